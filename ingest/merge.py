@@ -1,0 +1,187 @@
+"""One entity for each id, wherever its rows stand in the input.
+
+Rows that stand together are merged on the way. An id that comes back later was found by a pass before (`ingest.scan`):
+its rows wait in a temporary SQLite database, which spills to disk and vanishes with the process, and come out merged
+at the end, ordered by first appearance. Memory is bounded by the batch and by the largest single entity.
+
+The first row decides: its name is the canonical one, later names become aliases; types are united in order; the
+first description and the first value of each further field stay.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ingest.reader import ReadReport
+from ingest.scan import Hashes, hash_texts
+from pearl_qdrant.errors import InputError
+from pearl_qdrant.records import Entity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_BATCH = 1024
+_CACHE_KIB = 16_384
+_ADVICE = "They are rows whose ids are scattered over the input: sort it by id, or point TMPDIR to a larger disk"
+
+
+class EntityBuilder:
+    """Collects the rows of one id."""
+
+    def __init__(self, first: Entity) -> None:
+        self._first = first
+        self._names = dict.fromkeys(first.names())
+        self._kb_types = dict.fromkeys(first.kb_types)
+        self._types = dict.fromkeys(first.types)
+        self._description = first.description
+        self._extra = dict(first.extra)
+
+    def add(self, other: Entity) -> bool:
+        """Join a later row of the same id; returns whether its canonical name was another one."""
+        self._names.update(dict.fromkeys(other.names()))
+        self._kb_types.update(dict.fromkeys(other.kb_types))
+        self._types.update(dict.fromkeys(other.types))
+        self._description = self._description or other.description
+        for key, value in other.extra.items():
+            self._extra.setdefault(key, value)
+        return other.canonical_name != self._first.canonical_name
+
+    def build(self) -> Entity:
+        """The entity of all rows so far."""
+        names = iter(self._names)
+        return Entity(
+            self._first.entity_id,
+            next(names),
+            tuple(names),
+            tuple(self._kb_types),
+            tuple(self._types),
+            self._description,
+            self._extra,
+        )
+
+
+def merge_adjacent(rows: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
+    """Join rows of one id that follow each other; counts them in the report."""
+    pending: Entity | None = None
+    builder: EntityBuilder | None = None
+    for row in rows:
+        if pending is None:
+            pending = row
+        elif row.entity_id == pending.entity_id:
+            builder = builder or EntityBuilder(pending)
+            report.merged_rows += 1
+            report.conflicting_names += builder.add(row)
+        else:
+            yield pending if builder is None else builder.build()
+            pending, builder = row, None
+    if pending is not None:
+        yield pending if builder is None else builder.build()
+
+
+def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadReport) -> Iterator[Entity]:
+    """Each id once: entities that came whole as they come, the scattered ones merged at the end.
+
+    Args:
+        runs: From `Reader.read_runs`, with the same report.
+        scattered: Sorted hashes of the ids that come more than once, from `ingest.scan`.
+        report: Its `entities` and `names` are counted here.
+
+    Raises:
+        InputError: If the temporary database cannot be written.
+    """
+    if not len(scattered):
+        yield from _count(runs, report)
+        return
+    with _Waiting() as waiting:
+        yield from _count(_set_apart(runs, scattered, waiting), report)
+        yield from _count(merge_adjacent(waiting.rows(), report), report)
+
+
+def _count(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
+    for entity in entities:
+        report.entities += 1
+        report.names += 1 + len(entity.aliases)
+        yield entity
+
+
+def _set_apart(runs: Iterable[Entity], scattered: Hashes, waiting: _Waiting) -> Iterator[Entity]:
+    """The runs that are whole entities; the others go to the database."""
+    iterator = iter(runs)
+    while batch := list(islice(iterator, _BATCH)):
+        hashes = hash_texts([run.entity_id for run in batch])
+        places = np.searchsorted(scattered, hashes)
+        found = scattered[np.minimum(places, len(scattered) - 1)] == hashes
+        if found.any():
+            waiting.add(run for run, is_found in zip(batch, found.tolist(), strict=True) if is_found)
+        for run, is_found in zip(batch, found.tolist(), strict=True):
+            if not is_found:
+                yield run
+
+
+class _Waiting:
+    """Rows that wait for the end of the input, in a database that is on disk and has no name."""
+
+    def __init__(self) -> None:
+        # The pipeline may start a reader in one thread and close it in another.
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for statement in (
+            f"PRAGMA cache_size = -{_CACHE_KIB}",
+            "PRAGMA temp_store = FILE",
+            "PRAGMA journal_mode = OFF",
+            "PRAGMA synchronous = OFF",
+            "CREATE TABLE ids (place INTEGER PRIMARY KEY, id BLOB UNIQUE NOT NULL)",
+            "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, record TEXT NOT NULL)",
+        ):
+            self._database.execute(statement)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._database.close()
+
+    def add(self, runs: Iterable[Entity]) -> None:
+        """Put rows away."""
+        # Bytes, since SQLite's text can hold neither a lone surrogate nor, safely, a NUL.
+        records = [(run.entity_id.encode("utf-8", "surrogatepass"), _to_json(run)) for run in runs]
+        try:
+            self._database.execute("BEGIN")
+            self._database.executemany("INSERT OR IGNORE INTO ids (id) VALUES (?)", [(id_,) for id_, _ in records])
+            self._database.executemany("INSERT INTO rows (id, record) VALUES (?, ?)", records)
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise InputError("temporary file", None, f"rows cannot be kept: {error}. {_ADVICE}") from error
+
+    def rows(self) -> Iterator[Entity]:
+        """All rows, those of one id together in their order, ids by first appearance."""
+        order = "SELECT record FROM rows JOIN ids USING (id) ORDER BY place, sequence"
+        try:
+            for (record,) in self._database.execute(order):
+                yield _from_json(record)
+        except sqlite3.Error as error:
+            raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
+
+
+def _to_json(entity: Entity) -> str:
+    return json.dumps(
+        [
+            entity.entity_id,
+            entity.canonical_name,
+            entity.aliases,
+            entity.kb_types,
+            entity.types,
+            entity.description,
+            dict(entity.extra),
+        ]
+    )
+
+
+def _from_json(record: str) -> Entity:
+    entity_id, canonical_name, aliases, kb_types, types, description, extra = json.loads(record)
+    return Entity(entity_id, canonical_name, tuple(aliases), tuple(kb_types), tuple(types), description, extra)

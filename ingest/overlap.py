@@ -1,0 +1,66 @@
+"""Running a generator in a thread of its own, so that it works while its consumer does."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Iterable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+_END = object()
+_POLL_S = 0.1
+
+
+class _Failure:
+    """An exception on its way to the consumer."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
+    """The same items, produced in another thread, at most `ahead` of the consumer.
+
+    What the producer raises is raised here, at the place where its next item would have been. If the consumer stops
+    early, the producer stops at its next item, and is waited for.
+    """
+    handed: queue.Queue[object] = queue.Queue(ahead)
+    stopped = threading.Event()
+
+    def offer(item: object) -> bool:
+        """Whether the consumer still wants it."""
+        while not stopped.is_set():
+            try:
+                handed.put(item, timeout=_POLL_S)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def produce() -> None:
+        iterator = iter(items)
+        try:
+            for item in iterator:
+                if not offer(item):
+                    return
+            offer(_END)
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the consumer
+            offer(_Failure(error))
+        finally:
+            # A generator that is left half way gives back its files and threads here, in its own thread.
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+
+    thread = threading.Thread(target=produce, name="overlap", daemon=True)
+    thread.start()
+    try:
+        while (item := handed.get()) is not _END:
+            if isinstance(item, _Failure):
+                raise item.error
+            yield cast(T, item)
+    finally:
+        stopped.set()
+        thread.join()

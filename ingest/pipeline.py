@@ -1,0 +1,252 @@
+"""The load: read | encode | write, overlapped, bounded, and able to go on after a kill.
+
+Three threads, joined by queues of `QUEUE` windows: one reads entities, one encodes a window of names, one turns
+the last window into points and writes it. The time goes into the encoder; the rest hides behind it.
+
+Each distinct name is encoded once: a scan before the load knows which names come again, and their vectors are
+kept until then (`ingest.repeats`). After each `CHECKPOINT_EVERY` names the store is flushed, and how far the input
+is stored is put into the manifest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ingest.overlap import overlap
+from ingest.reader import Reader, ReadReport
+from ingest.repeats import RepeatedNames
+from ingest.scan import ScanResult
+from pearl_qdrant.encoder.protocol import Encoded, Encoder
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.records import Entity
+from pearl_qdrant.store.points import name_points
+from pearl_qdrant.store.protocol import Collection, Writer
+from pearl_qdrant.store.schema import Checkpoint
+
+WINDOW = 8192
+"""Names encoded together: enough to sort by length with little padding, small enough to hold a few of."""
+
+QUEUE = 2
+"""Windows that may wait between two stages."""
+
+CHECKPOINT_EVERY = 65_536
+"""Names between two checkpoints; a flush costs a fraction of a second."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What a load did.
+
+    Attributes:
+        collection: Its name.
+        entities, names, distinct_names: Of the input.
+        points: Points in the collection afterwards, counted exactly.
+        unencodable: Names kept without a dense vector.
+        resumed_at: Entities that an earlier, interrupted load had stored already.
+        skipped: Rows passed over, by reason.
+        seconds: Reading, encoding and writing together; the graph apart.
+        encode_seconds: Within the encoder.
+        index_seconds: Building the graph.
+        model, device: What encoded.
+    """
+
+    collection: str
+    entities: int
+    names: int
+    distinct_names: int
+    points: int
+    unencodable: int
+    resumed_at: int
+    skipped: dict[str, int]
+    seconds: float
+    encode_seconds: float
+    index_seconds: float
+    model: str
+    device: str
+
+    @property
+    def names_per_second(self) -> float:
+        """Names of this run over `seconds`."""
+        return self.names / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the command line's contract, and then ours."""
+        skipped = dict(self.skipped)
+        if self.unencodable:
+            skipped["unencodable"] = self.unencodable
+        return {
+            "collection": self.collection,
+            "entities": self.entities,
+            "names": self.names,
+            "distinct_names": self.distinct_names,
+            "points": self.points,
+            "skipped": skipped,
+            "seconds": round(self.seconds, 3),
+            "encode_seconds": round(self.encode_seconds, 3),
+            "index_seconds": round(self.index_seconds, 3),
+            "names_per_second": round(self.names_per_second, 1),
+            "model": self.model,
+            "device": self.device,
+            "resumed_at": self.resumed_at,
+        }
+
+
+@dataclass(slots=True)
+class _Window:
+    """Some entities on their way, and the vectors of their names once they are known."""
+
+    entities: list[Entity]
+    names: list[str]
+    encoded: Encoded | None = None
+
+
+@dataclass(slots=True)
+class _Load:
+    """The three stages of one load, and what they count."""
+
+    reader: Reader
+    scan: ScanResult
+    encoder: Encoder
+    collection: Collection
+    report: ReadReport
+    progress: Progress
+    skip_entities: int
+    encode_seconds: float = 0.0
+    unencodable: int = 0
+    repeats: RepeatedNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.repeats = RepeatedNames(self.encoder, self.scan.repeated_name_hashes)
+
+    def read(self) -> Iterator[_Window]:
+        """Windows of whole entities, at least `WINDOW` names each but the last."""
+        entities = self.reader.read(self.report, scattered=self.scan.scattered)
+        for _ in islice(entities, self.skip_entities):
+            pass
+        window = _Window([], [])
+        for entity in entities:
+            window.entities.append(entity)
+            window.names.extend(entity.names())
+            if len(window.names) >= WINDOW:
+                yield window
+                window = _Window([], [])
+        if window.entities:
+            yield window
+
+    def encode(self, windows: Iterable[_Window]) -> Iterator[_Window]:
+        for window in windows:
+            start = time.perf_counter()
+            window.encoded = self.repeats.encode(window.names)
+            self.encode_seconds += time.perf_counter() - start
+            yield window
+
+    def write(self, windows: Iterable[_Window], writer: Writer) -> None:
+        """Write each window; flush and note the place now and then."""
+        kb, done, since = self.collection.manifest.kb, self.skip_entities, 0
+        for window in windows:
+            encoded = window.encoded
+            if encoded is None:
+                raise RuntimeError("a window reached the writer before the encoder")
+            points = name_points(kb, window.entities, encoded)
+            writer.write(points, encoded.vectors, encoded.encodable)
+            self.unencodable += len(points) - int(encoded.encodable.sum())
+            done += len(window.entities)
+            since += len(points)
+            self.progress(len(points))
+            if since >= CHECKPOINT_EVERY:
+                writer.flush()
+                self._note(done)
+                since = 0
+
+    def _note(self, entities: int) -> None:
+        checkpoint = Checkpoint(digest=self.scan.digest, entities=entities)
+        self.collection.write_manifest(self.collection.manifest.model_copy(update={"checkpoint": checkpoint}))
+
+
+def ingest(
+    reader: Reader,
+    scan: ScanResult,
+    encoder: Encoder,
+    collection: Collection,
+    *,
+    max_errors: int | None,
+    on_progress: Progress = lambda names: None,
+    on_finalize: Callable[[int, int], None] | None = None,
+    finalize: bool = True,
+) -> IngestResult:
+    """Load a scanned base into a collection, and build its graph.
+
+    If the collection's manifest tells of an interrupted load of the same input, it goes on where that one stopped.
+
+    Args:
+        reader: The base.
+        scan: Of the same reader.
+        encoder: The model that the manifest names.
+        collection: Open, empty or not; writing a name twice changes nothing.
+        max_errors: As in `ReadReport`.
+        on_progress: Called with the number of names just written.
+        on_finalize: As in `Collection.finalize`.
+        finalize: Whether to build the graph; search is exact without.
+
+    Raises:
+        InputError: If the input cannot be read, or has too many bad rows.
+        StoreError: If the store fails for good, or does not hold what was written.
+    """
+    before = collection.manifest
+    before.check_model(encoder.info)
+    known = before.checkpoint if before.checkpoint and before.checkpoint.digest == scan.digest else None
+    resumed_at = known.entities if known else 0
+    had_points = collection.count()
+    expected = scan.names if before.state == "loading" and (resumed_at or not had_points) else None
+    collection.write_manifest(before.model_copy(update={"state": "loading", "checkpoint": known}))
+
+    start = time.perf_counter()
+    load = _Load(reader, scan, encoder, collection, ReadReport(max_errors=max_errors), on_progress, resumed_at)
+    with collection.writer() as writer, closing(overlap(load.encode(overlap(load.read(), QUEUE)), QUEUE)) as windows:
+        load.write(windows, writer)
+        writer.flush()
+    seconds = time.perf_counter() - start
+
+    points = _verify_count(collection, scan, expected)
+    indexing = time.perf_counter()
+    if finalize:
+        collection.finalize(on_finalize)
+    index_seconds = time.perf_counter() - indexing
+    collection.write_manifest(
+        collection.manifest.model_copy(
+            update={"state": "ready", "checkpoint": None, "entities": scan.entities, "names": scan.names}
+        )
+    )
+    return IngestResult(
+        collection=collection.name,
+        entities=scan.entities,
+        names=scan.names,
+        distinct_names=scan.distinct_names,
+        points=points,
+        unencodable=load.unencodable,
+        resumed_at=resumed_at,
+        skipped=dict(load.report.skipped),
+        seconds=seconds,
+        encode_seconds=load.encode_seconds,
+        index_seconds=index_seconds,
+        model=encoder.info.name,
+        device=encoder.info.device,
+    )
+
+
+def _verify_count(collection: Collection, scan: ScanResult, expected: int | None) -> int:
+    """The exact number of points, checked against the input: equal in a new collection, at least that in an old one."""
+    points = collection.count()
+    if points < scan.names or (expected is not None and points != expected):
+        raise StoreError(
+            f"Collection '{collection.name}' holds {points:,} points after a load of {scan.names:,} names. "
+            f"Run the same command again: it writes what is missing and doubles nothing."
+        )
+    return points

@@ -1,0 +1,149 @@
+"""What every reader of a base has in common: the `Reader` protocol, and the report of what was read and skipped.
+
+A reader turns files into entities. It streams; rows of one id that stand together become one entity at once, and
+rows that are scattered over the input are brought together by `ingest.merge`, for any reader. A bad row is not an
+error: it is counted by reason and shown, and reading stops only past `ReadReport.max_errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pearl_qdrant.errors import TooManyErrorsError
+from pearl_qdrant.records import Entity
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ingest.scan import Hashes
+
+NO_NAME = "no_name"
+NO_ID = "no_id"
+TOO_FEW_COLUMNS = "too_few_columns"
+TOO_MANY_COLUMNS = "too_many_columns"
+INVALID_UTF8 = "invalid_utf8"
+NUL_CHARACTER = "nul_character"
+LINE_TOO_LONG = "line_too_long"
+
+MAX_EXAMPLES = 5
+"""Skipped rows kept for the report."""
+
+_EXCERPT_LENGTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A row that was passed over.
+
+    Attributes:
+        reason: Why, as in ``no_name``; a key of `ReadReport.skipped`.
+        path: The file; ``-`` is standard input.
+        line: Line number from 1, after decompression.
+        excerpt: The row's start, safe to print: control characters are escaped.
+    """
+
+    reason: str
+    path: str
+    line: int
+    excerpt: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}: {self.excerpt}"
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """What one pass over a base found; filled while it runs, complete when its iterator is exhausted.
+
+    Attributes:
+        max_errors: Rows that may be skipped; 0 stops at the first, None never stops.
+        on_skip: Called with each skipped row.
+        rows: Rows with something in them, the header apart; skipped ones included.
+        entities: Entities that came out.
+        names: Their names, canonical ones and aliases; one point each.
+        merged_rows: Rows whose id had come before, so that they were joined to that entity.
+        conflicting_names: Merged rows that had another canonical name than the first; it became an alias.
+        skipped: Rows passed over, by reason.
+        examples: The first few of them.
+        notes: How each file was understood, in words, for the person who runs it.
+    """
+
+    max_errors: int | None = DEFAULT_MAX_ERRORS
+    on_skip: Callable[[Skip], None] | None = None
+    rows: int = 0
+    entities: int = 0
+    names: int = 0
+    merged_rows: int = 0
+    conflicting_names: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    examples: list[Skip] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def n_skipped(self) -> int:
+        """Rows passed over, for whatever reason."""
+        return sum(self.skipped.values())
+
+    def skip(self, reason: str, *, path: str, line: int, text: str) -> None:
+        """Count a bad row.
+
+        Raises:
+            TooManyErrorsError: If that is one more than `max_errors` allows.
+        """
+        found = Skip(reason, path, line, make_excerpt(text))
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(found)
+        if self.on_skip is not None:
+            self.on_skip(found)
+        if self.max_errors is not None and self.n_skipped > self.max_errors:
+            counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self.skipped.items()))
+            message = f"{reason}: {found.excerpt}\n{self.n_skipped} bad rows ({counts}), and --max-errors is "
+            message += f"{self.max_errors}. Nothing of this row on was read. Correct the rows, or allow more"
+            raise TooManyErrorsError(path, line, message)
+
+
+class Reader(Protocol):
+    """A base that can be read any number of times, with the same result. Used as a context manager."""
+
+    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
+        """Entities, each id once: in the order of the input, those whose rows are scattered last.
+
+        Args:
+            report: Filled on the way.
+            scattered: `ScanResult.scattered` of the same input; without it one more pass finds it out.
+
+        Raises:
+            InputError: If the input cannot be read.
+            FormatError: If it is not of the format, or is damaged.
+            TooManyErrorsError: If there are more bad rows than the report allows.
+        """
+        ...
+
+    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
+        """Entities in the order of the input; an id that comes back after another one comes again.
+
+        Fills `rows`, `skipped` and `notes` of the report, and the merged rows within a run. Raises as `read`.
+        """
+        ...
+
+    def digest(self) -> str:
+        """Hex SHA-256 of each input's head and size, and of the options that decide what is read."""
+        ...
+
+    def close(self) -> None:
+        """Give back temporary files."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+def make_excerpt(text: str) -> str:
+    """The start of a text, with control characters escaped, so that a terminal does not obey a file."""
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_EXCERPT_LENGTH])
+    return escaped + "…" if len(text) > _EXCERPT_LENGTH else escaped

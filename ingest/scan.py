@@ -1,0 +1,157 @@
+"""A first pass over a base, before anything is encoded: exact counts, bad rows, and which names and ids repeat.
+
+Ids and names are reduced to 64-bit hashes, 8 bytes each and 4 for each run of rows; sorting them afterwards gives
+what is needed. That is 13 MB for 570,000 names, the only memory here that grows with the base. Two of n different
+names share a hash with probability n^2 / 2^65 (0.0003 % for ten million): then a count is off by one, and nothing
+else is wrong, since whoever uses the hashes compares the strings too.
+
+Measured on one core: about 3 s for 450,000 rows.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.reader import Reader, ReadReport
+
+Hashes = npt.NDArray[np.uint64]
+
+_PROGRESS_RUNS = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What a base holds.
+
+    Attributes:
+        entities: Different ids.
+        names: Different (id, name) pairs; one point each.
+        distinct_names: Different names; what has to be encoded.
+        repeated_name_hashes: Sorted `name_hash` of the names that more than one entity has, (r,).
+        scattered: Sorted hashes of the ids whose rows do not stand together, (s,); for `Reader.read`.
+        report: Rows, skips and merges; equal to the report of a `Reader.read` after it.
+        digest: `Reader.digest` of the input.
+    """
+
+    entities: int
+    names: int
+    distinct_names: int
+    repeated_name_hashes: Hashes
+    scattered: Hashes
+    report: ReadReport
+    digest: str
+
+
+def name_hash(name: str) -> int:
+    """64-bit hash of a name, the same in every process; one of `ScanResult.repeated_name_hashes`."""
+    return int.from_bytes(_digest(name), "little")
+
+
+def hash_texts(texts: Sequence[str]) -> Hashes:
+    """`name_hash` of several texts, (n,)."""
+    return np.frombuffer(b"".join(map(_digest, texts)), dtype="<u8").astype(np.uint64, copy=False)
+
+
+def scan(
+    reader: Reader, report: ReadReport | None = None, *, on_progress: Callable[[int], None] | None = None
+) -> ScanResult:
+    """Read a base once and count it.
+
+    Args:
+        reader: The base.
+        report: Filled on the way; its `max_errors` stops the scan.
+        on_progress: Called now and then with the rows read so far.
+
+    Raises:
+        InputError: As `Reader.read`.
+    """
+    report = ReadReport() if report is None else report
+    ids, names = bytearray(), bytearray()
+    names_of_run = array("I")
+    for run in reader.read_runs(report):
+        ids += _digest(run.entity_id)
+        names += _digest(run.canonical_name)
+        for alias in run.aliases:
+            names += _digest(alias)
+        names_of_run.append(1 + len(run.aliases))
+        if on_progress is not None and not len(names_of_run) % _PROGRESS_RUNS:
+            on_progress(report.rows)
+    return _count(reader.digest(), report, _as_hashes(ids), _as_hashes(names), np.array(names_of_run, dtype=np.uint32))
+
+
+def find_scattered(reader: Reader) -> Hashes:
+    """Sorted hashes of the ids whose rows do not stand together, (s,). Raises as `Reader.read`."""
+    ids = bytearray()
+    for run in reader.read_runs(ReadReport(max_errors=None)):
+        ids += _digest(run.entity_id)
+    return _repeated(np.sort(_as_hashes(ids)))
+
+
+def _digest(text: str) -> bytes:
+    # Text from JSON can hold lone surrogates, which plain UTF-8 refuses; they are judged elsewhere.
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _as_hashes(digests: bytearray) -> Hashes:
+    """The digests as numbers, in place."""
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64, copy=False)
+
+
+def _repeated(ordered: Hashes) -> Hashes:
+    """Values that stand more than once in a sorted array, once each."""
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    return np.unique(again)
+
+
+def _count(
+    digest: str, report: ReadReport, ids: Hashes, names: Hashes, names_of_run: npt.NDArray[np.uint32]
+) -> ScanResult:
+    """Turn the hashes of all runs into counts.
+
+    Args:
+        digest, report: Passed on; the report's merges and counts are completed.
+        ids: Id of each run, (r,).
+        names: Names of all runs, canonical name first in each, (n,). Sorted in place.
+        names_of_run: How many of them belong to each run, (r,).
+    """
+    scattered = _repeated(np.sort(ids))
+    if len(scattered):
+        is_scattered = np.isin(ids, scattered)
+        names = _merge_names(report, ids, names, names_of_run, is_scattered)
+        entities = len(ids) - int(is_scattered.sum()) + len(scattered)
+    else:
+        entities = len(ids)
+    report.entities, report.names = entities, len(names)
+    names.sort()
+    distinct = int((names[1:] != names[:-1]).sum()) + 1 if len(names) else 0
+    return ScanResult(entities, len(names), distinct, _repeated(names), scattered, report, digest)
+
+
+def _merge_names(
+    report: ReadReport,
+    ids: Hashes,
+    names: Hashes,
+    names_of_run: npt.NDArray[np.uint32],
+    is_scattered: npt.NDArray[np.bool_],
+) -> Hashes:
+    """Names of all entities, a name that two runs of one id share counted once; notes merges in the report."""
+    first_name = np.cumsum(names_of_run, dtype=np.int64) - names_of_run
+    run_ids, canonical = ids[is_scattered], names[first_name[is_scattered]]
+    # A stable sort keeps the runs of an id in order, and the first one decides the canonical name.
+    order = np.argsort(run_ids, kind="stable")
+    run_ids, canonical = run_ids[order], canonical[order]
+    is_first = np.append(True, run_ids[1:] != run_ids[:-1])
+    decided = canonical[is_first][np.cumsum(is_first) - 1]
+    report.merged_rows += int((~is_first).sum())
+    report.conflicting_names += int((canonical != decided).sum())
+
+    of_scattered = np.repeat(is_scattered, names_of_run)
+    pairs = np.stack([np.repeat(ids[is_scattered], names_of_run[is_scattered]), names[of_scattered]], axis=1)
+    merged: Hashes = np.unique(pairs, axis=0)[:, 1]
+    return np.concatenate([names[~of_scattered], merged])

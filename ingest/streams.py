@@ -1,0 +1,188 @@
+"""Opening what is to be read: plain, gzip, bzip2, xz or zstd, from a file, a pipe or standard input.
+
+The compression is told by a file's first bytes, not by its name. A `Source` can be opened any number of times: what
+cannot be rewound (standard input, a pipe) is copied once to an unnamed temporary file, which the operating system
+removes even when the process is killed. Decompression streams: memory is bounded whatever the file holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from ingest.decompress import CHUNK, decompress, detect_compression
+from pearl_qdrant.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+STDIN = "-"
+"""The path that means standard input."""
+
+HEAD_BYTES = 1 << 20
+"""How much of a file's start goes into its digest."""
+
+
+class Source:
+    """One thing to read.
+
+    Attributes:
+        path: As given; ``-`` is standard input.
+        size: In bytes, as stored (compressed).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
+        """Look at the path, and copy it to a temporary file if it can be read only once.
+
+        Raises:
+            FormatError: If it does not exist, is a directory or device, or may not be read.
+            InputError: If it could not be copied.
+        """
+        self.path = os.fspath(path)
+        self._spool: BinaryIO | None = None
+        self._lock = threading.Lock()
+        if self.path == STDIN:
+            self._copy(stdin or sys.stdin.buffer)
+        else:
+            with self._open_file() as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    self._copy(file)
+        self.size = self._find_size()
+
+    def chunks(self) -> Iterator[bytes]:
+        """The decompressed content, in pieces of `CHUNK` bytes, the last one shorter and never empty.
+
+        Raises:
+            FormatError: If the compressed data is damaged, ends early, or expands beyond all measure.
+            InputError: If reading fails.
+        """
+        with self._open() as raw:
+            try:
+                head = raw.read(CHUNK)
+                compression = detect_compression(head)
+                if compression is None:
+                    while head:
+                        yield head
+                        head = raw.read(CHUNK)
+                else:
+                    yield from decompress(self.path, raw, head, compression)
+            except OSError as error:
+                raise InputError(self.path, None, f"reading failed: {error.strerror or error}") from error
+
+    def head(self, n_bytes: int) -> bytes:
+        """The first bytes of the decompressed content, or all of it if it is shorter. Raises as `chunks`."""
+        parts = []
+        missing = n_bytes
+        for chunk in self.chunks():
+            parts.append(chunk[:missing])
+            missing -= len(parts[-1])
+            if not missing:
+                break
+        return b"".join(parts)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the stored size and head, by which a resumed run knows its input again."""
+        with self._open() as raw:
+            return hashlib.sha256(self.size.to_bytes(8, "little") + raw.read(HEAD_BYTES)).digest()
+
+    def close(self) -> None:
+        """Remove the temporary copy, if there is one."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _open(self) -> BinaryIO | _SpoolView:
+        return self._open_file() if self._spool is None else _SpoolView(self._spool, self._lock)
+
+    def _open_file(self) -> BinaryIO:
+        """Open the path, having looked that opening it makes sense."""
+        try:
+            mode = os.stat(self.path).st_mode
+            if stat.S_ISDIR(mode):
+                raise FormatError(self.path, None, "is a directory. Name the files in it")
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise FormatError(self.path, None, "is a device. Standard input is read with: -")
+            return open(self.path, "rb", buffering=0)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FormatError(self.path, None, f"does not exist (looked in {os.getcwd()})") from error
+        except PermissionError as error:
+            raise FormatError(
+                self.path, None, "may not be read by this user. Try: chmod u+r, or another user"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise FormatError(self.path, None, f"cannot be opened: {error}") from error
+
+    def _copy(self, stream: BinaryIO) -> None:
+        """Spool what can be read only once."""
+        spool: BinaryIO = tempfile.TemporaryFile(prefix="pearl-qdrant-")  # noqa: SIM115 - closed by close
+        try:
+            while chunk := stream.read(CHUNK):
+                spool.write(chunk)
+            spool.flush()
+        except OSError as error:
+            spool.close()
+            advice = " Point TMPDIR to a larger disk." if error.errno == errno.ENOSPC else ""
+            where = tempfile.gettempdir()
+            message = f"could not be copied to a temporary file in {where}: {error.strerror or error}.{advice}"
+            raise InputError(self.path, None, message) from error
+        except BaseException:
+            spool.close()
+            raise
+        self._spool = spool
+
+    def _find_size(self) -> int:
+        if self._spool is None:
+            return os.stat(self.path).st_size
+        with self._lock:
+            return self._spool.seek(0, os.SEEK_END)
+
+
+class _SpoolView:
+    """A reader of the temporary file with a position of its own."""
+
+    def __init__(self, spool: BinaryIO, lock: threading.Lock) -> None:
+        self._spool = spool
+        self._lock = lock
+        self._position = 0
+
+    def read(self, n_bytes: int) -> bytes:
+        with self._lock:
+            self._spool.seek(self._position)
+            data = self._spool.read(n_bytes)
+        self._position += len(data)
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """The temporary file stays open until the source is closed."""
+
+
+def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[Source, ...]:
+    """Open several inputs, or none if one of them cannot be opened.
+
+    Raises:
+        FormatError: As `Source`, and if standard input is named twice.
+        ValueError: If there is no path.
+    """
+    if not paths:
+        raise ValueError("nothing to read: no path was given")
+    if sum(os.fspath(path) == STDIN for path in paths) > 1:
+        raise FormatError(STDIN, None, "standard input can be read only once, but - was given twice")
+    sources: list[Source] = []
+    try:
+        for path in paths:
+            sources.append(Source(path, stdin))
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise
+    return tuple(sources)

@@ -1,0 +1,69 @@
+"""The command line: the composition root. A command parses, calls one library function and prints.
+
+Data goes to stdout, talk and progress to stderr. This is the one place that turns a `PearlQdrantError` into exit
+status 1; click keeps 2 for usage, and 130 is Ctrl-C. Commands import what they need when they run, so that
+`--help` costs click alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import click
+
+from pearl_qdrant._version import __version__
+from pearl_qdrant.cli.collections import collections
+from pearl_qdrant.cli.doctor import doctor
+from pearl_qdrant.cli.entities import entities
+from pearl_qdrant.cli.ingest import ingest
+from pearl_qdrant.cli.link import link
+from pearl_qdrant.cli.models import models
+from pearl_qdrant.errors import PearlQdrantError
+
+_INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="pearl-qdrant")
+@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+def cli(verbose: bool) -> None:
+    """Entity linking over Qdrant with PEARL phrase embeddings.
+
+    \b
+    pearl-qdrant ingest examples/sample_base.tsv
+    pearl-qdrant link "nytimes.com" --type ORG
+    """
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+
+
+for _command in (ingest, link, collections, entities, models, doctor):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        # A command that answers "no" (verify, doctor) gives its exit status back instead of raising.
+        status = cli(standalone_mode=False)
+    except PearlQdrantError as error:
+        _complain(str(error))
+        sys.exit(1)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _complain("interrupted; what was stored stays, and the same command goes on from there")
+        sys.exit(_INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away (as in `| head`): nothing more to say, not even at shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _complain(message: str) -> None:
+    click.echo(f"Error: {message}", err=True)

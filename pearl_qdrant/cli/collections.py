@@ -1,0 +1,145 @@
+"""`pearl-qdrant collections`: list, show, delete, finalize, verify."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from pearl_qdrant.cli.options import json_option, open_store_at, store_option, yes_option
+
+if TYPE_CHECKING:
+    from pearl_qdrant.store.protocol import Collection
+
+
+@click.group()
+def collections() -> None:
+    """See and care for collections."""
+
+
+@collections.command("list")
+@store_option
+@json_option
+def list_collections(store: str, as_json: bool) -> None:
+    """List the collections of a store."""
+    opened = open_store_at(store)
+    try:
+        names = opened.collections()
+    finally:
+        opened.close()
+    if not names and not as_json:
+        click.echo(f"No collections in {store}.", err=True)
+    for name in names:
+        click.echo(json.dumps({"collection": name}) if as_json else name)
+
+
+@collections.command("show")
+@click.argument("name")
+@store_option
+@json_option
+def show(name: str, store: str, as_json: bool) -> None:
+    """Show what a collection holds: its base, model, counts and types."""
+    with _opened(store, name) as collection:
+        status, manifest = collection.status(), collection.manifest
+        facts = {
+            **manifest.model_dump(exclude={"format_version", "checkpoint"}),
+            "points": status.points,
+            "vectors": status.vectors,
+            "indexed_vectors": status.indexed_vectors,
+            "segments": status.segments,
+            "is_finalized": status.is_finalized,
+            "types": collection.type_counts(limit=25),
+        }
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            for kind, counts in value.items():
+                line = ", ".join(f"{k} {n:,}" for k, n in sorted(counts.items(), key=lambda kv: -kv[1]))
+                click.echo(f"{kind:>16}  {line or '-'}")
+        else:
+            click.echo(f"{key:>16}  {value}")
+
+
+@collections.command("delete")
+@click.argument("name")
+@store_option
+@yes_option
+def delete(name: str, store: str, yes: bool) -> None:
+    """Delete a collection with all its points."""
+    opened = open_store_at(store)
+    try:
+        if not yes:
+            click.confirm(f"Delete collection '{name}' in {opened.location} for good?", abort=True, err=True)
+        opened.delete(name)
+    finally:
+        opened.close()
+    click.echo(f"Deleted {name}.", err=True)
+
+
+@collections.command("finalize")
+@click.argument("name")
+@store_option
+def finalize(name: str, store: str) -> None:
+    """Build the graph of a collection, for fast search."""
+    with _opened(store, name) as collection:
+        collection.finalize()
+        status = collection.status()
+    click.echo(f"{name}: {status.indexed_vectors:,} of {status.vectors:,} vectors indexed.", err=True)
+
+
+@collections.command("verify")
+@click.argument("name")
+@store_option
+@json_option
+@click.pass_context
+def verify(context: click.Context, name: str, store: str, as_json: bool) -> None:
+    """Check a collection: complete, counted, indexed, and its model at hand. Exit status 1 if not."""
+    with _opened(store, name) as collection:
+        problems = list(_problems(collection))
+        points = collection.count()
+    if as_json:
+        click.echo(json.dumps({"collection": name, "points": points, "problems": problems}, ensure_ascii=False))
+    else:
+        for problem in problems:
+            click.echo(f"{name}: {problem}")
+        if not problems:
+            click.echo(f"{name}: {points:,} points, complete, indexed, model verified.")
+    if problems:
+        context.exit(1)
+
+
+def _problems(collection: Collection) -> Iterator[str]:
+    """What is wrong with a collection, each with the way out."""
+    from pearl_qdrant.encoder.loading import load_encoder
+    from pearl_qdrant.errors import ModelError, ModelMismatchError
+    from pearl_qdrant.store.schema import INDEXED_FIELDS
+
+    manifest, status = collection.manifest, collection.status()
+    if manifest.state != "ready":
+        yield "its load did not complete. Run the same ingest command again; it goes on where it stopped."
+    elif status.points < manifest.names:
+        yield f"{status.points:,} points, but {manifest.names:,} names were loaded. Ingest again, or see `entities`."
+    if not status.is_finalized:
+        yield f"no graph yet, search is exact but slow. Build it with: collections finalize {collection.name}"
+    if absent := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
+        yield f"no payload index on {', '.join(absent)}; filters are slow or refused. Ingest again with --restart."
+    try:
+        encoder = load_encoder(manifest.model, device="cpu", pooling=manifest.pooling, prefix=manifest.prefix)
+        manifest.check_model(encoder.info)
+    except (ModelError, ModelMismatchError) as error:
+        yield str(error)
+
+
+@contextmanager
+def _opened(store: str, name: str) -> Iterator[Collection]:
+    """A collection of a store, closed afterwards."""
+    opened = open_store_at(store)
+    try:
+        yield opened.open(name)
+    finally:
+        opened.close()

@@ -1,0 +1,96 @@
+"""`pearl-qdrant doctor`: what is installed, what works, and the fix for what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+from collections.abc import Callable, Iterator
+from importlib import metadata
+
+import click
+
+from pearl_qdrant._version import __version__
+from pearl_qdrant.cli.options import json_option, open_store_at, store_option
+from pearl_qdrant.settings import DEFAULT_MODEL
+
+Check = tuple[str, str, str]
+"""What was looked at; "ok", "note" or "fail"; what was found, with the fix if it failed."""
+
+_NEEDED = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "fastembed")
+
+
+@click.command()
+@store_option
+@click.option("--model", envvar="PEARL_QDRANT_MODEL", default=DEFAULT_MODEL, show_default=True)
+@json_option
+@click.pass_context
+def doctor(context: click.Context, store: str, model: str, as_json: bool) -> None:
+    """Check versions, devices, the store and the model. Exit status 1 if something needs a fix."""
+    failed = False
+    for subject, state, found in _checks(store, model):
+        failed |= state == "fail"
+        if as_json:
+            click.echo(json.dumps({"check": subject, "state": state, "found": found}, ensure_ascii=False))
+        else:
+            click.echo(f"{state:>5}  {subject:<10}  {found}")
+    if failed:
+        context.exit(1)
+
+
+def _checks(store: str, model: str) -> Iterator[Check]:
+    yield "python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield "package", "ok", f"pearl-qdrant {__version__}"
+    for package in _NEEDED:
+        yield _package(package)
+    yield _torch()
+    yield _guarded("model", lambda: _model(model))
+    yield _guarded("store", lambda: _store(store))
+
+
+def _package(name: str) -> Check:
+    try:
+        return name, "ok", metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return name, "fail", f"not installed. Fix: pip install {name}"
+
+
+def _torch() -> Check:
+    """torch is optional; a GPU needs it."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch", "note", "not installed: the encoder runs on the CPU. For a GPU: pip install 'pearl-qdrant[torch]'"
+    import torch
+
+    if not torch.cuda.is_available():
+        return "torch", "note", f"{torch.__version__}, no GPU: the encoder runs on the CPU"
+    return "torch", "ok", f"{torch.__version__}, {torch.cuda.get_device_name(0)}"
+
+
+def _guarded(subject: str, look: Callable[[], str]) -> Check:
+    """Turn an error into a failed check; its message names the fix."""
+    from pearl_qdrant.errors import PearlQdrantError
+
+    try:
+        return subject, "ok", look()
+    except (PearlQdrantError, ValueError) as error:
+        return subject, "fail", str(error)
+
+
+def _model(model: str) -> str:
+    """Load the model and encode something."""
+    from pearl_qdrant.encoder.loading import load_encoder
+
+    encoder = load_encoder(model, device="cpu")
+    encoder.encode(["The New York Times"])
+    info = encoder.info
+    return f"{info.name}: {info.dim} dim, {info.runtime} {info.precision}, verified {info.weights_hash[:19]}"
+
+
+def _store(location: str) -> str:
+    """Reach the store and list it."""
+    store = open_store_at(location)
+    try:
+        names = store.collections()
+    finally:
+        store.close()
+    return f"{store.location}: {len(names)} collections{': ' if names else ''}{', '.join(names)}"

@@ -1,0 +1,90 @@
+"""`pearl-qdrant entities`: show, add, delete."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from pearl_qdrant.cli.options import (
+    collection_option,
+    device_option,
+    json_option,
+    open_linker,
+    store_option,
+    yes_option,
+)
+
+
+@click.group()
+def entities() -> None:
+    """See, add and delete single entities; effective at once."""
+
+
+@entities.command("show")
+@click.argument("entity_id")
+@collection_option
+@store_option
+@json_option
+def show(entity_id: str, collection: str | None, store: str, as_json: bool) -> None:
+    """Show an entity with all its names, types and description."""
+    with open_linker(store, [collection] if collection else []) as linker:
+        entity = linker.entity(entity_id)
+    if as_json:
+        click.echo(json.dumps(asdict(entity), ensure_ascii=False))
+        return
+    for key, value in asdict(entity).items():
+        shown = ", ".join(value) if isinstance(value, tuple) else value
+        if shown:
+            click.echo(f"{key:>16}  {shown}")
+
+
+@entities.command("add")
+@click.option("--id", "entity_id", required=True, help="Id within the base; an entity of this id is replaced.")
+@click.option("--name", required=True, help="Canonical name.")
+@click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated.")
+@click.option("--type", "kb_types", multiple=True, metavar="T", help="Type; may be repeated.")
+@click.option("--description")
+@collection_option
+@store_option
+@device_option
+def add(
+    entity_id: str,
+    name: str,
+    aliases: tuple[str, ...],
+    kb_types: tuple[str, ...],
+    description: str | None,
+    collection: str | None,
+    store: str,
+    device: str,
+) -> None:
+    """Add an entity, or replace the one of the same id.
+
+    \b
+    pearl-qdrant entities add --id my-1 --name "Acme Corporation" --alias ACME --type ORG
+    """
+    from ingest.type_map import TypeMap
+    from pearl_qdrant.records import Entity
+
+    if not entity_id.strip() or not name.strip():
+        raise click.UsageError("An entity needs an id and a name.")
+    others = tuple(alias for alias in dict.fromkeys(aliases) if alias.strip() and alias != name)
+    entity = Entity(entity_id, name, others, kb_types, TypeMap.load().map_types(kb_types), description)
+    with open_linker(store, [collection] if collection else [], device=device) as linker:
+        written = linker.add([entity])
+    click.echo(f"Wrote {written} names of {entity_id}.", err=True)
+
+
+@entities.command("delete")
+@click.argument("entity_ids", nargs=-1, required=True, metavar="ENTITY_ID...")
+@collection_option
+@store_option
+@yes_option
+def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, yes: bool) -> None:
+    """Delete entities with all their names."""
+    if not yes:
+        click.confirm(f"Delete {', '.join(entity_ids)} for good?", abort=True, err=True)
+    with open_linker(store, [collection] if collection else []) as linker:
+        gone = linker.delete(entity_ids)
+    click.echo(f"Deleted {gone} names.", err=True)

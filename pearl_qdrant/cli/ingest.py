@@ -1,0 +1,236 @@
+"""`pearl-qdrant ingest`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pearl_qdrant.cli.options import device_option, json_option, open_store_at, store_option, yes_option
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from ingest.reader import Reader, ReadReport
+    from ingest.scan import ScanResult
+    from pearl_qdrant.encoder.protocol import Encoder
+    from pearl_qdrant.store.protocol import Collection, Store
+
+_SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|tsv|txt|csv|tab)$", re.IGNORECASE)
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--format", "kind", type=click.Choice(["auto", "tsv"]), default="auto", show_default=True)
+@click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
+@click.option("--kb", metavar="NAME", help="Short name of the base, part of every point's id. Default: the collection.")
+@click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
+@store_option
+@click.option(
+    "--model",
+    envvar="PEARL_QDRANT_MODEL",
+    show_envvar=True,
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="Shipped name, folder, or hub id as OWNER/NAME[@REVISION].",
+)
+@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="For a plain encoder: instead of its own.")
+@click.option("--prefix", help="For a plain encoder: text put before each name.")
+@device_option
+@click.option("--limit", type=click.IntRange(1), help="Read only so many entities.")
+@click.option("--restart", is_flag=True, help="Delete the collection first, and begin anew.")
+@click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
+@click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
+@click.option(
+    "--max-errors",
+    type=click.IntRange(0),
+    default=DEFAULT_MAX_ERRORS,
+    show_default=True,
+    help="Bad rows to pass over before giving up.",
+)
+@click.option("--id-column", metavar="C", help="TSV: name or number of the column.")
+@click.option("--name-column", metavar="C", help="TSV: likewise.")
+@click.option("--type-column", "type_columns", multiple=True, metavar="C", help="TSV: likewise; may be repeated.")
+@click.option("--alias-column", metavar="C", help="TSV: likewise.")
+@yes_option
+@json_option
+def ingest(
+    paths: tuple[str, ...],
+    kind: str,
+    collection: str | None,
+    kb: str | None,
+    kb_version: str | None,
+    store: str,
+    model: str,
+    pooling: str | None,
+    prefix: str | None,
+    device: str,
+    limit: int | None,
+    restart: bool,
+    type_map: str | None,
+    dry_run: bool,
+    max_errors: int,
+    id_column: str | None,
+    name_column: str | None,
+    type_columns: tuple[str, ...],
+    alias_column: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Read a base of names, encode every name, and store it; `-` reads standard input.
+
+    An ingest that was interrupted goes on where it stopped when the same command is given again.
+
+    \b
+    pearl-qdrant ingest umls.tsv
+    pearl-qdrant ingest names.tsv.gz --id-column QID --name-column Label --type-column Kind
+    zcat base.tsv.gz | pearl-qdrant ingest - --collection base
+    """
+    from ingest.pipeline import ingest as run
+    from ingest.reader import ReadReport
+    from ingest.tsv import TsvReader
+    from ingest.tsv_layout import TsvColumns
+    from ingest.type_map import TypeMap
+
+    name = collection or _collection_name(paths[0])
+    columns = TsvColumns(id=id_column, name=name_column, types=type_columns, alias=alias_column)
+    types = TypeMap.load(type_map)
+    with TsvReader(paths, columns, type_map=types, limit=limit) as reader:
+        scanned = _scan(reader, ReadReport(max_errors=max_errors))
+        if dry_run:
+            _print_counts(_counts(scanned, name), as_json)
+            return
+        from pearl_qdrant.encoder.loading import load_encoder
+
+        encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
+        click.echo(_describe(encoder), err=True)
+        opened_store = open_store_at(store)
+        try:
+            if restart:
+                _begin_anew(opened_store, name, yes)
+            target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version)
+            with _progress(scanned.names) as advance:
+                result = run(
+                    reader, scanned, encoder, target, max_errors=max_errors, on_progress=advance, on_finalize=_say_graph
+                )
+        finally:
+            opened_store.close()
+    _print_counts(result.to_json(), as_json)
+
+
+def _collection_name(path: str) -> str:
+    """A collection's name from a file's: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`."""
+    if path == "-":
+        raise click.UsageError("Standard input has no name: give one with --collection.")
+    name = Path(path).name
+    while (shorter := _SUFFIXES.sub("", name)) != name:
+        name = shorter
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "base"
+
+
+def _scan(reader: Reader, report: ReadReport) -> ScanResult:
+    """Count the base, and say what was passed over."""
+    from ingest.scan import scan
+
+    scanned = scan(reader, report)
+    for note in scanned.report.notes:
+        click.echo(note, err=True)
+    for skip in scanned.report.examples:
+        click.echo(f"skipped {skip}", err=True)
+    if (more := scanned.report.n_skipped - len(scanned.report.examples)) > 0:
+        click.echo(f"skipped {more} more rows", err=True)
+    return scanned
+
+
+def _describe(encoder: Encoder) -> str:
+    info = encoder.info
+    head = "with phrase types" if info.has_head else "without a type head: points get no predicted types"
+    return f"model {info.name}, {info.dim} dim, on {info.device} ({info.runtime}, {info.precision}), {head}"
+
+
+def _begin_anew(store: Store, name: str, yes: bool) -> None:
+    """Delete the collection if it is there, after asking."""
+    if name in store.collections():
+        if not yes:
+            click.confirm(f"Delete collection '{name}' in {store.location} and begin anew?", abort=True, err=True)
+        store.delete(name)
+
+
+def _open_or_create(
+    store: Store, name: str, kb: str | None, kb_version: str | None, encoder: Encoder, type_map_version: str
+) -> Collection:
+    """The collection to load into, with a manifest that fits."""
+    from pearl_qdrant._version import __version__
+    from pearl_qdrant.store.schema import Manifest
+
+    info = encoder.info
+    if name not in store.collections():
+        manifest = Manifest(
+            collection=name,
+            kb=kb or name,
+            kb_version=kb_version,
+            model=info.name,
+            weights_hash=info.weights_hash,
+            dim=info.dim,
+            pooling=info.pooling,
+            prefix=info.prefix,
+            has_head=info.has_head,
+            type_map_version=type_map_version,
+            created_by=f"pearl-qdrant {__version__}",
+        )
+        return store.create(manifest)
+    target = store.open(name)
+    manifest = target.manifest
+    manifest.check_model(info)
+    if kb is not None and kb != manifest.kb:
+        raise click.UsageError(f"Collection '{name}' holds base '{manifest.kb}', not '{kb}'. Take another --collection.")
+    update: dict[str, Any] = {"type_map_version": type_map_version}
+    if kb_version is not None:
+        update["kb_version"] = kb_version
+    target.write_manifest(manifest.model_copy(update=update))
+    return target
+
+
+@contextmanager
+def _progress(names: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr: names a second, time left."""
+    from tqdm import tqdm
+
+    with tqdm(total=names, unit=" names", unit_scale=True, desc="ingest", dynamic_ncols=True) as bar:
+        yield lambda n: bar.update(n) and None
+
+
+def _say_graph(done: int, total: int) -> None:
+    if done < total:
+        click.echo(f"building the graph of {total:,} vectors (search is exact until it is there)", err=True)
+
+
+def _counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
+    """The report of a dry run."""
+    return {
+        "collection": collection,
+        "entities": scanned.entities,
+        "names": scanned.names,
+        "distinct_names": scanned.distinct_names,
+        "points": 0,
+        "skipped": dict(scanned.report.skipped),
+        "merged_rows": scanned.report.merged_rows,
+        "conflicting_names": scanned.report.conflicting_names,
+        "dry_run": True,
+    }
+
+
+def _print_counts(counts: dict[str, Any], as_json: bool) -> None:
+    import json
+
+    if as_json:
+        click.echo(json.dumps(counts, ensure_ascii=False))
+        return
+    for key, value in counts.items():
+        shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        if isinstance(value, dict):
+            shown = ", ".join(f"{reason} {n:,}" for reason, n in sorted(value.items())) or "nothing"
+        click.echo(f"{key:>18}  {shown}")

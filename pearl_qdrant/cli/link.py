@@ -1,0 +1,110 @@
+"""`pearl-qdrant link`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from pearl_qdrant.cli.options import device_option, json_option, open_linker, store_option
+from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
+
+if TYPE_CHECKING:
+    from pearl_qdrant.records import Candidate, Link
+
+
+@click.command()
+@click.argument("mentions", nargs=-1, metavar="[MENTION]...")
+@click.option("--file", "file", type=click.File("r", encoding="utf-8"), help="One mention a line; - is stdin.")
+@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
+@store_option
+@click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, help="Instead of the collection's own.")
+@device_option
+@click.option("--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=DEFAULT_LIMIT, show_default=True, help="Candidates.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=DEFAULT_THRESHOLD,
+    show_default=True,
+    help="Probability under which a mention is NIL.",
+)
+@click.option(
+    "--on-tie",
+    type=click.Choice(["null", "first"]),
+    default="null",
+    show_default=True,
+    help="When nothing separates several entities: NIL, or the first by id.",
+)
+@json_option
+def link(
+    mentions: tuple[str, ...],
+    file: TextIO | None,
+    collections: tuple[str, ...],
+    store: str,
+    model: str | None,
+    device: str,
+    types: tuple[str, ...],
+    limit: int,
+    threshold: float,
+    on_tie: str,
+    as_json: bool,
+) -> None:
+    """Link mentions to entities, or say that there is none (NIL).
+
+    \b
+    pearl-qdrant link "heart attack" "NYTimes"
+    pearl-qdrant link "Paris" --type PERSON --json
+    pearl-qdrant link --file mentions.txt --json > links.jsonl
+    """
+    if bool(mentions) == bool(file):
+        raise click.UsageError("Give mentions as arguments, or a file of them with --file, one of the two.")
+    with open_linker(store, collections, model=model, device=device, threshold=threshold) as linker:
+        tie = "first" if on_tie == "first" else "null"
+        wanted = mentions if file is None else _lines(file)
+        for found in linker.link_batch(wanted, types=types, limit=limit, on_tie=tie):
+            click.echo(_as_json(found) if as_json else _as_text(found))
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Mentions of a file; a line without text is passed over."""
+    for line in file:
+        mention = line.rstrip("\r\n")
+        if mention.strip():
+            yield mention
+
+
+def _as_json(found: Link) -> str:
+    import json
+
+    return json.dumps(asdict(found), ensure_ascii=False)
+
+
+def _as_text(found: Link) -> str:
+    """A mention, what it was linked to, and its candidates as a table."""
+    if found.entity_id is None:
+        reason = found.nil_reason.value.replace("_", " ") if found.nil_reason else ""
+        head = f"{found.mention}  ->  NIL ({reason})"
+    else:
+        head = f"{found.mention}  ->  {found.canonical_name}  [{found.entity_id}]  {found.probability:.2f}"
+    return "\n".join([head, *_table([_row(c) for c in found.candidates])])
+
+
+def _row(candidate: Candidate) -> tuple[str, ...]:
+    shown = candidate.canonical_name
+    if candidate.name != candidate.canonical_name:
+        shown += f' ("{candidate.name}")'
+    kinds = "|".join(dict.fromkeys([*candidate.types, *candidate.kb_types])) or f"{candidate.phrase_type or ''}?"
+    dense = "exact" if candidate.dense_score is None else f"{candidate.dense_score:.3f}"
+    return (f"{candidate.probability or 0:.2f}", dense, candidate.entity_id, shown, kinds + " tie" * candidate.tie)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows with their columns aligned, under a head."""
+    if not rows:
+        return []
+    every = [("prob", "score", "id", "name", "types"), *rows]
+    widths = [max(len(row[column]) for row in every) for column in range(5)]
+    return ["    " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in every]

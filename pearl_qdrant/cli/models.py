@@ -1,0 +1,57 @@
+"""`pearl-qdrant models`: list, show."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from pearl_qdrant.cli.options import json_option
+
+
+@click.group()
+def models() -> None:
+    """See the encoders."""
+
+
+@models.command("list")
+@json_option
+def list_models(as_json: bool) -> None:
+    """List the models that ship with this package."""
+    from pearl_qdrant.encoder.find import list_models as shipped
+
+    for config in shipped():
+        if as_json:
+            click.echo(json.dumps({"model": config.name, "dim": config.dim, "precision": config.precision}))
+        else:
+            click.echo(f"{config.name}  {config.dim} dim  {config.precision}")
+    if not as_json:
+        click.echo("Any folder, or hub id as OWNER/NAME[@REVISION], works with --model too.", err=True)
+
+
+@models.command("show")
+@click.argument("model")
+@json_option
+def show(model: str, as_json: bool) -> None:
+    """Load a model, verify its files, and say what it is."""
+    from dataclasses import asdict
+
+    from pearl_qdrant.encoder.checkpoint import is_checkpoint
+    from pearl_qdrant.encoder.find import find_model
+    from pearl_qdrant.encoder.loading import load_encoder
+    from pearl_qdrant.encoder.verify import verify
+
+    found = find_model(model)
+    facts: dict[str, object] = {}
+    if is_checkpoint(found.folder):
+        config = verify(found.folder).config
+        facts = {"files": {name: record.bytes for name, record in config.files.items()}, "training": config.training}
+    facts = {**asdict(load_encoder(model, device="cpu").info), **facts}
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    for key, value in facts.items():
+        for line, (left, right) in enumerate(value.items() if isinstance(value, dict) else [("", value)]):
+            click.echo(f"{key if line == 0 else '':>18}  {left}{': ' if left else ''}{right}")
+    if not facts["has_head"]:
+        click.echo("A plain encoder: no type head, so points get no predicted types.", err=True)

@@ -1,0 +1,95 @@
+"""Options that several commands share, and the opening of what they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pearl_qdrant.settings import DEFAULT_DEVICE, default_store
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.store.protocol import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+store_option: Callable[[F], F] = click.option(
+    "--store",
+    envvar=["PEARL_QDRANT_STORE", "QDRANT_URL"],
+    show_envvar=True,
+    default=lambda: str(default_store()),
+    show_default="the user's data folder",
+    metavar="DIR|URL",
+    help="Folder of the embedded store, or URL of a Qdrant server (its key: QDRANT_API_KEY).",
+)
+
+device_option: Callable[[F], F] = click.option(
+    "--device",
+    envvar="PEARL_QDRANT_DEVICE",
+    show_envvar=True,
+    default=DEFAULT_DEVICE,
+    show_default=True,
+    metavar="auto|cpu|cuda",
+    help="Where the encoder runs.",
+)
+
+json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="JSON Lines on stdout.")
+
+yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask.")
+
+collection_option: Callable[[F], F] = click.option(
+    "--collection",
+    metavar="NAME",
+    help="The collection; may be left out where the store holds only one.",
+)
+
+
+def api_key() -> str | None:
+    """The server's key. From the environment only: a command line shows in the list of processes."""
+    return os.environ.get("QDRANT_API_KEY") or None
+
+
+def open_store_at(location: str) -> Store:
+    """The store that `--store` names."""
+    from pearl_qdrant.store.open import open_store
+
+    return open_store(location, api_key=api_key())
+
+
+def only_collection(location: str) -> str:
+    """The one collection of a store, for a command that was given none."""
+    store = open_store_at(location)
+    try:
+        names = store.collections()
+    finally:
+        store.close()
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise click.UsageError(f"The store at {location} is empty. Fill it with: pearl-qdrant ingest FILE")
+    raise click.UsageError(f"Say which collection with --collection, one of: {', '.join(names)}")
+
+
+def open_linker(
+    location: str,
+    collections: Sequence[str],
+    *,
+    model: str | None = None,
+    device: str = DEFAULT_DEVICE,
+    threshold: float | None = None,
+) -> EntityLinker:
+    """A linker over the collections named, or over the only one there is."""
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.settings import DEFAULT_THRESHOLD
+
+    return EntityLinker.open(
+        *(collections or [only_collection(location)]),
+        store=location,
+        api_key=api_key(),
+        model=model,
+        device=device,
+        threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
+    )

@@ -1,0 +1,124 @@
+"""Which runtime and device a model runs on; torch is imported only where a GPU is asked for or its driver is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pearl_qdrant.errors import DeviceError, ModelError
+
+Runtime = Literal["auto", "onnx", "torch"]
+
+INSTALL_TORCH = "pip install 'pearl-qdrant[torch]'"
+
+logger = logging.getLogger(__name__)
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a model runs.
+
+    Attributes:
+        runtime: "onnx" or "torch".
+        device: "cpu" or "cuda:N".
+    """
+
+    runtime: str
+    device: str
+
+
+def check_device(device: str) -> None:
+    """Refuse what is no name of a device.
+
+    Raises:
+        ValueError: Unless it is auto, cpu, cuda or cuda:N.
+    """
+    if not _DEVICE.fullmatch(device):
+        raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
+
+
+def choose_place(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> Place:
+    """Runtime and device for a model.
+
+    Args:
+        name: The model's name, for messages.
+        device: "cpu", "cuda", "cuda:N", or "auto".
+        runtime: What was asked for; "auto" is ONNX on a CPU where the model has it, else torch.
+        has_onnx: Whether the model has an ONNX graph.
+        has_torch: Whether it has safetensors.
+
+    Raises:
+        DeviceError: If the device is not there, or torch is not installed for it.
+        ModelError: If the model has no weights for that runtime, or torch is not installed.
+    """
+    if device.startswith("cuda"):
+        return _on_gpu(name, device, runtime, has_torch)
+    if device == "auto" and runtime != "onnx" and (gpu := _free_gpu(name, has_torch)):
+        return Place("torch", gpu)
+    if has_onnx and runtime != "torch":
+        return Place("onnx", "cpu")
+    if runtime == "onnx":
+        raise ModelError(f"Model '{name}' has no ONNX graph. Leave the runtime to be chosen, or take torch.")
+    if not has_torch:
+        raise ModelError(_no_torch_weights(name))
+    if not torch_is_installed():
+        raise ModelError(
+            f"Model '{name}' has no ONNX graph and runs on torch alone, which is not here: {INSTALL_TORCH}"
+        )
+    return Place("torch", "cpu")
+
+
+def torch_is_installed() -> bool:
+    """Whether torch and transformers can be imported; imports neither."""
+    return all(importlib.util.find_spec(name) is not None for name in ("torch", "transformers"))
+
+
+def gpu_driver_is_present() -> bool:
+    """Whether an NVIDIA driver is loaded; costs a look at two files, where asking torch costs a second."""
+    if sys.platform == "win32":
+        return Path(r"C:\Windows\System32\nvcuda.dll").exists()
+    return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
+
+
+def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> Place:
+    """The GPU that was asked for, or an error that says why not."""
+    if runtime == "onnx":
+        raise DeviceError(device, f"Device '{device}' was asked for, but ONNX graphs run on the CPU here. Take torch.")
+    if not torch_is_installed():
+        raise DeviceError(device, f"Device '{device}' was asked for, but torch is not installed: {INSTALL_TORCH}")
+    from pearl_qdrant.encoder.torch_runtime import resolve_cuda
+
+    resolved = resolve_cuda(device)
+    if not has_torch:
+        raise ModelError(_no_torch_weights(name))
+    return Place("torch", resolved)
+
+
+def _free_gpu(name: str, has_torch: bool) -> str | None:
+    """A GPU for `auto`; None where something is missing for it, which is logged: a GPU should not idle unnoticed."""
+    if not gpu_driver_is_present():
+        return None
+    if not torch_is_installed():
+        logger.info("There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, INSTALL_TORCH)
+        return None
+    if not has_torch:
+        logger.info("There is a GPU, but %s", _no_torch_weights(name))
+        return None
+    from pearl_qdrant.encoder.torch_runtime import resolve_cuda
+
+    try:
+        return resolve_cuda("cuda")
+    except DeviceError as error:
+        logger.info("There is a GPU driver, but %s", error)
+        return None
+
+
+def _no_torch_weights(name: str) -> str:
+    return f"model '{name}' has no weights for torch. Rebuild them with: pearl-qdrant models export {name} --torch"

@@ -1,0 +1,165 @@
+"""`load_encoder`: from a model's name to an encoder, on the runtime that suits the machine."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from pearl_qdrant.encoder.checkpoint import ONNX_FILE, TORCH_FILE, is_checkpoint, open_checkpoint, read_config
+from pearl_qdrant.encoder.devices import Place, Runtime, check_device, choose_place
+from pearl_qdrant.encoder.find import MODELS_DIR, FoundModel, find_model
+from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
+from pearl_qdrant.encoder.tokens import NameTokenizer
+from pearl_qdrant.errors import ModelError
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """The options of `load_encoder`, checked."""
+
+    device: str
+    pooling: str | None
+    prefix: str | None
+    threads: int | None
+    runtime: Runtime
+    precision: Precision
+
+    def __post_init__(self) -> None:
+        check_device(self.device)
+        if self.pooling not in (None, "mean", "cls"):
+            raise ValueError(f"pooling is mean or cls, not {self.pooling!r}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if self.runtime not in ("auto", "onnx", "torch"):
+            raise ValueError(f"runtime is auto, onnx or torch, not {self.runtime!r}")
+        if self.precision not in ("auto", "fp32", "bf16"):
+            raise ValueError(f"precision is auto, fp32 or bf16, not {self.precision!r}")
+
+    def place(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> Place:
+        """Where the model will run."""
+        return choose_place(
+            found.name, device=self.device, runtime=self.runtime, has_onnx=has_onnx, has_torch=has_torch
+        )
+
+
+def load_encoder(
+    model: str = DEFAULT_MODEL,
+    *,
+    device: str = DEFAULT_DEVICE,
+    pooling: str | None = None,
+    prefix: str | None = None,
+    threads: int | None = None,
+    models_dir: Path = MODELS_DIR,
+    runtime: Runtime = "auto",
+    precision: Precision = "auto",
+) -> Encoder:
+    """Load a model.
+
+    Args:
+        model: A shipped name, a folder, or a hub id as `owner/name[@revision]`.
+        device: "cpu", "cuda", "cuda:N", or "auto": a GPU where torch, the weights for it and a GPU are there.
+        pooling: "mean" or "cls", in place of what a plain encoder's folder says. A PEARL checkpoint has its own.
+        prefix: Text put before each name, in place of the model's own ("query: " for E5).
+        threads: Batches that run at once through ONNX, by default one a core. For torch on a CPU it sets torch's
+            threads, which are the whole process's.
+        models_dir: Where the shipped models lie.
+        runtime: "onnx" or "torch"; "auto" is ONNX on a CPU where the model has it, else torch.
+        precision: Of torch: "bf16", "fp32", or "auto" for bf16 where the hardware computes in it.
+
+    Raises:
+        ModelNotFoundError: If there is no such model.
+        CheckpointError: If a file of it is missing, truncated, changed or foreign.
+        DeviceError: If the device is not there, or torch is not installed for it.
+        ModelError: If the model cannot be run as asked.
+        ValueError: If an argument is none of its values.
+    """
+    wish = _Wish(device, pooling, prefix, threads, runtime, precision)
+    found = find_model(model, models_dir=models_dir)
+    return _load_pearl(found, wish) if is_checkpoint(found.folder) else _load_plain(found, wish)
+
+
+def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
+    """An encoder over a PEARL checkpoint."""
+    config = read_config(found.folder)
+    if wish.pooling not in (None, config.pooling):
+        raise ModelError(
+            f"Model '{found.name}' was trained with {config.pooling} pooling, which cannot be changed to "
+            f"{wish.pooling}. Leave --pooling out."
+        )
+    place = wish.place(found, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
+    other_runtime = [name for name in config.files if name.startswith("onnx/")]
+    checkpoint = open_checkpoint(found.folder, skip=other_runtime if place.runtime == "torch" else [TORCH_FILE])
+    info = ModelInfo(
+        name=found.name,
+        weights_hash=config.weights_hash,
+        dim=config.dim,
+        pooling=config.pooling,
+        prefix=config.prefix if wish.prefix is None else wish.prefix,
+        has_head=True,
+        device=place.device,
+        precision="int8" if config.precision.startswith("int8") else config.precision,
+        runtime=place.runtime,
+    )
+    tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
+    never_seen = np.array(config.label_counts) == 0
+    if place.runtime == "torch":
+        return _torch_encoder(found.folder, tokenizer, info, wish, (checkpoint.head_path, never_seen))
+    from pearl_qdrant.encoder.onnx_graph import OnnxGraph
+    from pearl_qdrant.encoder.onnx_runtime import OnnxEncoder
+
+    graph = OnnxGraph(found.folder / ONNX_FILE)
+    return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=wish.threads)
+
+
+def _load_plain(found: FoundModel, wish: _Wish) -> Encoder:
+    """An encoder without a type head, from a sentence-transformers or transformers folder."""
+    plain = read_plain_model(found.folder, pooling=wish.pooling, prefix=wish.prefix)
+    place = wish.place(found, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
+    logger.info("Model '%s' has no type head: names get vectors, but no phrase types.", found.name)
+    info = ModelInfo(
+        name=found.name,
+        weights_hash=plain.weights_hash(),
+        dim=0,  # known when the weights are loaded
+        pooling=plain.pooling,
+        prefix=plain.prefix,
+        has_head=False,
+        device=place.device,
+        precision="fp32",
+        runtime=place.runtime,
+    )
+    tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
+    if place.runtime == "torch":
+        return _torch_encoder(plain.folder, tokenizer, info, wish, None)
+    from pearl_qdrant.encoder.onnx_graph import OnnxGraph
+    from pearl_qdrant.encoder.onnx_runtime import OnnxEncoder
+
+    assert plain.onnx_path is not None
+    graph = OnnxGraph(plain.onnx_path)
+    info = replace(info, dim=graph.token_width())
+    return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=wish.threads)
+
+
+def _torch_encoder(
+    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, wish: _Wish, head: tuple[Path, BoolArray] | None
+) -> Encoder:
+    """An encoder over the safetensors of a folder; `head` is its file and the labels never seen."""
+    import torch
+
+    from pearl_qdrant.encoder.torch_runtime import TorchEncoder, fast_precision, load_network, network_width
+
+    if wish.threads is not None and info.device == "cpu":
+        torch.set_num_threads(wish.threads)
+    network = load_network(folder, pooling=info.pooling, head_path=head[0] if head else None)
+    precision = fast_precision(info.device) if wish.precision == "auto" else wish.precision
+    info = replace(info, dim=network_width(network), precision=precision)
+    return TorchEncoder(network, tokenizer, info=info, never_seen=head[1] if head else None)

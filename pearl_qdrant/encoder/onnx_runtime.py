@@ -1,0 +1,99 @@
+"""Encode on a CPU with onnxruntime: one graph, several workers, no torch in the process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
+from pearl_qdrant.encoder.onnx_graph import EMBEDDING, TYPE_LOGITS, OnnxGraph
+from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
+from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer
+
+MAX_BATCH_TOKENS = 2048
+MAX_BATCH_NAMES = 256
+
+
+class OnnxEncoder:
+    """An `Encoder` over an ONNX graph.
+
+    Args:
+        graph: A PEARL graph, which gives embedding and type logits, or a plain encoder's, whose token vectors are
+            pooled here.
+        tokenizer: The model's tokenizer.
+        info: Which model this is.
+        never_seen: (95,), labels that get probability 0; None for a plain encoder.
+        threads: Batches that run at the same time; by default one for each core that this process may use.
+
+    Raises:
+        CheckpointError: If the graph has other outputs.
+    """
+
+    def __init__(
+        self,
+        graph: OnnxGraph,
+        tokenizer: NameTokenizer,
+        *,
+        info: ModelInfo,
+        never_seen: BoolArray | None,
+        threads: int | None = None,
+    ) -> None:
+        self._graph = graph
+        self._info = info
+        if never_seen is not None:
+            graph.check_pearl_outputs(info.dim)
+        else:
+            self._token_output = graph.token_output()
+        self._batches = BatchEncoder(
+            tokenizer,
+            self._run_plain if never_seen is None else self._run_pearl,
+            dim=info.dim,
+            never_seen=never_seen,
+            limits=BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or available_cores()),
+        )
+
+    @property
+    def info(self) -> ModelInfo:
+        """Which model this is."""
+        return self._info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        """Encode names; see `Encoder.encode`."""
+        return self._batches.encode(names)
+
+    def _run_pearl(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
+        embedding, logits = self._graph.run([EMBEDDING, TYPE_LOGITS], batch)
+        return embedding, logits
+
+    def _run_plain(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
+        (hidden,) = self._graph.run([self._token_output], batch)
+        return pool(hidden, batch.attention_mask, pooling=self._info.pooling), None
+
+
+def pool(hidden: FloatArray, attention_mask: IntArray, *, pooling: str) -> FloatArray:
+    """One L2-normalised vector for each name.
+
+    Args:
+        hidden: Vectors of tokens, (b, t, dim).
+        attention_mask: (b, t), 1 for a real token.
+        pooling: "mean" over the real tokens, or "cls" for the first.
+
+    Returns:
+        (b, dim).
+    """
+    if pooling == "cls":
+        pooled = hidden[:, 0]
+    else:
+        weights = attention_mask.astype(np.float32)
+        pooled = np.einsum("btd,bt->bd", hidden, weights) / weights.sum(axis=1, keepdims=True)
+    vectors: FloatArray = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+    return vectors
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1

@@ -1,0 +1,159 @@
+"""Encoders of others: any sentence-transformers or transformers folder, read without either library.
+
+Read are modules.json (where the transformer lies), 1_Pooling/config.json, sentence_bert_config.json (maximum length,
+lower-casing), config_sentence_transformers.json (default prompt), tokenizer_config.json and config.json. Modules other
+than Transformer, Pooling (mean or cls) and Normalize are refused: leaving one out would give other vectors.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pearl_qdrant.encoder.checkpoint import file_sha256, joint_sha256
+from pearl_qdrant.encoder.verify import read_json
+from pearl_qdrant.errors import CheckpointError, ModelError
+
+DEFAULT_MAX_LENGTH = 512
+"""Tokens, where a folder names no limit."""
+
+_ONNX_FILES = ("onnx/model.onnx", "model.onnx")
+
+# Families whose first position is not 0: their table holds padding_idx + 1 positions that no token takes.
+_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod", "longformer")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainModel:
+    """How a plain encoder is to be run.
+
+    Attributes:
+        folder: Where config.json, tokenizer and safetensors lie.
+        pooling: "mean" or "cls".
+        prefix: Text put before each name.
+        max_length: Tokens that the model reads, special ones included.
+        lowercase: Whether names are lower-cased before the tokenizer.
+        onnx_path: Its ONNX graph, or None.
+        safetensors: Its weights for torch, sorted; empty if there are none.
+    """
+
+    folder: Path
+    pooling: str
+    prefix: str
+    max_length: int
+    lowercase: bool
+    onnx_path: Path | None
+    safetensors: tuple[Path, ...]
+
+    def weights_hash(self) -> str:
+        """Hash of the safetensors, or of the ONNX graph where there are none: the same for both runtimes."""
+        if len(self.safetensors) == 1:
+            return "sha256:" + file_sha256(self.safetensors[0])
+        if self.safetensors:
+            return joint_sha256({path.name: file_sha256(path) for path in self.safetensors})
+        assert self.onnx_path is not None
+        graphs = [path for path in sorted(self.onnx_path.parent.glob(self.onnx_path.name + "*")) if path.is_file()]
+        return joint_sha256({path.name: file_sha256(path) for path in graphs})
+
+
+def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | None = None) -> PlainModel:
+    """Read the settings of a sentence-transformers or transformers folder.
+
+    Args:
+        root: The folder.
+        pooling: "mean" or "cls", in place of what the folder says.
+        prefix: In place of the folder's default prompt.
+
+    Raises:
+        CheckpointError: If a file is missing or broken, or there are no weights that may be read.
+        ModelError: If the model needs a step that is not supported.
+    """
+    folder, pooling_folder = _modules(root)
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(str(folder), "no model folder: it has neither pearl.json nor config.json")
+    declared = _optional(pooling_folder / "config.json") if pooling_folder else {}
+    prompts = _optional(root / "config_sentence_transformers.json")
+    if prefix is None:
+        prefix = str((prompts.get("prompts") or {}).get(prompts.get("default_prompt_name") or "") or "")
+    if prefix and declared.get("include_prompt") is False:
+        raise ModelError(f"{root}: leaving the prompt out of the pooling is not supported. Pass --prefix ''")
+    bert = _optional(folder / "sentence_bert_config.json")
+    onnx = [path for path in (root / name for name in _ONNX_FILES) if path.is_file()]
+    weights = tuple(sorted(folder.glob("model*.safetensors")))
+    if not onnx and not weights:
+        raise CheckpointError(
+            str(folder),
+            "has no model.safetensors and no onnx/model.onnx. Pickled weights (.bin, .pt) are not read, since they "
+            "can run code; save the model again with transformers' save_pretrained",
+        )
+    return PlainModel(
+        folder=folder,
+        pooling=pooling or _pooling(root, declared),
+        prefix=prefix,
+        max_length=_max_length(folder, bert),
+        lowercase=bool(bert.get("do_lower_case")),
+        onnx_path=onnx[0] if onnx else None,
+        safetensors=weights,
+    )
+
+
+def _modules(root: Path) -> tuple[Path, Path | None]:
+    """Folders of the transformer and of its pooling, by modules.json; the folder itself without one."""
+    path = root / "modules.json"
+    if not path.is_file():
+        return root, None
+    try:
+        modules = [
+            (str(module["type"]).rsplit(".", 1)[-1], str(module["path"])) for module in json.loads(path.read_text())
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(str(path), f"no list of modules ({error})") from error
+    folders = {kind: root / name for kind, name in modules}
+    extra = [kind for kind, _ in modules if kind not in ("Transformer", "Pooling", "Normalize")]
+    if extra or "Transformer" not in folders:
+        raise ModelError(
+            f"{root}: its modules are {', '.join(kind for kind, _ in modules)}; only Transformer, Pooling and "
+            f"Normalize are supported, and vectors without the others would be wrong. Take another model."
+        )
+    return folders["Transformer"], folders.get("Pooling")
+
+
+def _pooling(root: Path, declared: dict[str, Any]) -> str:
+    """What 1_Pooling/config.json says, in its old or new form; mean without one, as sentence-transformers does."""
+    modes = declared.get("pooling_mode")
+    if modes is None:
+        prefix = "pooling_mode_"
+        names = {"cls_token": "cls", "mean_tokens": "mean"}
+        active = [key[len(prefix) :] for key, value in declared.items() if key.startswith(prefix) and value is True]
+        modes = [names.get(mode, mode) for mode in active]
+    modes = [modes] if isinstance(modes, str) else list(modes) or ["mean"]
+    if modes not in (["mean"], ["cls"]):
+        raise ModelError(
+            f"{root}: its pooling is {' + '.join(map(str, modes))}; supported are mean and cls. "
+            f"Pass --pooling to take one of them all the same."
+        )
+    return str(modes[0])
+
+
+def _max_length(folder: Path, bert: dict[str, Any]) -> int:
+    """Tokens that the model reads: what the folder declares, and never more than its table of positions holds."""
+    config = read_json(folder / "config.json")
+    limits = [bert.get("max_seq_length"), _optional(folder / "tokenizer_config.json").get("model_max_length")]
+    declared = next((limit for limit in limits if _is_limit(limit)), None)
+    positions = config.get("max_position_embeddings")
+    if _is_limit(positions) and config.get("model_type") in _OFFSET_POSITIONS:
+        # 1 is their padding_idx where config.json names none.
+        positions -= int(config.get("pad_token_id") or 1) + 1
+    both = [limit for limit in (declared, positions) if _is_limit(limit)]
+    return min(both, default=DEFAULT_MAX_LENGTH)
+
+
+def _is_limit(value: object) -> bool:
+    """transformers writes 1e30 where it knows no limit."""
+    return isinstance(value, int) and not isinstance(value, bool) and 2 < value < 1_000_000
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}

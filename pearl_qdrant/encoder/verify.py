@@ -1,0 +1,88 @@
+"""Look into every file of a checkpoint: hashes, formats and shapes. Slower than what a load checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pearl_qdrant.encoder.checkpoint import HEAD_TENSOR, VerifiedCheckpoint, open_checkpoint
+from pearl_qdrant.errors import CheckpointError
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+
+# safetensors' own bound of the header.
+_MAX_HEADER_BYTES = 100_000_000
+
+
+def verify(folder: Path) -> VerifiedCheckpoint:
+    """Verify a checkpoint folder: sizes, hashes, file formats, and that all shapes agree with pearl.json.
+
+    Raises:
+        CheckpointError: With the file and what is wrong with it.
+    """
+    checkpoint = open_checkpoint(folder)
+    config = checkpoint.config
+    _check_json(folder, "config.json", "hidden_size", config.phrase_dim)
+    _check_json(folder, "tokenizer_config.json", "model_max_length", config.max_length)
+    shapes = safetensors_shapes(checkpoint.head_path)
+    if shapes.get(HEAD_TENSOR) != (len(PHRASE_TYPES), config.dim):
+        raise CheckpointError(
+            str(checkpoint.head_path),
+            f"tensor {HEAD_TENSOR} has shape {shapes.get(HEAD_TENSOR)}, ({len(PHRASE_TYPES)}, {config.dim}) expected",
+        )
+    if checkpoint.torch_path is not None:
+        safetensors_shapes(checkpoint.torch_path)
+    if checkpoint.onnx_path is not None:
+        from pearl_qdrant.encoder.onnx_graph import OnnxGraph
+
+        OnnxGraph(checkpoint.onnx_path).check_pearl_outputs(config.dim)
+    return checkpoint
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises:
+        CheckpointError: If it is missing or holds no JSON object.
+    """
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(str(path), f"missing or unreadable ({error.strerror})") from error
+    except ValueError as error:
+        raise CheckpointError(str(path), f"no valid JSON ({error})") from error
+    if not isinstance(loaded, dict):
+        raise CheckpointError(str(path), "holds no JSON object")
+    return loaded
+
+
+def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a safetensors file, from its header; needs no library.
+
+    Raises:
+        CheckpointError: If it is truncated or no safetensors file.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        n_header = int.from_bytes(file.read(8), "little")
+        if size < 8 or n_header > min(size - 8, _MAX_HEADER_BYTES):
+            raise CheckpointError(str(path), "truncated, or no safetensors file. Fetch it again")
+        try:
+            header = json.loads(file.read(n_header))
+            tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
+            shapes = {name: tuple(map(int, tensor["shape"])) for name, tensor in tensors.items()}
+            end = max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise CheckpointError(str(path), "no safetensors file: its header cannot be read") from error
+    if size != 8 + n_header + end:
+        raise CheckpointError(
+            str(path), f"truncated: {size:,} bytes, {8 + n_header + end:,} by its header. Fetch it again"
+        )
+    return shapes
+
+
+def _check_json(folder: Path, name: str, key: str, expected: int) -> None:
+    """A number that stands in two files is the same in both."""
+    found = read_json(folder / name).get(key)
+    if found != expected:
+        raise CheckpointError(str(folder / name), f"{key} is {found}, but pearl.json says {expected}")

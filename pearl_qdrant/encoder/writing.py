@@ -1,0 +1,116 @@
+"""Write a checkpoint folder from its parts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pearl_qdrant.encoder.checkpoint import (
+    HEAD_FILE,
+    HEAD_TENSOR,
+    ONNX_FILE,
+    TORCH_FILE,
+    PearlConfig,
+    VerifiedCheckpoint,
+    seal,
+    write_config,
+)
+from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.encoder.verify import read_json, verify
+
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+def write_checkpoint(
+    folder: Path,
+    config: PearlConfig,
+    *,
+    transformer: Path,
+    type_head: FloatArray,
+    onnx_path: Path | None = None,
+    torch_path: Path | None = None,
+    model_card: str = "",
+    weights_hash: str | None = None,
+) -> VerifiedCheckpoint:
+    """Write and verify a checkpoint folder.
+
+    Args:
+        folder: Made if it does not exist; files of a checkpoint that lies there are replaced.
+        config: pearl.json; its `files` and `weights_hash` are filled in.
+        transformer: Folder with the phrase encoder's config.json and tokenizer files.
+        type_head: W of the type head, (95, dim).
+        onnx_path: The ONNX graph, or None.
+        torch_path: The phrase encoder's safetensors, or None. One of the two is needed.
+        model_card: README.md.
+        weights_hash: As for `seal`.
+
+    Raises:
+        CheckpointError: If the parts do not fit each other.
+        OSError: If a part is missing.
+    """
+    from safetensors.numpy import save_file
+
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "tokenizer.json"):
+        _copy(transformer / name, folder / name)
+    _write_json(folder / "tokenizer_config.json", _tokenizer_config(transformer, config.max_length))
+    _write_json(folder / "special_tokens_map.json", _special_tokens(transformer))
+    _write_json(folder / "modules.json", _MODULES)
+    _write_json(folder / "1_Pooling" / "config.json", _pooling(config))
+    save_file({HEAD_TENSOR: np.ascontiguousarray(type_head, dtype=np.float32)}, folder / HEAD_FILE)
+    for source, name in ((onnx_path, ONNX_FILE), (torch_path, TORCH_FILE)):
+        if source is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            _copy(source, folder / name)
+    (folder / "README.md").write_text(model_card, encoding="utf-8", newline="\n")
+    write_config(folder, config)
+    seal(folder, weights_hash=weights_hash)
+    return verify(folder)
+
+
+_MODULES = [
+    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+]
+
+
+def _pooling(config: PearlConfig) -> dict[str, Any]:
+    """1_Pooling/config.json in the form that old and new versions of sentence-transformers read."""
+    return {
+        "word_embedding_dimension": config.phrase_dim,
+        "pooling_mode_cls_token": config.pooling == "cls",
+        "pooling_mode_mean_tokens": config.pooling == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+
+
+def _tokenizer_config(transformer: Path, max_length: int) -> dict[str, Any]:
+    """tokenizer_config.json with the maximum length that fastembed and sentence-transformers cut at."""
+    return {**read_json(transformer / "tokenizer_config.json"), "model_max_length": max_length}
+
+
+def _special_tokens(transformer: Path) -> dict[str, Any]:
+    """special_tokens_map.json, which newer versions of transformers no longer write."""
+    path = transformer / "special_tokens_map.json"
+    if path.exists():
+        return read_json(path)
+    declared = read_json(transformer / "tokenizer_config.json")
+    return {key: declared[key] for key in _SPECIAL_TOKENS if declared.get(key)}
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file unless it lies there already."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.resolve() != target.resolve():
+        shutil.copyfile(source, target)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

@@ -1,0 +1,204 @@
+"""Every error that pearl-qdrant raises on purpose.
+
+    PearlQdrantError
+    ├── SettingsError            an option or environment variable makes no sense
+    ├── ModelError
+    │   ├── ModelNotFoundError   no shipped model, folder or hub id of that name
+    │   ├── CheckpointError      a checkpoint file is missing, truncated, changed or foreign
+    │   └── DeviceError          the device that was asked for is not there
+    ├── StoreError
+    │   ├── CollectionNotFoundError
+    │   ├── CollectionExistsError
+    │   ├── ManifestError        a collection without a manifest, or with an unreadable one
+    │   ├── ModelMismatchError   the collection was made by another model
+    │   ├── StoreLockedError     another process has the embedded collection open
+    │   ├── StoreUnavailableError  no answer after all retries; trying later can help
+    │   ├── StoreRejectedError   the store refused the request; trying again cannot help
+    │   ├── StoreFullError       no space left on the device
+    │   └── InvalidPointError    a vector or payload that must not be stored
+    ├── InputError               what was to be read: carries path and line
+    │   ├── FormatError          the file is not of the format that was expected
+    │   └── TooManyErrorsError   more bad rows than --max-errors allows
+    └── EntityNotFoundError
+
+A wrong argument of a Python call stays ``ValueError``. Messages say what happened, with the values, and what
+to do about it; the values are attributes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PearlQdrantError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+
+class SettingsError(PearlQdrantError):
+    """An option or environment variable makes no sense."""
+
+
+class ModelError(PearlQdrantError):
+    """Base of the errors about a model."""
+
+
+class ModelNotFoundError(ModelError):
+    """No model of that name: not shipped, no folder, not on the hub or in its cache."""
+
+    def __init__(self, model: str, message: str) -> None:
+        super().__init__(message)
+        self.model = model
+
+
+class CheckpointError(ModelError):
+    """A checkpoint folder has a file that is missing, truncated, changed or not ours."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class DeviceError(ModelError):
+    """The device that was asked for is not there, or its runtime is not installed."""
+
+    def __init__(self, device: str, message: str) -> None:
+        super().__init__(message)
+        self.device = device
+
+
+class StoreError(PearlQdrantError):
+    """Base of the errors about a store."""
+
+
+class CollectionNotFoundError(StoreError):
+    """The collection does not exist; the message lists those that do."""
+
+    def __init__(self, collection: str, existing: Iterable[str] = ()) -> None:
+        self.collection = collection
+        self.existing = tuple(existing)
+        others = ", ".join(self.existing) or "none"
+        super().__init__(
+            f"Collection '{collection}' does not exist (there are: {others}). "
+            f"Create it with: pearl-qdrant ingest FILE --collection {collection}"
+        )
+
+
+class CollectionExistsError(StoreError):
+    """A collection of that name is there already."""
+
+    def __init__(self, collection: str) -> None:
+        self.collection = collection
+        super().__init__(
+            f"Collection '{collection}' exists already. Take another name, or delete it with: "
+            f"pearl-qdrant collections delete {collection}"
+        )
+
+
+class ManifestError(StoreError):
+    """The collection has no manifest, or one that cannot be read: it was not made by pearl-qdrant."""
+
+    def __init__(self, collection: str, reason: str) -> None:
+        self.collection = collection
+        self.reason = reason
+        super().__init__(
+            f"Collection '{collection}' has no usable manifest ({reason}). It was not made by this version of "
+            f"pearl-qdrant; ingest into another collection, or delete this one with: "
+            f"pearl-qdrant collections delete {collection}"
+        )
+
+
+class ModelMismatchError(StoreError):
+    """The collection holds vectors of another model than the one in use.
+
+    Attributes:
+        collection: Name of the collection.
+        expected: The model that made the collection, with dim and weights hash.
+        actual: The model in use, likewise.
+    """
+
+    def __init__(self, collection: str, *, expected: str, actual: str, expected_name: str) -> None:
+        self.collection = collection
+        self.expected = expected
+        self.actual = actual
+        super().__init__(
+            f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
+            f"Query with --model {expected_name}, or ingest again into another collection."
+        )
+
+
+class StoreLockedError(StoreError):
+    """Another process has the embedded collection open."""
+
+    def __init__(self, collection: str, owner: str) -> None:
+        self.collection = collection
+        self.owner = owner
+        super().__init__(
+            f"Collection '{collection}' is open in another process ({owner}). The embedded store serves one process "
+            f"at a time: end that process, or use a Qdrant server (--store http://localhost:6333)."
+        )
+
+
+class StoreUnavailableError(StoreError):
+    """The store did not answer after all retries.
+
+    Attributes:
+        url: Where the store is, without any key.
+        tries: How often it was tried.
+        seconds: For how long, in seconds.
+    """
+
+    def __init__(self, url: str, *, tries: int, seconds: float, last: str) -> None:
+        self.url = url
+        self.tries = tries
+        self.seconds = seconds
+        self.last = last
+        super().__init__(
+            f"Qdrant at {url} did not answer after {tries} tries in {seconds:.0f} s (last: {last}). "
+            f"Start it with: docker compose up -d"
+        )
+
+
+class StoreRejectedError(StoreError):
+    """The store refused a request; sending it again cannot help."""
+
+
+class StoreFullError(StoreError):
+    """No space left where the store lies."""
+
+
+class InvalidPointError(StoreError):
+    """A vector or payload that must not be stored (NaN, zero, wrong width, lone surrogate)."""
+
+
+class InputError(PearlQdrantError):
+    """Something is wrong with what was to be read.
+
+    Attributes:
+        path: The file, or ``-`` for standard input.
+        line: Line number from 1, or None where the whole file is meant.
+    """
+
+    def __init__(self, path: str, line: int | None, message: str) -> None:
+        self.path = path
+        self.line = line
+        super().__init__(f"{path}: {message}" if line is None else f"{path}:{line}: {message}")
+
+
+class FormatError(InputError):
+    """The file is not of the format that was expected."""
+
+
+class TooManyErrorsError(InputError):
+    """More bad rows than allowed."""
+
+
+class EntityNotFoundError(PearlQdrantError):
+    """No entity of that id in the collections that are open."""
+
+    def __init__(self, entity_id: str, collections: Iterable[str]) -> None:
+        self.entity_id = entity_id
+        self.collections = tuple(collections)
+        super().__init__(
+            f"No entity '{entity_id}' in {', '.join(self.collections)}. "
+            f"Ids are case-sensitive; find one with: pearl-qdrant link NAME"
+        )

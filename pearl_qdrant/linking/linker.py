@@ -1,0 +1,240 @@
+"""`EntityLinker`: the one object that a querying program needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from types import TracebackType
+from typing import Literal
+
+import numpy as np
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import EntityNotFoundError
+from pearl_qdrant.linking.calibration import DEFAULT, Calibration
+from pearl_qdrant.linking.candidates import find_candidates
+from pearl_qdrant.records import Candidate, Entity, Link, NilReason
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, DEFAULT_THRESHOLD, default_store
+from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.points import entity_from_points, name_points
+from pearl_qdrant.store.protocol import Collection, Store
+
+OnTie = Literal["null", "first"]
+
+BATCH = 256
+"""Mentions encoded and searched together by `link_batch`."""
+
+_ALL_NAMES = 10_000
+"""More names than any entity has: Wikidata's longest list of aliases has a few thousand."""
+
+
+class EntityLinker:
+    """Links mentions to the entities of one or several collections.
+
+    Made by `open`; use it as a context manager, or call `close`. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        collections: Sequence[Collection],
+        encoder: Encoder,
+        *,
+        calibration: Calibration = DEFAULT,
+        threshold: float = DEFAULT_THRESHOLD,
+    ) -> None:
+        """Put a linker together from its parts; `open` does it from names.
+
+        Raises:
+            ModelMismatchError: If a collection was made by another model.
+            ValueError: If there is no collection, or the threshold is not in [0, 1].
+        """
+        if not collections:
+            raise ValueError("name at least one collection")
+        for collection in collections:
+            collection.manifest.check_model(encoder.info)
+        self._store = store
+        self._collections = tuple(collections)
+        self._encoder = encoder
+        self._calibration = calibration
+        self._threshold = _checked_threshold(threshold)
+
+    @classmethod
+    def open(
+        cls,
+        *collections: str,
+        store: str | None = None,
+        api_key: str | None = None,
+        model: str | None = None,
+        device: str = DEFAULT_DEVICE,
+        threshold: float = DEFAULT_THRESHOLD,
+    ) -> EntityLinker:
+        """Open collections with the model that made them.
+
+        Args:
+            collections: Names of collections, at least one; all made by one model.
+            store: Folder or URL; the default is the user's data folder.
+            api_key: For a URL.
+            model: Shipped name, folder or hub id; by default the one that the first collection names.
+            device: auto, cpu, cuda or cuda:N.
+            threshold: Probability under which a mention is NIL, in [0, 1].
+
+        Raises:
+            CollectionNotFoundError: If there is no collection of a name.
+            ModelMismatchError: If a collection was made by another model.
+            StoreLockedError: If another process has an embedded collection open.
+            StoreUnavailableError: If a server does not answer.
+        """
+        if not collections:
+            raise ValueError("name at least one collection")
+        opened_store = open_store(store or str(default_store()), api_key=api_key)
+        try:
+            opened = [opened_store.open(name) for name in collections]
+            manifest = opened[0].manifest
+            encoder = load_encoder(
+                model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix
+            )
+            fitted = encoder.info.score_calibration
+            calibration = Calibration(*fitted) if fitted else DEFAULT
+            return cls(opened_store, opened, encoder, calibration=calibration, threshold=threshold)
+        except BaseException:
+            opened_store.close()
+            raise
+
+    def link(
+        self,
+        mention: str,
+        *,
+        types: Sequence[str] = (),
+        limit: int = DEFAULT_LIMIT,
+        threshold: float | None = None,
+        on_tie: OnTie = "null",
+    ) -> Link:
+        """Link one mention.
+
+        Args:
+            mention: The string to be linked.
+            types: Only entities of one of these types, native or coarse; empty for all.
+            limit: Candidates in the answer at most.
+            threshold: Instead of the linker's own.
+            on_tie: What to do when nothing separates several entities: "null" leaves the mention NIL with reason
+                `ambiguous` and all of them first among the candidates; "first" takes the first by id.
+
+        Returns:
+            The link; its `entity_id` is None for NIL, with the reason.
+        """
+        return next(self.link_batch([mention], types=types, limit=limit, threshold=threshold, on_tie=on_tie))
+
+    def link_batch(
+        self,
+        mentions: Iterable[str],
+        *,
+        types: Sequence[str] = (),
+        limit: int = DEFAULT_LIMIT,
+        threshold: float | None = None,
+        on_tie: OnTie = "null",
+    ) -> Iterator[Link]:
+        """Link many mentions, in order, `BATCH` at a time; takes any iterable and never holds all of it.
+
+        Arguments as in `link`.
+        """
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, not {limit}")
+        if on_tie not in ("null", "first"):
+            raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")
+        bar = self._threshold if threshold is None else _checked_threshold(threshold)
+        return self._link_stream(iter(mentions), tuple(types), limit, bar, on_tie)
+
+    def _link_stream(
+        self, mentions: Iterator[str], types: Sequence[str], limit: int, threshold: float, on_tie: OnTie
+    ) -> Iterator[Link]:
+        while batch := list(islice(mentions, BATCH)):
+            found = find_candidates(self._encoder, self._collections, batch, limit=limit, types=types)
+            for mention, candidates in zip(batch, found, strict=True):
+                yield self._decide(mention, candidates, threshold, on_tie)
+
+    def _decide(self, mention: str, candidates: list[Candidate], threshold: float, on_tie: OnTie) -> Link:
+        """Give the candidates their probabilities, and take the best or NIL."""
+        if not candidates:
+            return Link(mention, None, None, None, NilReason.NO_CANDIDATES)
+        probabilities = self._calibration.probabilities([c.score for c in candidates])
+        scored = tuple(replace(c, probability=p) for c, p in zip(candidates, probabilities, strict=True))
+        best = scored[0]
+        together = sum(c.probability or 0.0 for c in scored if c.tie) if best.tie else probabilities[0]
+        if together < threshold:
+            return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, scored)
+        if best.tie and on_tie == "null":
+            return Link(mention, None, None, None, NilReason.AMBIGUOUS, scored)
+        return Link(mention, best.entity_id, best.canonical_name, best.probability, None, scored)
+
+    def entity(self, entity_id: str) -> Entity:
+        """An entity with all its names, types and description.
+
+        Raises:
+            EntityNotFoundError: If no open collection has it.
+        """
+        for collection in self._collections:
+            points = collection.find(entity_ids=[entity_id], limit=_ALL_NAMES)
+            if points:
+                return entity_from_points(points)
+        raise EntityNotFoundError(entity_id, [c.name for c in self._collections])
+
+    def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
+        """Add or replace a few entities; found by the next `link`. Returns the number of names written.
+
+        An entity of the same id loses the names that it no longer has. For whole bases use `pearl-qdrant ingest`.
+
+        Args:
+            entities: What to add.
+            collection: Where; may be left out if only one is open.
+
+        Raises:
+            ValueError: If several collections are open and none is named.
+        """
+        target = self._target(collection)
+        written = 0
+        entities = iter(entities)
+        while batch := list(islice(entities, BATCH)):
+            names = [name for entity in batch for name in entity.names()]
+            encoded = self._encoder.encode(names)
+            points = name_points(target.manifest.kb, batch, encoded)
+            old = target.find(entity_ids=[e.entity_id for e in batch], limit=_ALL_NAMES)
+            target.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
+            target.delete_points({p.id for p in old} - {p.id for p in points})
+            written += len(points)
+        return written
+
+    def delete(self, entity_ids: Iterable[str]) -> int:
+        """Delete entities with all their names from every open collection; returns the number of names that went."""
+        wanted = list(entity_ids)
+        return sum(collection.delete_entities(wanted) for collection in self._collections)
+
+    def close(self) -> None:
+        """Close the collections and the store."""
+        self._store.close()
+
+    def __enter__(self) -> EntityLinker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _target(self, collection: str | None) -> Collection:
+        """The collection to write to."""
+        if collection is None and len(self._collections) == 1:
+            return self._collections[0]
+        for opened in self._collections:
+            if opened.name == collection:
+                return opened
+        names = ", ".join(c.name for c in self._collections)
+        raise ValueError(f"say which collection to add to, one of: {names} (got {collection!r})")
+
+
+def _checked_threshold(threshold: float) -> float:
+    if not 0.0 <= threshold <= 1.0:
+        raise ValueError(f"threshold is a probability in [0, 1], not {threshold}")
+    return threshold

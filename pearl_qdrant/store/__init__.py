@@ -1,0 +1,1 @@
+"""Points in Qdrant: embedded (`edge.py`) or on a server (`server.py`)."""

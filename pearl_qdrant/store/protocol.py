@@ -1,0 +1,197 @@
+"""What the rest of the project knows of a store: a set of collections of named points.
+
+Two adapters: `edge.py` (Qdrant Edge, in-process, a folder) and `server.py` (a Qdrant server or cluster). Both pass
+the same tests of behaviour (tests/test_store_behaviour.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Protocol
+
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.store.schema import Manifest, NamePoint
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredName:
+    """A point found by search.
+
+    Attributes:
+        point: Its payload.
+        score: Cosine to the query vector, in [-1, 1].
+    """
+
+    point: NamePoint
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionStatus:
+    """How a collection stands.
+
+    Attributes:
+        points: Exact number of points.
+        vectors: Points with a dense vector (the others are unencodable names).
+        indexed_vectors: Dense vectors in an HNSW graph; search over the rest is exact.
+        segments: Number of segments.
+        is_finalized: Whether the graph is built, or the collection is too small to need one.
+        payload_indexes: Indexed payload fields.
+    """
+
+    points: int
+    vectors: int
+    indexed_vectors: int
+    segments: int
+    is_finalized: bool
+    payload_indexes: tuple[str, ...]
+
+
+class Writer(Protocol):
+    """A bulk load into one collection. Used as a context manager; leaving it waits for the last write.
+
+    Leaving it on an exception drops what is not yet written; what was acknowledged stays.
+    """
+
+    def __enter__(self) -> Writer: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+        """Write points; may return before they are stored, and raises what an earlier write failed with.
+
+        Args:
+            points: n points.
+            vectors: (n, dim), L2-normalised.
+            encodable: (n,); a point where this is false is stored without a dense vector.
+
+        Raises:
+            InvalidPointError: If a vector is NaN, zero or of the wrong width, or a text no valid Unicode.
+            StoreError: If the store failed for good.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Return when all that was written is stored durably."""
+        ...
+
+
+class Collection(Protocol):
+    """One open collection."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest, atomically."""
+        ...
+
+    def writer(self) -> Writer:
+        """Begin a bulk load. While it is open, the collection must not be searched."""
+        ...
+
+    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+        """Write a few points at once; visible to search when this returns. Arguments as in `Writer.write`."""
+        ...
+
+    def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
+        """Nearest names of each query vector, best first.
+
+        Args:
+            vectors: (q, dim), L2-normalised; a row of zeros finds nothing.
+            limit: Names a query at most; > 0.
+            types: Keep only points with one of these in `kb_types` or `types`, or, where the base gives no coarse
+                type, in `predicted_type`. Empty: no filter.
+
+        Returns:
+            q lists. Equal scores are ordered by point id.
+        """
+        ...
+
+    def find(
+        self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
+    ) -> list[NamePoint]:
+        """Points by exact entity id or exact name (one of the two must be given), ordered by point id."""
+        ...
+
+    def scroll(self) -> Iterator[NamePoint]:
+        """All points, ordered by point id."""
+        ...
+
+    def count(self) -> int:
+        """Exact number of points."""
+        ...
+
+    def count_entities(self) -> int:
+        """Exact number of points that carry a canonical name, which is one an entity."""
+        ...
+
+    def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
+        """Points by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}."""
+        ...
+
+    def delete_entities(self, entity_ids: Sequence[str]) -> int:
+        """Delete all points of these entities; returns how many points went."""
+        ...
+
+    def delete_points(self, ids: AbstractSet[str]) -> None:
+        """Delete points by id; ids that are not there do not matter."""
+        ...
+
+    def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Build the HNSW graph. Search is exact before, and never wrong in between.
+
+        Args:
+            on_progress: Called now and then with (vectors indexed, vectors in all).
+        """
+        ...
+
+    def status(self) -> CollectionStatus: ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """A place with collections. Closing it closes the collections that it opened."""
+
+    @property
+    def location(self) -> str:
+        """Folder or URL, without any key."""
+        ...
+
+    def collections(self) -> list[str]:
+        """Names, sorted."""
+        ...
+
+    def create(self, manifest: Manifest) -> Collection:
+        """Create `manifest.collection` with its payload indexes, and open it.
+
+        Raises:
+            CollectionExistsError: If there is one of that name.
+        """
+        ...
+
+    def open(self, name: str) -> Collection:
+        """Open a collection.
+
+        Raises:
+            CollectionNotFoundError: If there is none of that name.
+            ManifestError: If it was not made by pearl-qdrant.
+            StoreLockedError: If another process has it open (embedded store).
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a collection with all that belongs to it, even one without a manifest.
+
+        Raises:
+            CollectionNotFoundError: If there is none of that name.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,119 @@
+"""The one retry policy: what is tried again, how often, and how long to wait in between.
+
+Waits grow exponentially and are jittered, so that many clients of one restarted server do not come back in step. A
+server that names its own wait (Retry-After) is obeyed up to a cap. Which errors can heal is the adapter's knowledge
+(`server_errors.can_heal`), not the policy's.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
+
+import tenacity
+
+T = TypeVar("T")
+
+
+class GaveUpError(Exception):
+    """All tries failed; the adapter turns this into `StoreUnavailableError`.
+
+    Attributes:
+        tries: How often it was tried.
+        seconds: From the first try to the last failure.
+        last: What the last try failed with.
+    """
+
+    def __init__(self, *, tries: int, seconds: float, last: BaseException) -> None:
+        super().__init__(f"gave up after {tries} tries in {seconds:.1f} s: {last}")
+        self.tries = tries
+        self.seconds = seconds
+        self.last = last
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how patiently a request is tried.
+
+    Attributes:
+        tries: Tries in all, the first one included; >= 1.
+        first_wait_s: Wait after the first failure, before jitter; doubles after each further one.
+        max_wait_s: Where the doubling ends.
+        max_retry_after_s: Longest wait that a server may ask for.
+        budget_s: No further wait begins that would end later than this after the first try.
+        rng: Where the jitter comes from.
+    """
+
+    tries: int = 6
+    first_wait_s: float = 0.5
+    max_wait_s: float = 10.0
+    max_retry_after_s: float = 30.0
+    budget_s: float = 120.0
+    rng: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.tries < 1 or min(self.first_wait_s, self.max_wait_s, self.max_retry_after_s, self.budget_s) < 0:
+            raise ValueError(f"tries must be at least 1 and no wait negative: {self}")
+
+    def call(
+        self,
+        request: Callable[[], T],
+        can_heal: Callable[[BaseException], bool],
+        *,
+        retry_after: Callable[[BaseException], float | None] = lambda error: None,
+        cancelled: threading.Event | None = None,
+    ) -> T:
+        """Run `request` until it succeeds.
+
+        Args:
+            request: What to do; must be safe to repeat.
+            can_heal: Whether trying again can help after this error; other errors pass through at once.
+            retry_after: Wait in seconds that the server asked for, or None.
+            cancelled: Once set, ends waits and further tries.
+
+        Raises:
+            GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
+        """
+        event = cancelled or threading.Event()
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            return self.wait_s(state.attempt_number, retry_after(_failure(state)))
+
+        def give_up(state: tenacity.RetryCallState) -> NoReturn:
+            last = _failure(state)
+            seconds = time.monotonic() - state.start_time
+            raise GaveUpError(tries=state.attempt_number, seconds=seconds, last=last) from last
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(can_heal),
+            stop=tenacity.stop_any(
+                tenacity.stop_after_attempt(self.tries),
+                tenacity.stop_before_delay(self.budget_s),
+                tenacity.stop_when_event_set(event),
+            ),
+            wait=wait,
+            sleep=tenacity.sleep_using_event(event),
+            retry_error_callback=give_up,
+        )
+        return retrying(request)
+
+    def wait_s(self, failures: int, asked: float | None) -> float:
+        """Seconds to wait after so many failures in a row, given what the server asked for.
+
+        A server's wish is a lower bound, so its jitter is added; our own wait is jittered downwards.
+        """
+        if asked is not None:
+            return min(max(asked, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
+        longest = min(self.max_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
+        return longest * self.rng.uniform(0.5, 1.0)
+
+
+def _failure(state: tenacity.RetryCallState) -> BaseException:
+    """The error of the try that has just failed."""
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None  # tenacity waits and gives up only after a failure
+    return error

@@ -1,0 +1,218 @@
+"""What a point looks like, its id, and the manifest of a collection.
+
+One point for each (entity, name). Its id is the UUID5 of the JSON array [kb, entity id, name], so that ingesting
+the same base twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pearl_qdrant.encoder.protocol import ModelInfo
+from pearl_qdrant.errors import ManifestError, ModelMismatchError
+
+DENSE = "dense"
+"""Name of the dense vector of every point."""
+
+INDEXED_FIELDS = ("entity_id", "kb", "name", "kb_types", "types", "predicted_type")
+"""Keyword payload indexes, made before the load: Qdrant links its graph only for fields indexed by then."""
+
+FACET_FIELDS = ("kb_types", "types", "predicted_type")
+"""Fields that the type filter looks at."""
+
+MANIFEST_VERSION = 1
+
+# Any fixed namespace will do; it must never change, since all point ids hang on it.
+_NAMESPACE = uuid.UUID("8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11")
+
+State = Literal["loading", "ready"]
+
+
+def point_id(kb: str, entity_id: str, name: str) -> str:
+    """UUID5 of a point, the same in every process and release.
+
+    Raises:
+        ValueError: If a part holds a lone surrogate.
+    """
+    key = json.dumps([kb, entity_id, name], ensure_ascii=False, separators=(",", ":"))
+    return str(uuid.uuid5(_NAMESPACE, key))
+
+
+@dataclass(frozen=True, slots=True)
+class NamePoint:
+    """The payload of one point: one name of one entity.
+
+    Attributes:
+        kb, entity_id, name, canonical_name, is_canonical, kb_types, types, description: As in `records.Entity`.
+        phrase_type: What the type head says of `name`, as "NP-ORG"; None without a head or a dense vector.
+        lexical_class: First part of `phrase_type`.
+        predicted_type: Second part of `phrase_type`.
+        type_probability: Marginal probability of `predicted_type` over the lexical classes, in [0, 1].
+        extra: Whatever else the reader added; never one of the names above.
+    """
+
+    kb: str
+    entity_id: str
+    name: str
+    canonical_name: str
+    is_canonical: bool
+    kb_types: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    description: str | None = None
+    phrase_type: str | None = None
+    lexical_class: str | None = None
+    predicted_type: str | None = None
+    type_probability: float | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The point's id."""
+        return point_id(self.kb, self.entity_id, self.name)
+
+    def to_payload(self) -> dict[str, Any]:
+        """The payload as Qdrant stores it; absent values are left out."""
+        payload: dict[str, Any] = {
+            **self.extra,
+            "kb": self.kb,
+            "entity_id": self.entity_id,
+            "name": self.name,
+            "canonical_name": self.canonical_name,
+            "is_canonical": self.is_canonical,
+            "kb_types": list(self.kb_types),
+            "types": list(self.types),
+        }
+        if self.description is not None:
+            payload["description"] = self.description
+        if self.phrase_type is not None:
+            payload["phrase_type"] = self.phrase_type
+            payload["lexical_class"] = self.lexical_class
+            payload["predicted_type"] = self.predicted_type
+            payload["type_probability"] = self.type_probability
+        return payload
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
+        """Read a payload back.
+
+        Raises:
+            ManifestError: If it was not written by pearl-qdrant.
+        """
+        try:
+            parsed = _Payload.model_validate(payload or {})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ManifestError(collection, f"a point has no valid '{first['loc'][0]}' in its payload") from error
+        known = {name: getattr(parsed, name) for name in _Payload.model_fields}
+        return cls(**known, extra={k: str(v) for k, v in (parsed.model_extra or {}).items()})
+
+
+class _Payload(BaseModel):
+    """A payload as read back from the store, where a stranger may have written it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kb: str
+    entity_id: str
+    name: str
+    canonical_name: str
+    is_canonical: bool
+    kb_types: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    description: str | None = None
+    phrase_type: str | None = None
+    lexical_class: str | None = None
+    predicted_type: str | None = None
+    type_probability: float | None = None
+
+
+class Checkpoint(BaseModel):
+    """Up to where an unfinished ingest has stored its input.
+
+    Attributes:
+        digest: Of the input; another input begins anew.
+        entities: Entities stored, from the start of the input.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    digest: str
+    entities: int
+
+
+class Manifest(BaseModel):
+    """What a collection holds and which model made it; lies beside the data.
+
+    Attributes:
+        format_version: Version of this layout.
+        collection: Name of the collection.
+        kb: Short name of the base; part of every point id.
+        kb_version: Release of the base, if given.
+        model, weights_hash, dim, pooling, prefix: As in `ModelInfo`.
+        has_head: Whether points carry predicted phrase types.
+        type_map_version: Version of the table from native to coarse types.
+        state: "loading" until an ingest has written its last point, then "ready".
+        entities: Entities written by the last ingest that completed.
+        names: Points written by it.
+        created_by: "pearl-qdrant VERSION".
+        checkpoint: How far an unfinished ingest has come; None otherwise.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+    format_version: int = MANIFEST_VERSION
+    collection: str
+    kb: str
+    kb_version: str | None = None
+    model: str
+    weights_hash: str
+    dim: int
+    pooling: str = "mean"
+    prefix: str = ""
+    has_head: bool
+    type_map_version: str | None = None
+    state: State = "loading"
+    entities: int = 0
+    names: int = 0
+    created_by: str = ""
+    checkpoint: Checkpoint | None = None
+
+    @classmethod
+    def parse(cls, text: str | bytes | Mapping[str, Any] | None, collection: str) -> Manifest:
+        """Read a manifest from JSON text or from an object.
+
+        Raises:
+            ManifestError: If there is none, it is no manifest, or it is of a newer format.
+        """
+        if text is None:
+            raise ManifestError(collection, "there is none")
+        try:
+            loaded = json.loads(text) if isinstance(text, (str, bytes)) else text
+            manifest = cls.model_validate(loaded)
+        except (ValueError, ValidationError) as error:
+            raise ManifestError(collection, f"unreadable: {str(error).splitlines()[0]}") from error
+        if manifest.format_version > MANIFEST_VERSION:
+            raise ManifestError(collection, f"format version {manifest.format_version}, this program knows 1")
+        return manifest
+
+    def check_model(self, info: ModelInfo) -> None:
+        """Refuse a model whose vectors cannot be compared with the collection's.
+
+        Raises:
+            ModelMismatchError: If weights, width, pooling or prefix differ.
+        """
+        theirs = (self.weights_hash, self.dim, self.pooling, self.prefix)
+        if theirs != (info.weights_hash, info.dim, info.pooling, info.prefix):
+            expected = f"{self.model} ({self.dim} dim, {self.pooling} pooling, prefix {self.prefix!r}, "
+            raise ModelMismatchError(
+                self.collection,
+                expected=f"{expected}{self.weights_hash[:19]})",
+                actual=info.identity,
+                expected_name=self.model,
+            )

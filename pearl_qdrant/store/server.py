@@ -1,0 +1,325 @@
+"""A Qdrant server or cluster as a store, through qdrant-client over REST.
+
+The manifest lies in the collection's metadata. A bulk load switches the server's indexing off and leaves a mark with
+the old setting in the metadata, in one request; `finalize` restores it. So a process that dies in between leaves a
+collection that answers exactly, is reported as not finalized, and is repaired by the next `finalize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from qdrant_client import QdrantClient, models
+
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreRejectedError
+from pearl_qdrant.settings import REQUEST_TIMEOUT_S
+from pearl_qdrant.store import server_connection, server_indexing
+from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.server_connection import Connection
+from pearl_qdrant.store.server_indexing import Indexing
+from pearl_qdrant.store.server_queries import chunks, nearest, storable, type_filter
+from pearl_qdrant.store.server_upload import ServerWriter, Uploader, check_points
+
+MANIFEST_KEY = "pearl_qdrant"
+"""Where the manifest lies in the collection's metadata; other keys there are left alone."""
+
+_PAGE = 512  # points a scroll request
+_VALUES = 512  # values a filter condition
+
+
+class ServerStore:
+    """Collections on a Qdrant server. Thread-safe over HTTP."""
+
+    def __init__(self, connection: Connection, *, indexing: Indexing | None = None) -> None:
+        self._connection = connection
+        self._indexing = indexing or Indexing()
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = REQUEST_TIMEOUT_S,
+        retry: RetryPolicy | None = None,
+        indexing: Indexing | None = None,
+    ) -> ServerStore:
+        """Use the server at `url`; sends nothing yet.
+
+        Args:
+            url: http:// or https://, port 6333 unless given.
+            api_key: Sent with every request; refused for plain HTTP to another host.
+            timeout: Of one try, in seconds.
+            retry: How often and how patiently a request is tried.
+            indexing: How `finalize` waits.
+
+        Raises:
+            SettingsError: If the URL is none, or the key would travel in plain text.
+        """
+        connection = server_connection.connect(url, api_key=api_key, timeout=timeout, retry=retry or RetryPolicy())
+        return cls(connection, indexing=indexing)
+
+    @classmethod
+    def from_client(
+        cls, client: QdrantClient, *, location: str = ":memory:", retry: RetryPolicy | None = None
+    ) -> ServerStore:
+        """Use a client that the caller made and will close, such as qdrant-client's local mode."""
+        return cls(Connection(client, location=location, retry=retry or RetryPolicy()))
+
+    def __repr__(self) -> str:
+        return f"ServerStore({self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """URL, without any key."""
+        return self._connection.location
+
+    def collections(self) -> list[str]:
+        """Names of all collections on the server, sorted, whoever made them."""
+        return self._connection.collections()
+
+    def create(self, manifest: Manifest) -> ServerCollection:
+        """Create a collection with its payload indexes; as in `protocol.Store.create`."""
+        name, client, tries = manifest.collection, self._connection.client, 0
+
+        def create() -> bool:
+            nonlocal tries
+            tries += 1
+            return client.create_collection(
+                name,
+                vectors_config={DENSE: models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE)},
+                metadata={MANIFEST_KEY: manifest.model_dump(mode="json")},
+            )
+
+        if name in self.collections():
+            raise CollectionExistsError(name)
+        try:
+            self._connection.call(create, collection=name)
+        except CollectionExistsError:
+            # An earlier try may have created it and lost its answer on the way.
+            if tries == 1 or self.open(name).manifest != manifest:
+                raise
+        try:
+            collection = self.open(name)
+        except ManifestError as error:
+            self.delete(name)
+            raise StoreRejectedError(
+                f"Qdrant at {self.location} does not keep metadata of collections. Update the server to 1.16 or later."
+            ) from error
+        server_indexing.ensure_payload_indexes(self._connection, name)
+        return collection
+
+    def open(self, name: str) -> ServerCollection:
+        """Open a collection; as in `protocol.Store.open`."""
+        client = self._connection.client
+        info = self._connection.call(lambda: client.get_collection(name), collection=name)
+        manifest = Manifest.parse((info.config.metadata or {}).get(MANIFEST_KEY), name)
+        vectors = info.config.params.vectors
+        dense = vectors.get(DENSE) if isinstance(vectors, dict) else None
+        if dense is None or dense.size != manifest.dim or dense.distance != models.Distance.COSINE:
+            found = f"{dense.size} dim, {dense.distance}" if dense else "none"
+            raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
+        return ServerCollection(self._connection, name, manifest, indexing=self._indexing)
+
+    def delete(self, name: str) -> None:
+        """Delete a collection, even one without a manifest; as in `protocol.Store.delete`."""
+        existing, client = self.collections(), self._connection.client
+        if name not in existing:
+            raise CollectionNotFoundError(name, existing)
+        self._connection.call(lambda: client.delete_collection(name), collection=name)
+
+    def close(self) -> None:
+        """End the connection, and with it all collections."""
+        self._connection.close()
+
+
+class ServerCollection:
+    """One collection on a server; as in `protocol.Collection`. Searches may run in many threads."""
+
+    def __init__(self, connection: Connection, name: str, manifest: Manifest, *, indexing: Indexing) -> None:
+        self._connection = connection
+        self._client = connection.client
+        self._name = name
+        self._manifest = manifest
+        self._indexing = indexing
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"ServerCollection({self._connection.location!r}, {self._name!r})"
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def manifest(self) -> Manifest:
+        """As read on opening, or as last written here."""
+        return self._manifest
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest in one request; other metadata stays."""
+        metadata = {MANIFEST_KEY: manifest.model_dump(mode="json")}
+        self._call(lambda: self._client.update_collection(self._name, metadata=metadata))
+        self._manifest = manifest
+
+    def writer(self) -> ServerWriter:
+        """Begin a bulk load: indexes are there, and the graph waits for `finalize`."""
+        self._check_open()
+        server_indexing.ensure_payload_indexes(self._connection, self._name)
+        server_indexing.begin_load(self._connection, self._name)
+        return ServerWriter(self._connection, self._name, dim=self._manifest.dim)
+
+    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+        """Write a few points; visible to search when this returns."""
+        self._check_open()
+        uploader = Uploader(self._connection, self._name)
+        for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
+            uploader.send(batch)
+
+    def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
+        """Nearest names of each query vector, best first; as in `protocol.Collection.search`.
+
+        Raises:
+            ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
+        """
+        dim = self._manifest.dim
+        if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
+            raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
+        if limit < 1:
+            raise ValueError(f"limit must be positive, it is {limit}")
+        self._check_open()
+        results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
+        query_filter = type_filter(types)
+        if types and query_filter is None:
+            return results
+        rows = np.flatnonzero(vectors.any(axis=1))
+        found = nearest(self._connection, self._name, vectors[rows], limit=limit, query_filter=query_filter)
+        for row, points in zip(rows.tolist(), found, strict=True):
+            results[row] = [ScoredName(NamePoint.from_payload(p.payload, self._name), p.score) for p in points]
+        return results
+
+    def find(
+        self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
+    ) -> list[NamePoint]:
+        """Points by exact entity id or name, ordered by point id; both given means both must match.
+
+        Raises:
+            ValueError: If neither ids nor names are given, or `limit` is not positive.
+        """
+        if not entity_ids and not names:
+            raise ValueError("find needs entity_ids or names")
+        if limit < 1:
+            raise ValueError(f"limit must be positive, it is {limit}")
+        must: list[models.Condition] = []
+        for key, values in (("entity_id", entity_ids), ("name", names)):
+            if values:
+                must.append(models.FieldCondition(key=key, match=models.MatchAny(any=storable(values))))
+        if types:
+            types_match = type_filter(types)
+            if types_match is None:
+                return []
+            must.append(types_match)
+        return [point for point, _ in zip(self._scroll(models.Filter(must=must), page=min(limit, _PAGE)), range(limit))]
+
+    def scroll(self) -> Iterator[NamePoint]:
+        """All points, ordered by point id."""
+        return self._scroll(None, page=_PAGE)
+
+    def count(self) -> int:
+        """Exact number of points."""
+        return self._count(None)
+
+    def count_entities(self) -> int:
+        """Exact number of points that carry a canonical name."""
+        canonical = models.FieldCondition(key="is_canonical", match=models.MatchValue(value=True))
+        return self._count(models.Filter(must=[canonical]))
+
+    def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
+        """Points by value of each type field."""
+        counts = {}
+        for key in FACET_FIELDS:
+            answer = self._call(partial(self._client.facet, self._name, key, limit=limit, exact=True))
+            counts[key] = {str(hit.value): hit.count for hit in answer.hits}
+        return counts
+
+    def delete_entities(self, entity_ids: Sequence[str]) -> int:
+        """Delete all points of these entities; returns how many points went."""
+        deleted = 0
+        for values in chunks(storable(dict.fromkeys(entity_ids)), _VALUES):
+            condition = models.FieldCondition(key="entity_id", match=models.MatchAny(any=values))
+            selector = models.Filter(must=[condition])
+            # Counted before: a try whose answer was lost has deleted already.
+            n_points = self._count(selector)
+            if n_points:
+                self._call(partial(self._client.delete, self._name, selector, wait=True))
+            deleted += n_points
+        return deleted
+
+    def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Switch indexing on and wait until the server has built the graph.
+
+        Raises:
+            StoreError: If the server reports a failure, or makes no progress for `Indexing.stall_s`.
+        """
+        self._check_open()
+        server_indexing.ensure_payload_indexes(self._connection, self._name)
+        server_indexing.end_load(self._connection, self._name)
+        server_indexing.wait_until_built(self.status, self._connection, self._name, self._indexing, on_progress)
+
+    def status(self) -> CollectionStatus:
+        """How the collection stands."""
+        info = self._call(lambda: self._client.get_collection(self._name))
+        has_dense = models.Filter(must=[models.HasVectorCondition(has_vector=DENSE)])
+        n_vectors = self._count(has_dense)
+        return CollectionStatus(
+            points=self._count(None),
+            vectors=n_vectors,
+            indexed_vectors=min(info.indexed_vectors_count or 0, n_vectors),
+            segments=info.segments_count,
+            is_finalized=server_indexing.is_built(
+                info, n_vectors=n_vectors, dim=self._manifest.dim, is_local=self._connection.is_local
+            ),
+            payload_indexes=tuple(sorted(info.payload_schema)),
+        )
+
+    def close(self) -> None:
+        """Nothing is held open, but using it further is an error."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"the collection '{self._name}' is closed")
+
+    def _call(self, request: Callable[[], Any]) -> Any:
+        self._check_open()
+        return self._connection.call(request, collection=self._name)
+
+    def _count(self, count_filter: models.Filter | None) -> int:
+        answer = self._call(lambda: self._client.count(self._name, count_filter=count_filter, exact=True))
+        return int(answer.count)
+
+    def _scroll(self, scroll_filter: models.Filter | None, *, page: int) -> Iterator[NamePoint]:
+        """Points that pass the filter, by id, a page a request."""
+        offset: models.ExtendedPointId | None = None
+        while True:
+            records, offset = self._page(scroll_filter, page, offset)
+            for record in records:
+                yield NamePoint.from_payload(record.payload, self._name)
+            if offset is None:
+                return
+
+    def _page(
+        self, scroll_filter: models.Filter | None, limit: int, offset: models.ExtendedPointId | None
+    ) -> tuple[list[models.Record], models.ExtendedPointId | None]:
+        """One request of a scroll, and where the next one begins."""
+        answer: tuple[list[models.Record], models.ExtendedPointId | None] = self._call(
+            lambda: self._client.scroll(self._name, scroll_filter=scroll_filter, limit=limit, offset=offset)
+        )
+        return answer

@@ -1,0 +1,174 @@
+"""One connection to a Qdrant server: made safely, every request retried and its errors translated."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+from qdrant_client import QdrantClient
+
+from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, SettingsError
+from pearl_qdrant.store import server_errors
+from pearl_qdrant.store.retry import RetryPolicy
+
+T = TypeVar("T")
+
+_CONNECT_TIMEOUT_S = 10.0
+"""A host that drops packets is known sooner than a slow answer."""
+
+# Uploads use two connections, serving a few more; idle ones are kept, since a new one costs a round trip or three.
+_LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
+
+
+class Connection:
+    """A client with its retry policy. Thread-safe over HTTP.
+
+    Attributes:
+        client: The qdrant-client behind it.
+        location: URL without any key, or what stands for it in local mode.
+        is_local: Whether this is qdrant-client's local mode: no optimizer, no payload indexes, no parallel writes.
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient,
+        *,
+        location: str,
+        retry: RetryPolicy,
+        secret: str | None = None,
+        owns_client: bool = False,
+    ) -> None:
+        self.client = client
+        self.location = location
+        self.is_local = _is_local(client)
+        self._retry = retry
+        self._secret = secret
+        self._owns_client = owns_client
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Connection({self.location!r})"
+
+    def call(
+        self, request: Callable[[], T], *, collection: str | None = None, cancelled: threading.Event | None = None
+    ) -> T:
+        """Run a request of the client, tried again where that can help.
+
+        Args:
+            request: Calls the client; must be safe to repeat.
+            collection: What it is about, for the error.
+            cancelled: Once set, ends waits and further tries.
+
+        Raises:
+            StoreError: Whatever went wrong, translated.
+            ValueError: If the connection is closed.
+        """
+        if self._closed:
+            raise ValueError(f"the store at {self.location} is closed")
+        try:
+            return self._retry.call(
+                request, server_errors.can_heal, retry_after=server_errors.retry_after_s, cancelled=cancelled
+            )
+        except PearlQdrantError:
+            raise
+        except server_errors.CLIENT_ERRORS as error:
+            ours = server_errors.translate(error, url=self.location, collection=collection)
+            if isinstance(ours, CollectionNotFoundError):
+                ours = CollectionNotFoundError(ours.collection, self._existing())
+            if self._secret and (self._secret in str(ours) or self._secret in str(error)):
+                # A server that echoes the key must not get it into our messages or tracebacks.
+                ours.args = tuple(str(part).replace(self._secret, "***") for part in ours.args)
+                raise ours from None
+            raise ours from error
+
+    def collections(self) -> list[str]:
+        """Names of all collections, sorted."""
+        answer = self.call(self.client.get_collections)
+        return sorted(collection.name for collection in answer.collections)
+
+    def close(self) -> None:
+        """Close the client if this connection made it."""
+        if self._owns_client and not self._closed:
+            self.client.close()
+        self._closed = True
+
+    def _existing(self) -> list[str]:
+        """Names for the message of a missing collection; none if the server does not tell."""
+        try:
+            return sorted(collection.name for collection in self.client.get_collections().collections)
+        except server_errors.CLIENT_ERRORS:
+            return []
+
+
+def connect(url: str, *, api_key: str | None, timeout: float, retry: RetryPolicy) -> Connection:
+    """Prepare a connection; sends nothing yet.
+
+    Raises:
+        SettingsError: If the URL is none, holds a secret, or would carry the key in plain text to another host.
+    """
+    location, host, is_encrypted = _check_url(url)
+    key = (api_key or "").strip() or None
+    if key is not None:
+        if not (key.isascii() and key.isprintable()):
+            raise SettingsError("The API key holds characters that no HTTP header may carry. Check QDRANT_API_KEY.")
+        if not is_encrypted and not _is_loopback(host):
+            raise SettingsError(
+                f"Refusing to send the API key over plain HTTP to {host}: anyone on the way could read it. "
+                f"Use https://, or reach the server through a tunnel on localhost."
+            )
+
+    exact = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S)).as_dict()
+
+    def limit_times(request: httpx.Request) -> None:
+        request.extensions["timeout"] = exact  # qdrant-client rounds its timeout up to whole seconds
+
+    client = QdrantClient(
+        url=location,
+        timeout=math.ceil(timeout),
+        prefer_grpc=False,
+        check_compatibility=False,
+        # As a header rather than as api_key=, which warns about loopback too.
+        headers={"api-key": key} if key else None,
+        limits=_LIMITS,
+        event_hooks={"request": [limit_times]},
+        trust_env=not _is_loopback(host),  # what stays on this machine goes through no proxy
+    )
+    return Connection(client, location=location, retry=retry, secret=key, owns_client=True)
+
+
+def _check_url(url: str) -> tuple[str, str, bool]:
+    """The URL without a trailing slash, its host, and whether it is encrypted."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise SettingsError("The store's URL cannot be read. It looks like http://localhost:6333.") from error
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise SettingsError(
+            f"The URL of the store at {host} carries a user, password, query or fragment. "
+            f"Give the plain URL, and the key in QDRANT_API_KEY."
+        )
+    if parts.scheme not in ("http", "https") or not host:
+        raise SettingsError(f"The store's URL '{url}' must begin with http:// or https:// and name a host.")
+    return url.rstrip("/"), host, parts.scheme == "https"
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether the host is this machine, by its name or address alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_local(client: QdrantClient) -> bool:
+    """Whether this client is the local mode, which has no REST client."""
+    try:
+        return client.http is None
+    except NotImplementedError:
+        return True

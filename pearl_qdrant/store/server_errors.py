@@ -1,0 +1,159 @@
+"""The one place where qdrant-client's errors become ours.
+
+qdrant-client raises, over HTTP: `UnexpectedResponse` for a status; `ResourceExhaustedResponse` for 429 with
+Retry-After in seconds, and a bare `QdrantException` where Retry-After is a date; `ResponseHandlingException` around
+httpx errors. In local mode: `ValueError` for everything.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import ssl
+from datetime import datetime, timezone
+
+import httpx
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+from pearl_qdrant.errors import (
+    CollectionExistsError,
+    CollectionNotFoundError,
+    StoreError,
+    StoreFullError,
+    StoreRejectedError,
+    StoreUnavailableError,
+)
+from pearl_qdrant.store.retry import GaveUpError
+
+CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, AssertionError, RuntimeError)
+"""What a qdrant-client call raises; AssertionError where an answer has no result."""
+
+_NOT_AN_INTEGER = "Retry-After header value is not a valid integer: "
+_SHOWN_CHARS = 300
+
+
+class RequestTooLargeError(StoreRejectedError):
+    """The request holds too many points or bytes for this server; a smaller one may pass."""
+
+
+def can_heal(error: BaseException) -> bool:
+    """Whether trying again can help: connection, timeout, 429, 5xx; never another 4xx, never a full disk."""
+    if isinstance(error, UnexpectedResponse):
+        status = error.status_code or 0
+        # 408 is how Qdrant reports its own time-out, which is a timeout like the client's.
+        return (status in (408, 429) or status >= 500) and not _is_disk_full(error)
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, httpx.TransportError) and not _is_permanent(error.source)
+    return isinstance(error, ResourceExhaustedResponse) or _NOT_AN_INTEGER in str(error)
+
+
+def retry_after_s(error: BaseException, now: datetime | None = None) -> float | None:
+    """Seconds that the server asked us to wait, or None; a Retry-After date counts from `now`."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return float(error.retry_after_s)
+    if isinstance(error, UnexpectedResponse):
+        text = str(error.headers.get("Retry-After", ""))
+    else:
+        text = str(error).partition(_NOT_AN_INTEGER)[2]
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        date = email.utils.parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    return (date - (now or datetime.now(timezone.utc))).total_seconds()
+
+
+def translate(error: BaseException, *, url: str, collection: str | None) -> StoreError:
+    """Our error for one of `CLIENT_ERRORS`.
+
+    Args:
+        error: What the client raised.
+        url: Where the store is, without any key.
+        collection: The collection that the request was about, if any.
+    """
+    if isinstance(error, GaveUpError):
+        return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=_describe(error.last))
+    text = _server_message(error)
+    lower = text.lower()
+    if collection is not None and "collection" in lower:
+        if "doesn't exist" in lower or lower.endswith("not found"):
+            return CollectionNotFoundError(collection)
+        if "already exists" in lower:
+            return CollectionExistsError(collection)
+    if _is_disk_full(error):
+        return StoreFullError(f"No space is left where Qdrant at {url} keeps its data ({text}). Free some, then go on.")
+    status = error.status_code if isinstance(error, UnexpectedResponse) else None
+    if status == 413 or '"upsert limit"' in lower:
+        return RequestTooLargeError(f"Qdrant at {url} refused a request as too large ({text}).")
+    return StoreRejectedError(f"Qdrant at {url} refused a request ({text}).{_advice(error, status, lower, collection)}")
+
+
+def _advice(error: BaseException, status: int | None, lower: str, collection: str | None) -> str:
+    """What the user can do about a refused request, as a sentence with a space before it, or nothing."""
+    if status in (401, 403):
+        return " Set QDRANT_API_KEY to a key that may do this."
+    if "index required" in lower:
+        return (
+            " The server's strict mode refuses filters on fields without a payload index. Make the indexes with: "
+            f"pearl-qdrant collections finalize {collection}"
+        )
+    if "limit exceeded" in lower or "limit reached" in lower or "disabled!" in lower:
+        return (
+            " That is a limit of the server's strict mode: ask for less (--limit), or raise it in strict_mode_config."
+        )
+    if isinstance(error, ResponseHandlingException) and _is_permanent(error.source):
+        return " Check the URL: https:// needs a server with TLS and a certificate that this machine trusts."
+    if status == 404 or isinstance(error, (ResponseHandlingException, AssertionError)):
+        return " Is this the URL of a Qdrant server, and a current version?"
+    return ""
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """Qdrant reports a full disk as 500; waiting some seconds does not heal it."""
+    if not isinstance(error, UnexpectedResponse):
+        return False
+    lower = error.content.lower()
+    return error.status_code == 507 or b"no space left" in lower or b"exceeds available disk space" in lower
+
+
+def _is_permanent(error: BaseException) -> bool:
+    """Transport errors that come back every time: bad certificates, malformed requests."""
+    if isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol)):
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError) or "WRONG_VERSION_NUMBER" in str(cause):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _server_message(error: BaseException) -> str:
+    """What the server said, without its JSON wrapping; shortened."""
+    if isinstance(error, UnexpectedResponse):
+        try:
+            text = str(json.loads(error.content)["status"]["error"])
+        except (ValueError, KeyError, TypeError):
+            text = error.content.decode("utf-8", "replace")
+        return f"{error.status_code} {error.reason_phrase}: {' '.join(text.split())[:_SHOWN_CHARS]}".rstrip(": ")
+    if isinstance(error, ResponseHandlingException):
+        return f"unexpected answer: {_describe(error)}"
+    return " ".join(str(error).split())[:_SHOWN_CHARS] or type(error).__name__
+
+
+def _describe(error: BaseException) -> str:
+    """One line about a failed try."""
+    if isinstance(error, ResponseHandlingException):
+        source = error.source
+        if isinstance(source, httpx.TimeoutException):
+            return f"timeout, {type(source).__name__}"
+        return f"{type(source).__name__}: {' '.join(str(source).split())[:_SHOWN_CHARS]}".rstrip(": ")
+    if isinstance(error, UnexpectedResponse):
+        return _server_message(error)
+    return f"429 Too Many Requests: {_server_message(error)}"

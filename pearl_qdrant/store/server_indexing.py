@@ -1,0 +1,158 @@
+"""Payload indexes and the HNSW graph of a collection on a server: held back during a load, built after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from qdrant_client import models
+
+from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
+from pearl_qdrant.store.protocol import CollectionStatus
+from pearl_qdrant.store.schema import INDEXED_FIELDS
+from pearl_qdrant.store.server_connection import Connection
+
+LOAD_KEY = "pearl_qdrant_load"
+"""In the collection's metadata while a load has indexing switched off: the setting to restore."""
+
+_NO_INDEXING = 0
+"""As `indexing_threshold`, switches the building of graphs off."""
+
+_DEFAULT_THRESHOLD_KB = 10_000
+"""Qdrant's default `indexing_threshold` (since 1.15; 20,000 before), where a collection does not tell its own."""
+
+_SETTLED_POLLS = 2
+"""The optimizer may not have woken up when it is first asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """How `finalize` waits for the graph.
+
+    Attributes:
+        poll_s: Seconds between two looks at the server.
+        stall_s: Give up after so many seconds in which nothing changed.
+    """
+
+    poll_s: float = 0.5
+    stall_s: float = 1800.0
+
+
+def ensure_payload_indexes(connection: Connection, name: str) -> None:
+    """Make the payload indexes that are missing; nothing to do in local mode, which has none.
+
+    `is_canonical` is indexed beside the fields of the schema: strict mode refuses to count by it otherwise.
+    """
+    if connection.is_local:
+        return
+    client = connection.client
+    schema = connection.call(lambda: client.get_collection(name), collection=name).payload_schema
+    wanted = dict.fromkeys(INDEXED_FIELDS, models.PayloadSchemaType.KEYWORD)
+    wanted["is_canonical"] = models.PayloadSchemaType.BOOL
+    for field, kind in wanted.items():
+        if field not in schema:
+            create = partial(client.create_payload_index, name, field, field_schema=kind, wait=True)
+            connection.call(create, collection=name)
+
+
+def begin_load(connection: Connection, name: str) -> None:
+    """Switch indexing off, and note in the same request what to restore; a mark that is there already stays."""
+    client = connection.client
+    info = connection.call(lambda: client.get_collection(name), collection=name)
+    if LOAD_KEY in (info.config.metadata or {}):
+        return
+    threshold = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
+    _set_threshold(connection, name, _NO_INDEXING, {LOAD_KEY: {"indexing_threshold": threshold}})
+
+
+def end_load(connection: Connection, name: str) -> None:
+    """Switch indexing on again, if a load (even one that died) had switched it off."""
+    client = connection.client
+    info = connection.call(lambda: client.get_collection(name), collection=name)
+    mark = (info.config.metadata or {}).get(LOAD_KEY)
+    if mark is None:
+        return
+    threshold = mark.get("indexing_threshold") if isinstance(mark, dict) else None
+    _set_threshold(connection, name, int(threshold or _DEFAULT_THRESHOLD_KB), {LOAD_KEY: None})
+
+
+def _set_threshold(connection: Connection, name: str, threshold_kb: int, metadata: dict[str, object]) -> None:
+    """Set the threshold and merge the metadata, in one request; None removes a key."""
+    config = models.OptimizersConfigDiff(indexing_threshold=threshold_kb)
+    connection.call(
+        lambda: connection.client.update_collection(name, optimizers_config=config, metadata=metadata), collection=name
+    )
+
+
+def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int, is_local: bool) -> bool:
+    """Whether the server has nothing left to index.
+
+    Segments below the threshold never get a graph, and are searched exactly: that is finished too. But if the average
+    segment is above it and nothing is indexed, the optimizer has not begun, whatever the status says.
+    """
+    if LOAD_KEY in (info.config.metadata or {}):
+        return False
+    if is_local:
+        return True  # local mode has no graphs
+    threshold_kb = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
+    segment_kb = n_vectors * dim * 4 / 1024 / max(info.segments_count, 1)
+    not_begun = segment_kb > threshold_kb and not info.indexed_vectors_count
+    return info.status == models.CollectionStatus.GREEN and not not_begun
+
+
+def wait_until_built(
+    get_status: Callable[[], CollectionStatus],
+    connection: Connection,
+    name: str,
+    indexing: Indexing,
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """Wait until the graph is built.
+
+    Raises:
+        StoreError: If nothing changes for `indexing.stall_s`.
+        StoreRejectedError, StoreFullError: If the server reports that its optimizer failed.
+    """
+    client, settled, last_state, last_change = connection.client, 0, None, time.monotonic()
+    while True:
+        info = connection.call(lambda: client.get_collection(name), collection=name)
+        _raise_failure(info, name, connection.location)
+        status = get_status()
+        if on_progress is not None:
+            on_progress(status.indexed_vectors, status.vectors)
+        settled = settled + 1 if status.is_finalized else 0
+        if settled >= (1 if connection.is_local else _SETTLED_POLLS):
+            return
+        state = (status, str(_optimizations(connection, name)))
+        if state != last_state:
+            last_state, last_change = state, time.monotonic()
+        elif time.monotonic() - last_change > indexing.stall_s:
+            raise StoreError(
+                f"The graph of collection '{name}' at {connection.location} has not grown for {indexing.stall_s:.0f} s "
+                f"({status.indexed_vectors:,} of {status.vectors:,} vectors indexed). Search still answers. See the "
+                f"server's log, then go on with: pearl-qdrant collections finalize {name}"
+            )
+        time.sleep(indexing.poll_s)
+
+
+def _optimizations(connection: Connection, name: str) -> models.OptimizationsResponse | None:
+    """How far running optimizations are; None where the server is too old to tell."""
+    if connection.is_local:
+        return None
+    try:
+        return connection.call(lambda: connection.client.get_optimizations(name), collection=name)
+    except StoreRejectedError:
+        return None
+
+
+def _raise_failure(info: models.CollectionInfo, name: str, location: str) -> None:
+    """Raise what the server's optimizer failed with, if it did."""
+    error = getattr(info.optimizer_status, "error", None)
+    if error is None and info.status != models.CollectionStatus.RED:
+        return
+    message = f"Qdrant at {location} cannot index collection '{name}': {error or 'its status is red'}."
+    if error and "no space left" in error.lower():
+        raise StoreFullError(f"{message} Free some space, then run: pearl-qdrant collections finalize {name}")
+    raise StoreRejectedError(f"{message} See the server's log, then run: pearl-qdrant collections finalize {name}")

@@ -1,0 +1,87 @@
+"""Variants of a phrase that mean the same: character edits and token edits. Seeded, never empty.
+
+Source: PEARL (Chen et al. 2024), section 3.1.
+"""
+
+from __future__ import annotations
+
+import random
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+
+
+def _keyboard_neighbours() -> dict[str, str]:
+    """Letters beside each letter on a QWERTY keyboard."""
+    near: dict[str, set[str]] = {letter: set() for letter in _LETTERS}
+    for y, row in enumerate(_ROWS):
+        for x, letter in enumerate(row):
+            for other_y in (y - 1, y, y + 1):
+                if 0 <= other_y < len(_ROWS):
+                    near[letter].update(_ROWS[other_y][max(0, x - 1) : x + 2])
+            near[letter].discard(letter)
+    return {letter: "".join(sorted(others)) for letter, others in near.items()}
+
+
+_NEIGHBOURS = _keyboard_neighbours()
+
+
+def edit_character(phrase: str, rng: random.Random) -> str:
+    """One character edit in one word: swap, delete, insert or replace by a keyboard neighbour.
+
+    A phrase of fewer than four characters comes back unchanged: an edit would make another name of it.
+    """
+    if len(phrase) < 4:
+        return phrase
+    at = rng.randrange(1, len(phrase) - 1)
+    letter = phrase[at].lower()
+    kind = rng.randrange(4)
+    if kind == 0:
+        return phrase[:at] + phrase[at + 1] + phrase[at] + phrase[at + 2 :]
+    if kind == 1:
+        return phrase[:at] + phrase[at + 1 :]
+    if kind == 2:
+        return phrase[:at] + rng.choice(_LETTERS) + phrase[at:]
+    return phrase[:at] + rng.choice(_NEIGHBOURS.get(letter, _LETTERS)) + phrase[at + 1 :]
+
+
+def swap_words(phrase: str, rng: random.Random) -> str:
+    """Swap two adjacent words; a one-word phrase comes back unchanged."""
+    words = phrase.split()
+    if len(words) < 2:
+        return phrase
+    at = rng.randrange(len(words) - 1)
+    words[at], words[at + 1] = words[at + 1], words[at]
+    return " ".join(words)
+
+
+def vary_surface(phrase: str, rng: random.Random) -> str:
+    """Another spelling that people use: joined words, hyphens, no punctuation, comma inversion, no article."""
+    words = phrase.split()
+    kind = rng.randrange(5)
+    if kind == 0 and len(words) > 1:
+        at = rng.randrange(len(words) - 1)
+        return " ".join([*words[:at], words[at] + words[at + 1], *words[at + 2 :]])
+    if kind == 1 and len(words) > 1:
+        at = rng.randrange(len(words) - 1)
+        return " ".join([*words[:at], f"{words[at]}-{words[at + 1]}", *words[at + 2 :]])
+    if kind == 2:
+        stripped = "".join(c for c in phrase if c.isalnum() or c.isspace())
+        return stripped if stripped.strip() else phrase
+    if kind == 3 and len(words) > 1:
+        return f"{words[-1]}, {' '.join(words[:-1])}"
+    if words and words[0].lower() in ("the", "a", "an") and len(words) > 1:
+        return " ".join(words[1:])
+    return phrase
+
+
+def augment(phrase: str, rng: random.Random) -> str:
+    """One variant of a phrase, or now and then the phrase itself. Never empty unless `phrase` is."""
+    draw = rng.random()
+    if draw < 0.45:
+        return edit_character(phrase, rng)
+    if draw < 0.55:
+        return swap_words(phrase, rng)
+    if draw < 0.90:
+        return vary_surface(phrase, rng)
+    return phrase

@@ -1,0 +1,59 @@
+"""Synsets of WordNet 3.0 from its database files: names that mean the same, with their lexical class.
+
+Files: data.noun, data.verb, data.adj, data.adv of the `dict` folder (Debian: wordnet-base). A line is
+`offset lex_filenum ss_type w_cnt word lex_id ... p_cnt pointers | gloss`; w_cnt is hexadecimal, words have
+underscores for spaces, adjectives may carry a marker such as `(p)`. Lines of the licence begin with two spaces.
+
+Source: WordNet 3.0 (Miller 1995), manual page wndb(5WN).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_FILES = {"noun": "NP", "verb": "VP", "adj": "ADJP", "adv": "ADVP"}
+_MARKER = re.compile(r"\((?:a|p|ip)\)$")
+
+PERSON_FILE = 18
+"""Lexicographer file noun.person; its instances are names of people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synset:
+    """One synset.
+
+    Attributes:
+        synset_id: File and offset, as "noun:00001740".
+        names: Its lemmas with spaces, at least one.
+        lexical_class: NP, VP, ADJP or ADVP.
+        is_instance: Whether it is a named individual (it has an instance hypernym).
+        lex_file: Number of the lexicographer file.
+    """
+
+    synset_id: str
+    names: tuple[str, ...]
+    lexical_class: str
+    is_instance: bool
+    lex_file: int
+
+
+def read_synsets(folder: Path) -> Iterator[Synset]:
+    """All synsets of a WordNet `dict` folder."""
+    for part, lexical_class in _FILES.items():
+        with (folder / f"data.{part}").open(encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("  "):
+                    continue
+                head = line.split(" | ", 1)[0].split()
+                n_words = int(head[3], 16)
+                names = [_MARKER.sub("", head[4 + 2 * i]).replace("_", " ") for i in range(n_words)]
+                yield Synset(
+                    synset_id=f"{part}:{head[0]}",
+                    names=tuple(dict.fromkeys(names)),
+                    lexical_class=lexical_class,
+                    is_instance="@i" in head[4 + 2 * n_words :],
+                    lex_file=int(head[1]),
+                )
