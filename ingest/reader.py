@@ -65,7 +65,7 @@ class ReadReport:
         entities: Entities that came out.
         names: Their names, canonical ones and aliases; one point each.
         merged_rows: Rows whose id had come before, so that they were joined to that entity.
-        conflicting_names: Merged rows that had another canonical name than the first; it became an alias.
+        conflicting_names: Merged rows with another canonical name than the rows they joined; it became an alias.
         skipped: Rows passed over, by reason.
         examples: The first few of them.
         notes: How each file was understood, in words, for the person who runs it.

@@ -90,7 +90,9 @@ def find_scattered(reader: Reader) -> Hashes:
     ids = bytearray()
     for run in reader.read_runs(ReadReport(max_errors=None)):
         ids += _digest(run.entity_id)
-    return _repeated(np.sort(_as_hashes(ids)))
+    hashes = _as_hashes(ids)
+    hashes.sort()
+    return _repeated(hashes)
 
 
 def _digest(text: str) -> bytes:
@@ -106,7 +108,8 @@ def _as_hashes(digests: bytearray) -> Hashes:
 def _repeated(ordered: Hashes) -> Hashes:
     """Values that stand more than once in a sorted array, once each."""
     again = ordered[1:][ordered[1:] == ordered[:-1]]
-    return np.unique(again)
+    unique: Hashes = again[np.append(True, again[1:] != again[:-1])] if len(again) else again
+    return unique
 
 
 def _count(

@@ -15,7 +15,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ingest.decompress import CHUNK, decompress, detect_compression
 from pearl_qdrant.errors import FormatError, InputError
@@ -104,14 +105,14 @@ class Source:
     def _open_file(self) -> BinaryIO:
         """Open the path, having looked that opening it makes sense."""
         try:
-            mode = os.stat(self.path).st_mode
+            mode = Path(self.path).stat().st_mode
             if stat.S_ISDIR(mode):
                 raise FormatError(self.path, None, "is a directory. Name the files in it")
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise FormatError(self.path, None, "is a device. Standard input is read with: -")
-            return open(self.path, "rb", buffering=0)
+            return Path(self.path).open("rb", buffering=0)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise FormatError(self.path, None, f"does not exist (looked in {os.getcwd()})") from error
+            raise FormatError(self.path, None, f"does not exist (looked in {Path.cwd()})") from error
         except PermissionError as error:
             raise FormatError(
                 self.path, None, "may not be read by this user. Try: chmod u+r, or another user"
@@ -121,7 +122,7 @@ class Source:
 
     def _copy(self, stream: BinaryIO) -> None:
         """Spool what can be read only once."""
-        spool: BinaryIO = tempfile.TemporaryFile(prefix="pearl-qdrant-")  # noqa: SIM115 - closed by close
+        spool = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
         try:
             while chunk := stream.read(CHUNK):
                 spool.write(chunk)
@@ -139,7 +140,7 @@ class Source:
 
     def _find_size(self) -> int:
         if self._spool is None:
-            return os.stat(self.path).st_size
+            return Path(self.path).stat().st_size
         with self._lock:
             return self._spool.seek(0, os.SEEK_END)
 
@@ -179,8 +180,9 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
         raise FormatError(STDIN, None, "standard input can be read only once, but - was given twice")
     sources: list[Source] = []
     try:
+        # Not extend: what is open when a path fails is closed below.
         for path in paths:
-            sources.append(Source(path, stdin))
+            sources.append(Source(path, stdin))  # noqa: PERF401
     except BaseException:
         for source in sources:
             source.close()

@@ -106,7 +106,7 @@ class TsvReader:
     def _read_rows(self, source: Source, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of a file."""
         lines = read_lines(source)
-        for number, first in lines:
+        for number, first in lines:  # noqa: B007 - used after the loop
             text = first.text if isinstance(first, BadLine) else first
             if text.strip():
                 break
@@ -130,10 +130,8 @@ def split_list(cell: str) -> tuple[str, ...]:
     if "|" not in cell:
         item = cell.strip().replace("\\\\", "\\")
         return (item,) if item else ()
-    if "\\" in cell:
-        items = [_ESCAPE.sub(r"\1", item) for item in _ITEM.findall(cell)]
-    else:
-        items = cell.split("|")
+    is_escaped = "\\" in cell
+    items = [_ESCAPE.sub(r"\1", item) for item in _ITEM.findall(cell)] if is_escaped else cell.split("|")
     return tuple(dict.fromkeys(filter(None, map(str.strip, items))))
 
 
@@ -208,7 +206,7 @@ def _make_entities(rows: Iterable[list[str]], layout: Layout, type_map: TypeMap)
 
 def _check_tabs(source: Source, layout: Layout) -> None:
     """Refuse a file without a tab, unless it is meant to have one column; says what it looks like."""
-    if layout.width == 1:
+    if layout.id == layout.name == 0:
         return
     head = source.head(HEAD_BYTES)
     if b"\t" in head:

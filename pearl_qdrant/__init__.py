@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pearl_qdrant._version import __version__
+
 if TYPE_CHECKING:
     from pearl_qdrant.errors import (
         CollectionNotFoundError,
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     )
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.records import Candidate, Entity, Link, NilReason
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Candidate",

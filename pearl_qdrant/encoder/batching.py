@@ -80,7 +80,7 @@ class BatchEncoder:
     def encode(self, names: Sequence[str]) -> Encoded:
         """Encode names; see `Encoder.encode`."""
         if isinstance(names, (str, bytes)):
-            raise ValueError(f"names is a list of names, not one: write [{names!r}]")
+            raise TypeError(f"names is a list of names, not one: write [{names!r}]")
         texts, inverse = self._tokenizer.distinct(names)
         n = len(texts)
         vectors = np.zeros((n, self._dim), dtype=np.float32)

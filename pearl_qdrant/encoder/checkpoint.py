@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -47,6 +46,21 @@ class FileRecord(BaseModel):
     bytes: int = Field(ge=0)
 
 
+class ScoreCalibration(BaseModel):
+    """What turns this model's cosines into logits of being right; see `linking.calibration`.
+
+    Attributes:
+        slope: Logits a unit of cosine.
+        intercept: Logit at cosine 0, against NIL.
+    """
+
+    # Where it was fitted, and how well, may stand beside it.
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    slope: float = Field(gt=0)
+    intercept: float
+
+
 class PearlConfig(BaseModel):
     """pearl.json.
 
@@ -65,7 +79,7 @@ class PearlConfig(BaseModel):
         weights_hash: "sha256:..." that names this model in manifests, the same for its ONNX and torch forms.
         files: Size and hash of each file of the folder but this one and README.md, by POSIX path.
         training: How it was trained; free form.
-        calibration: Coefficients of the linker's probabilities, or None; free form.
+        calibration: Coefficients of the linker's probabilities, or None if nobody fitted them.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -84,7 +98,7 @@ class PearlConfig(BaseModel):
     weights_hash: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
     files: dict[str, FileRecord] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
-    calibration: dict[str, Any] | None = None
+    calibration: ScoreCalibration | None = None
 
     @field_validator("files")
     @classmethod
@@ -268,4 +282,4 @@ def write_config(folder: Path, config: PearlConfig) -> None:
     partial = path.with_suffix(".json.part")
     text = json.dumps(config.model_dump(mode="json"), indent=1, ensure_ascii=False)
     partial.write_text(text + "\n", encoding="utf-8", newline="\n")
-    os.replace(partial, path)
+    partial.replace(path)

@@ -69,9 +69,7 @@ def choose_place(name: str, *, device: str, runtime: Runtime, has_onnx: bool, ha
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
     if not torch_is_installed():
-        raise ModelError(
-            f"Model '{name}' has no ONNX graph and runs on torch alone, which is not here: {INSTALL_TORCH}"
-        )
+        raise ModelError(f"Model '{name}' has no ONNX graph, and torch is not installed: {INSTALL_TORCH}")
     return Place("torch", "cpu")
 
 

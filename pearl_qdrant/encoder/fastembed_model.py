@@ -42,7 +42,7 @@ def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MO
 def text_embedding(
     model: str = DEFAULT_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
 ) -> TextEmbedding:
-    """fastembed's `TextEmbedding` over a PEARL checkpoint, registered if it is not yet.
+    """A `TextEmbedding` of fastembed over a PEARL checkpoint, registered if it is not yet.
 
     Args:
         model: As for `register_with_fastembed`.
@@ -62,9 +62,7 @@ def _checkpoint(model: str, models_dir: Path) -> VerifiedCheckpoint:
     """The checkpoint, if fastembed can run it."""
     found = find_model(model, models_dir=models_dir)
     if not is_checkpoint(found.folder):
-        raise ModelError(
-            f"Model '{model}' is no PEARL checkpoint (no pearl.json): register it with fastembed yourself."
-        )
+        raise ModelError(f"Model '{model}' is no PEARL checkpoint: it has no pearl.json.")
     checkpoint = open_checkpoint(found.folder)
     if checkpoint.onnx_path is None:
         raise ModelError(f"Model '{model}' has no ONNX graph, which is all that fastembed runs.")

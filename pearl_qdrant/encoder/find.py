@@ -83,11 +83,10 @@ def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
 def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Path:
     """The hub's files of a model, from its cache where they are there."""
     import httpx
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=list(_HUB_FILES)))
+        return _snapshot(repo, revision)
     except RevisionNotFoundError as error:
         raise ModelNotFoundError(name, f"Hub model '{repo}' has no revision '{revision}'.") from error
     except RepositoryNotFoundError as error:
@@ -107,6 +106,20 @@ def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Pa
         raise ModelNotFoundError(
             name, f"Hub model '{name}' could not be fetched ({reason}). {_shipped_hint(shipped)}"
         ) from error
+
+
+def _snapshot(repo: str, revision: str | None) -> Path:
+    """Fetch what the cache does not hold; without a network, what the cache holds."""
+    import httpx
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    files = list(_HUB_FILES)
+    try:
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=files))
+    except (OfflineModeIsEnabled, httpx.TransportError):
+        # For a commit that an older version cached, it asks the network for the listing, and does not fall back.
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=files, local_files_only=True))
 
 
 def _shipped_hint(shipped: list[str]) -> str:

@@ -47,10 +47,7 @@ class PearlNetwork(nn.Module):
             (b, dim).
         """
         hidden = self.phrase_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        if self.pooling == "cls":
-            return hidden[:, 0]
-        weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
-        return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
+        return pool_tokens(hidden, attention_mask, pooling=self.pooling)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Embedding and type logits of a batch.
@@ -65,6 +62,23 @@ class PearlNetwork(nn.Module):
         pooled = self.pool(input_ids, attention_mask)
         embedding = nn.functional.normalize(pooled, dim=-1)
         return embedding, None if self.type_head is None else self.type_head(pooled)
+
+
+def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tensor:
+    """One vector a phrase from those of its tokens.
+
+    Args:
+        hidden: (b, t, dim).
+        attention_mask: (b, t); 1 for a real token.
+        pooling: "mean" or "cls".
+
+    Returns:
+        (b, dim).
+    """
+    if pooling == "cls":
+        return hidden[:, 0]
+    weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
 
 
 def new_type_head(dim: int) -> nn.Linear:

@@ -105,9 +105,8 @@ def _modules(root: Path) -> tuple[Path, Path | None]:
     if not path.is_file():
         return root, None
     try:
-        modules = [
-            (str(module["type"]).rsplit(".", 1)[-1], str(module["path"])) for module in json.loads(path.read_text())
-        ]
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        modules = [(str(module["type"]).rsplit(".", 1)[-1], str(module["path"])) for module in listed]
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(str(path), f"no list of modules ({error})") from error
     folders = {kind: root / name for kind, name in modules}
@@ -140,19 +139,18 @@ def _pooling(root: Path, declared: dict[str, Any]) -> str:
 def _max_length(folder: Path, bert: dict[str, Any]) -> int:
     """Tokens that the model reads: what the folder declares, and never more than its table of positions holds."""
     config = read_json(folder / "config.json")
-    limits = [bert.get("max_seq_length"), _optional(folder / "tokenizer_config.json").get("model_max_length")]
-    declared = next((limit for limit in limits if _is_limit(limit)), None)
-    positions = config.get("max_position_embeddings")
-    if _is_limit(positions) and config.get("model_type") in _OFFSET_POSITIONS:
+    declared = _limit(bert.get("max_seq_length"))
+    declared = declared or _limit(_optional(folder / "tokenizer_config.json").get("model_max_length"))
+    positions = _limit(config.get("max_position_embeddings"))
+    if positions and config.get("model_type") in _OFFSET_POSITIONS:
         # 1 is their padding_idx where config.json names none.
         positions -= int(config.get("pad_token_id") or 1) + 1
-    both = [limit for limit in (declared, positions) if _is_limit(limit)]
-    return min(both, default=DEFAULT_MAX_LENGTH)
+    return min((limit for limit in (declared, positions) if limit), default=DEFAULT_MAX_LENGTH)
 
 
-def _is_limit(value: object) -> bool:
-    """transformers writes 1e30 where it knows no limit."""
-    return isinstance(value, int) and not isinstance(value, bool) and 2 < value < 1_000_000
+def _limit(value: object) -> int | None:
+    """A number of tokens; None where there is none, which transformers writes as 1e30."""
+    return value if isinstance(value, int) and 2 < value < 1_000_000 else None
 
 
 def _optional(path: Path) -> dict[str, Any]:

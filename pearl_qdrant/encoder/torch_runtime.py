@@ -96,7 +96,7 @@ def resolve_cuda(device: str) -> str:
 
 
 def fast_precision(device: str) -> str:
-    """ "bf16" where the hardware computes in it, else "fp32"."""
+    """The precision to run in: "bf16" where the hardware computes in it, else "fp32"."""
     if device == "cpu":
         cpu: Any = torch.cpu
         probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
@@ -177,14 +177,15 @@ def _quiet_transformers() -> Iterator[None]:
     """Keep its report of an unused pooler or language-model head from a user who can do nothing about it."""
     from transformers.utils import logging as transformers_logging
 
+    bars: Any = transformers_logging
     logger = logging.getLogger("transformers")
     before = logger.level
-    bars = transformers_logging.is_progress_bar_enabled()
+    shown = bars.is_progress_bar_enabled()
     logger.setLevel(logging.ERROR)
-    transformers_logging.disable_progress_bar()
+    bars.disable_progress_bar()
     try:
         yield
     finally:
         logger.setLevel(before)
-        if bars:
-            transformers_logging.enable_progress_bar()
+        if shown:
+            bars.enable_progress_bar()

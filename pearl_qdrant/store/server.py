@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,7 @@ class ServerCollection:
             if types_match is None:
                 return []
             must.append(types_match)
-        return [point for point, _ in zip(self._scroll(models.Filter(must=must), page=min(limit, _PAGE)), range(limit))]
+        return list(islice(self._scroll(models.Filter(must=must), page=min(limit, _PAGE)), limit))
 
     def scroll(self) -> Iterator[NamePoint]:
         """All points, ordered by point id."""

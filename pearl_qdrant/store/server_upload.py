@@ -161,6 +161,9 @@ class Uploader:
         Raises:
             StoreError: If the store failed for good.
         """
+        if len(batch) > self.max_points:  # was cut before the server refused another one of its size
+            self._send_halves(batch)
+            return
         structs = [
             models.PointStruct(
                 id=point.id,
@@ -182,10 +185,13 @@ class Uploader:
                     f"The point of {batch[0].label()} alone is too large for the server ({batch[0].n_bytes:,} bytes): "
                     f"{error} Shorten its payload, or raise the server's request limit."
                 ) from error
-            half = len(batch) // 2
-            self.max_points = min(self.max_points, len(batch) - half)
-            self.send(batch[:half])
-            self.send(batch[half:])
+            self.max_points = min(self.max_points, (len(batch) + 1) // 2)
+            self._send_halves(batch)
+
+    def _send_halves(self, batch: Sequence[CheckedPoint]) -> None:
+        half = (len(batch) + 1) // 2
+        self.send(batch[:half])
+        self.send(batch[half:])
 
 
 @final

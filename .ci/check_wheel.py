@@ -1,0 +1,51 @@
+"""Check that a wheel holds the three packages whole, and the checkpoint that ships: `check_wheel.py WHEEL`."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+PACKAGES = ("pearl_qdrant", "ingest", "training")
+MODELS = Path("pearl_qdrant/encoder/models")
+
+
+def expected_files(root: Path) -> set[str]:
+    """Paths that belong into the wheel, relative to `root`: all modules, tables, type markers and models."""
+    wanted = {
+        path.relative_to(root).as_posix()
+        for package in PACKAGES
+        for path in (root / package).rglob("*")
+        if path.suffix in {".py", ".tsv"} or path.name == "py.typed"
+    }
+    return wanted | {path.relative_to(root).as_posix() for path in (root / MODELS).rglob("*") if path.is_file()}
+
+
+def problems(wheel: Path, root: Path) -> list[str]:
+    """What is wrong with the wheel, one sentence each."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    found = [f"the wheel lacks {name}" for name in sorted(expected_files(root) - names)]
+    models = [name for name in names if name.startswith(f"{MODELS.as_posix()}/")]
+    found += [
+        f"the wheel holds no model with {name}"
+        for name in ("pearl.json", "onnx/model.onnx")
+        if not any(path.endswith(f"/{name}") for path in models)
+    ]
+    if not any(path.endswith(".dist-info/licenses/LICENSE") for path in names):
+        found.append("the wheel lacks LICENSE")
+    tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    found += [f"the wheel would install a top-level {top}" for top in sorted(tops - set(PACKAGES))]
+    return found
+
+
+def main() -> None:
+    """Exit with 1 and the reasons if the wheel is not right."""
+    wheel = Path(sys.argv[1])
+    found = problems(wheel, Path(__file__).resolve().parent.parent)
+    if found:
+        sys.exit("\n".join(found))
+    print(f"{wheel.name}: complete, {wheel.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

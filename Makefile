@@ -1,0 +1,63 @@
+# `make demo` and `make test` need Python 3.10 or later and make, and nothing else.
+#   PYTHON     interpreter that makes the environment:  make test PYTHON=python3.12
+#   VENV       where the environment lies
+#   PIP_FLAGS  more flags for pip install
+PYTHON ?= python3
+VENV ?= .venv
+PIP_FLAGS ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(PIP_FLAGS) -c constraints.txt
+
+.PHONY: help demo test check bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo   install, ingest examples/sample_base.tsv into ./demo-store, link mentions"
+	@echo "make test   install what the tests need (torch among it) and run them"
+	@echo "make check  ruff and mypy"
+	@echo "make bench  the benchmarks of benchmarks/"
+	@echo "make clean  remove the environment, the demo store and all caches"
+
+demo: $(VENV)/.installed
+	PATH="$$(cd "$(BIN)" && pwd):$$PATH" sh examples/demo.sh
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.installed-dev
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) demo-store build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find pearl_qdrant ingest training tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Debian splits ensurepip off into python3-venv; without it `venv` leaves half an environment behind.
+$(BIN)/python:
+	@command -v "$(PYTHON)" >/dev/null || \
+		{ echo "'$(PYTHON)' is not there. Name a Python 3.10 or later: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "pearl-qdrant needs Python 3.10 or later, but '$(PYTHON)' is $$("$(PYTHON)" -V 2>&1)." \
+		"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: sudo apt install python3-venv" >&2; \
+		exit 1; }
+	"$(PYTHON)" -m venv "$(VENV)"
+
+# An environment for the tests serves the demo too, so the smaller one is only ever installed first.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing pearl-qdrant into $(VENV) (without torch) ..."
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing pearl-qdrant into $(VENV) with torch and the development tools; this takes a few minutes ..."
+	@$(INSTALL) -e '.[dev]'
+	@touch $(VENV)/.installed $@

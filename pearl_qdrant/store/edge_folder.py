@@ -1,0 +1,258 @@
+"""The folder of one embedded collection, open in this process: lock, manifest, shard.
+
+    NAME/.lock           held while the collection is open; says by which process
+    NAME/manifest.json   written last of all when a collection is made
+    NAME/index.json      how far the graph goes; absent until it is built
+    NAME/shard/          Qdrant Edge's own files
+
+However often a collection is opened in a process, there is one `CollectionFolder`: the last to close it closes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from qdrant_edge import EdgeShard
+
+from pearl_qdrant.errors import CollectionNotFoundError, StoreError
+from pearl_qdrant.store import edge_shard
+from pearl_qdrant.store.edge_lock import CollectionLock
+from pearl_qdrant.store.edge_process import Job
+from pearl_qdrant.store.schema import Manifest
+
+MANIFEST_FILE = "manifest.json"
+INDEX_FILE = "index.json"
+LOCK_FILE = ".lock"
+SHARD_FOLDER = "shard"
+
+SMALL_POINTS = 20_000
+"""Up to so many points the payload indexes are made at once, in a second; beyond, with the graph."""
+
+COMPACT_POINTS = 50_000
+"""Points at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes."""
+
+COMPACT_LEAN_POINTS = 200_000
+"""The same without payload indexes: 45 MB."""
+
+_open_folders: dict[Path, CollectionFolder] = {}
+_registry = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """How far the graph goes.
+
+    Attributes:
+        vectors: Vectors in the graph when it was built.
+        rewritten: How many of them a load has written again since, which took them out of it.
+    """
+
+    vectors: int
+    rewritten: int = 0
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file: a reader, or a crash, sees the old one or the new one whole."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_manifest(path: Path, collection: str) -> Manifest:
+    """The manifest in a collection's folder.
+
+    Raises:
+        ManifestError: If there is none, or it is unreadable.
+    """
+    try:
+        text = (path / MANIFEST_FILE).read_bytes()
+    except FileNotFoundError:
+        return Manifest.parse(None, collection)
+    return Manifest.parse(text, collection)
+
+
+class CollectionFolder:
+    """One collection that this process has open. Thread-safe: one lock stands around all use of the shard.
+
+    Attributes:
+        name: Of the collection.
+        path: Its folder.
+        manifest: As last read or written.
+        count_while_lent: Counts points while a writer has the shard; None otherwise.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Lock and open; see `acquire`."""
+        self.name = name
+        self.path = path
+        self.count_while_lent: Callable[[], int] | None = None
+        self._mutex = threading.RLock()
+        self._users = 0
+        self._lent_to: str | None = None
+        self._shard: EdgeShard | None = None
+        self._lock = CollectionLock.acquire(path / LOCK_FILE, name)
+        try:
+            self.manifest = read_manifest(path, name)
+            self._load()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @classmethod
+    def acquire(cls, path: Path, name: str) -> CollectionFolder:
+        """The open folder at `path`, opened if it is not; to be paired with `release`.
+
+        Raises:
+            CollectionNotFoundError: If it was deleted just now.
+            ManifestError: If it has no usable manifest.
+            StoreLockedError: If another process has it open.
+            StoreError: If its files are damaged.
+        """
+        with _registry:
+            folder = _open_folders.get(path)
+            if folder is None:
+                try:
+                    folder = cls(path, name)
+                except FileNotFoundError as error:
+                    raise CollectionNotFoundError(name) from error
+                _open_folders[path] = folder
+            folder._users += 1
+            return folder
+
+    @staticmethod
+    def is_open(path: Path) -> bool:
+        """Whether this process has it open."""
+        with _registry:
+            return path in _open_folders
+
+    def release(self) -> None:
+        """Give it back; the last one closes it."""
+        with _registry, self._mutex:
+            self._users -= 1
+            if self._users:
+                return
+            _open_folders.pop(self.path, None)
+            # A writer that is still open has the shard: it finds nobody left, and closes for us.
+            if self._lent_to is None:
+                self._close()
+
+    @contextmanager
+    def shard(self, doing: str) -> Iterator[EdgeShard]:
+        """The shard, for this thread alone.
+
+        Args:
+            doing: What for, as in "searching it".
+
+        Raises:
+            StoreError: If a writer or `finalize` has it, or Edge fails.
+        """
+        with self._mutex:
+            if self._shard is None:
+                raise StoreError(
+                    f"Collection '{self.name}' is {self._lent_to}: wait for its end before {doing}."
+                    if self._lent_to
+                    else f"Collection '{self.name}' is closed."
+                )
+            with edge_shard.edge_errors(self.name, doing):
+                yield self._shard
+
+    @contextmanager
+    def lent(self, lent_to: str) -> Iterator[None]:
+        """Close the shard for a child process to open it, and open it again afterwards.
+
+        Args:
+            lent_to: What happens meanwhile, as in "being loaded".
+        """
+        with self.shard("starting that") as shard:
+            self._shard = None
+            self._lent_to = lent_to
+            try:
+                shard.flush()
+                shard.close()
+            except BaseException:
+                self._take_back()
+                raise
+        try:
+            yield
+        finally:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Open the shard again, unless all users have gone meanwhile."""
+        with _registry, self._mutex:
+            self._lent_to = None
+            self.count_while_lent = None
+            if self._users:
+                self._load()
+            else:
+                self._close()
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest, atomically."""
+        with self._mutex:
+            write_atomically(self.path / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
+            self.manifest = manifest
+
+    def index_state(self) -> IndexState | None:
+        """How far the graph goes; None if none was built."""
+        try:
+            return IndexState(**json.loads((self.path / INDEX_FILE).read_bytes()))
+        except (FileNotFoundError, ValueError, TypeError):  # an unreadable one costs no more than a finalize
+            return None
+
+    def write_index_state(self, state: IndexState) -> None:
+        """Replace it."""
+        write_atomically(self.path / INDEX_FILE, json.dumps(asdict(state)) + "\n")
+
+    def load_job(self) -> Job:
+        """A child's job to load points."""
+        return self._job("load")
+
+    def finalize_job(self) -> Job:
+        """A child's job to build the graph."""
+        return self._job("finalize")
+
+    def _job(self, task: str) -> Job:
+        return Job(
+            task="finalize" if task == "finalize" else "load",
+            collection=self.name,
+            shard=str(self.path / SHARD_FOLDER),
+            dim=self.manifest.dim,
+            has_graph=self.index_state() is not None,
+            small_points=SMALL_POINTS,
+            compact_points=COMPACT_POINTS,
+            compact_lean_points=COMPACT_LEAN_POINTS,
+        )
+
+    def _load(self) -> None:
+        """Open the shard; a load that was killed may have left it without payload indexes."""
+        shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name)
+        with edge_shard.edge_errors(self.name, "indexing its payloads"):
+            if not edge_shard.has_indexes(shard) and shard.info().points_count <= SMALL_POINTS:
+                edge_shard.create_indexes(shard)
+        self._shard = shard
+
+    def _close(self) -> None:
+        shard, self._shard = self._shard, None
+        try:
+            if shard is not None:
+                with edge_shard.edge_errors(self.name, "closing it"):
+                    shard.flush()
+                    shard.close()
+        finally:
+            self._lock.release()

@@ -1,0 +1,207 @@
+"""The child process that holds a shard during a load or while the graph is built, as seen from the parent.
+
+Edge's growing segments take anonymous memory that a process does not give back, and `update` and `optimize` hold the
+interpreter lock. In a process of their own the memory goes with the process, the parent's encoder runs on, and
+Ctrl-C can end it. Parent and child talk in frames over the child's standard input and output: one request, one
+answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
+
+MODULE = "pearl_qdrant.store.edge_writer"
+
+POINTS, FLUSH, COUNT, COMPACT, FINISH, QUIT = b"P", b"F", b"N", b"C", b"E", b"Q"
+"""Requests: write a batch; flush; count points; compact and exit; index, flush and exit; flush and exit."""
+
+OK, FAILED = b"+", b"!"
+
+Answer = dict[str, Any]
+
+_HEADER = struct.Struct("!cI")
+_STDERR_TAIL = 2000  # characters of a dead child's standard error that an error shows
+_EXIT_S = 60.0  # a child that was told to exit flushes first
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a child is to do.
+
+    Attributes:
+        task: "load" or "finalize".
+        collection: Name, for errors.
+        shard: Folder of the shard.
+        dim: Width of the vectors.
+        has_graph: Whether compacted segments carry a graph already, and new ones must too.
+        small_points: Up to so many points a load drops the payload indexes first and makes them again at its end.
+        compact_points: Points in the growing segment at which it is compacted, with payload indexes.
+        compact_lean_points: The same without them.
+    """
+
+    task: Literal["load", "finalize"]
+    collection: str
+    shard: str
+    dim: int
+    has_graph: bool
+    small_points: int
+    compact_points: int
+    compact_lean_points: int
+
+    def dump(self) -> str:
+        """As JSON, for the command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        """The reverse of `dump`."""
+        return cls(**json.loads(text))
+
+
+def send(stream: IO[bytes], kind: bytes, body: bytes = b"") -> None:
+    """Send one frame: a byte of kind, the length, the body."""
+    stream.write(_HEADER.pack(kind, len(body)))
+    stream.write(body)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
+    """Kind and body of the next frame; None where the other side has gone, in the middle of a frame too."""
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    kind, size = _HEADER.unpack(header)
+    body = stream.read(size)
+    return (kind, body) if len(body) == size else None
+
+
+class EdgeProcess:
+    """One child. `wait_ready` must come first; any error ends it."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._stderr = tempfile.TemporaryFile()
+        root = Path(__file__).resolve().parents[2]
+        search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", MODULE, job.dump()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                cwd=root,  # `-m` puts the working folder first in the child's path
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+            )
+        except OSError as error:
+            self._stderr.close()
+            raise StoreError(
+                f"Cannot start the process that writes collection '{job.collection}' ({sys.executable}: {error})."
+            ) from error
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    def wait_answer(self) -> Answer:
+        """Wait for the next answer.
+
+        Raises:
+            StoreError: What the child failed with, or that it died.
+        """
+        assert self._process.stdout is not None
+        frame = receive(self._process.stdout)
+        if frame is None:
+            raise self._died()
+        kind, body = frame
+        answer: Answer = json.loads(body)
+        if kind == FAILED:
+            raise _error_from(answer, self._job.collection)
+        return answer
+
+    def request(self, kind: bytes, body: bytes = b"") -> Answer:
+        """Send a request and wait for its answer; errors as in `wait_answer`."""
+        assert self._process.stdin is not None
+        try:
+            send(self._process.stdin, kind, body)
+        except OSError:  # the answer, if there is one, says why it has gone
+            return self.wait_answer()
+        return self.wait_answer()
+
+    def end(self) -> None:
+        """Close the pipes and wait: a child that is left alone flushes and exits. One that does not is killed."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:  # what was not sent to a dead child
+                    continue
+        try:
+            self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._stderr.close()
+
+    def kill(self) -> None:
+        """Kill it; what it had acknowledged is kept."""
+        self._process.kill()
+        self._process.wait()
+
+    def _died(self) -> StoreError:
+        """Why the child has gone without an answer."""
+        try:
+            code = self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = self._process.returncode
+        name = self._job.collection
+        if -code == getattr(signal, "SIGBUS", None):
+            return StoreFullError(
+                f"No space left for collection '{name}' (a write to a mapped file failed). What was acknowledged is "
+                f"kept: free some space and run the same command again."
+            )
+        if code < 0:
+            why = f"was killed by {_signal_name(-code)}"
+            why += ", perhaps because memory ran out" if -code == getattr(signal, "SIGKILL", None) else ""
+        else:
+            why = f"ended with status {code}"
+        self._stderr.seek(0)
+        said = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_TAIL:]
+        doing = "builds the graph of" if self._job.task == "finalize" else "writes"
+        return StoreError(
+            f"The process that {doing} collection '{name}' {why}. What it had acknowledged is kept; run the same "
+            f"command again to go on." + (f"\nIts last words: {said}" if said else "")
+        )
+
+
+def _signal_name(number: int) -> str:
+    """SIGKILL for 9, where it has a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def dump_error(error: StoreError) -> bytes:
+    """An error as the body of a FAILED frame."""
+    kind = "full" if isinstance(error, StoreFullError) else "locked" if isinstance(error, StoreLockedError) else "store"
+    owner = error.owner if isinstance(error, StoreLockedError) else ""
+    return json.dumps({"kind": kind, "message": str(error), "owner": owner}).encode()
+
+
+def _error_from(answer: Answer, collection: str) -> StoreError:
+    """The reverse of `dump_error`."""
+    if answer["kind"] == "locked":
+        return StoreLockedError(collection, answer["owner"])
+    return (StoreFullError if answer["kind"] == "full" else StoreError)(answer["message"])

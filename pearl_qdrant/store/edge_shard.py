@@ -1,0 +1,220 @@
+"""The shard of an embedded collection: how it is configured and opened, and what its errors mean.
+
+Everything that is measured about Qdrant Edge 0.9 stands here, beside the constant that follows from it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from qdrant_edge import (
+    CountRequest,
+    Distance,
+    EdgeConfig,
+    EdgeOptimizersConfig,
+    EdgeShard,
+    EdgeVectorParams,
+    FieldCondition,
+    Filter,
+    HasVectorCondition,
+    HnswIndexConfig,
+    IsEmptyCondition,
+    KeywordIndexParams,
+    MatchAny,
+    Memory,
+    PayloadSchemaType,
+    Point,
+    UpdateOperation,
+    VectorStorageDatatype,
+)
+
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, StoreLockedError
+from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, INDEXED_FIELDS, point_id
+
+HNSW_M = 16
+HNSW_EF_CONSTRUCT = 100
+"""Qdrant's own defaults for the graph."""
+
+INDEXING_THRESHOLD_KB = 10_000
+"""Vectors in a segment from which a graph is built, in KB: 6,700 of 384 dimensions, searched exactly in a millisecond.
+Qdrant's default; it is also its default for full scans under a filter."""
+
+MAX_SEGMENT_KB = 8_000_000
+"""Largest segment that `finalize` merges into: one graph for up to 5 million vectors of 384 dimensions."""
+
+MAX_SEGMENTS = 4
+"""Segments with a graph that `finalize` leaves after an update, so that a small one does not rebuild the large graph."""
+
+DATATYPE = VectorStorageDatatype.Float32
+
+CANONICAL_FIELD = "is_canonical"
+"""Indexed beside `INDEXED_FIELDS`: a filter cannot match a bool (MatchValue(True) becomes the number 1), facets can."""
+
+MIN_FREE_BYTES = 96 * 1024 * 1024
+"""Free space under which nothing is written. Edge writes through mapped files of up to 32 MiB: on a full disk the
+process is killed by SIGBUS, so the space is looked at before."""
+
+
+def shard_config(dim: int, *, m: int, segments: int, max_segment_kb: int) -> EdgeConfig:
+    """Configuration of a shard; `m` = 0 makes compact segments without a graph."""
+    return EdgeConfig(
+        vectors={DENSE: EdgeVectorParams(dim, Distance.Cosine, datatype=DATATYPE, memory=Memory.Cached)},
+        hnsw_config=HnswIndexConfig(m, HNSW_EF_CONSTRUCT, INDEXING_THRESHOLD_KB, memory=Memory.Cached),
+        optimizers=EdgeOptimizersConfig(
+            indexing_threshold=INDEXING_THRESHOLD_KB,
+            default_segment_number=segments,
+            max_segment_size=max_segment_kb,
+        ),
+    )
+
+
+def create_shard(path: Path, dim: int) -> None:
+    """Create an empty shard with its payload indexes, and close it."""
+    shard = EdgeShard.create(str(path), shard_config(dim, m=HNSW_M, segments=1, max_segment_kb=MAX_SEGMENT_KB))
+    create_indexes(shard)
+    shard.flush()
+    shard.close()
+
+
+def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) -> EdgeShard:
+    """Open a shard; what a killed `optimize()` left half-built is removed first.
+
+    Args:
+        path: Folder of the shard. The caller holds the collection's lock.
+        collection: Its name, for errors.
+        config: Replaces the stored one; None keeps it.
+
+    Raises:
+        StoreLockedError: If a process still has it open.
+        StoreError: If its files are damaged.
+    """
+    for orphan in (path / "temp_segments").glob("*"):
+        shutil.rmtree(orphan, ignore_errors=True)
+    with edge_errors(collection, "opening it"):
+        return EdgeShard.load(str(path), config)
+
+
+def create_indexes(shard: EdgeShard) -> None:
+    """Create the payload indexes that are missing.
+
+    Only the type fields get links of their own in the graph: nobody searches by vector within one entity or name. All
+    lie in mapped files (`Cached`): pinned, they take 600 bytes of anonymous memory a point, and are no faster.
+    """
+    present = shard.info().payload_schema
+    for name in INDEXED_FIELDS:
+        if name not in present:
+            params = KeywordIndexParams(enable_hnsw=name in FACET_FIELDS, memory=Memory.Cached)
+            shard.update(UpdateOperation.create_field_index(name, params))
+    if CANONICAL_FIELD not in present:
+        shard.update(UpdateOperation.create_field_index(CANONICAL_FIELD, PayloadSchemaType.Bool))
+
+
+def drop_indexes(shard: EdgeShard) -> None:
+    """Drop all payload indexes."""
+    for name in shard.info().payload_schema:
+        shard.update(UpdateOperation.delete_field_index(name))
+
+
+def has_indexes(shard: EdgeShard) -> bool:
+    """Whether all payload indexes are there."""
+    return {*INDEXED_FIELDS, CANONICAL_FIELD} <= set(shard.info().payload_schema)
+
+
+def upsert(shard: EdgeShard, payloads: Sequence[dict[str, object]], vectors: FloatArray, encodable: BoolArray) -> None:
+    """Write points that were checked before.
+
+    Args:
+        shard: Where to.
+        payloads: n payloads.
+        vectors: (n, dim), finite.
+        encodable: (n,); false rows are stored without a vector.
+    """
+    points = [
+        Point(
+            point_id(str(payload["kb"]), str(payload["entity_id"]), str(payload["name"])),
+            {DENSE: row} if has_vector else {},  # a list: a numpy row takes half as long again
+            payload,
+        )
+        for payload, row, has_vector in zip(payloads, vectors.tolist(), encodable.tolist(), strict=True)
+    ]
+    shard.update(UpdateOperation.upsert_points(points))
+
+
+def count_points(shard: EdgeShard, condition: Filter | None = None) -> int:
+    """Exact number of points that pass."""
+    return shard.count(CountRequest(exact=True, filter=condition))
+
+
+def count_vectors(shard: EdgeShard) -> int:
+    """Exact number of points with a dense vector."""
+    return count_points(shard, Filter(must=[HasVectorCondition(DENSE)]))
+
+
+def any_of(field: str, values: Sequence[str]) -> FieldCondition:
+    """Points with one of these values in a field."""
+    return FieldCondition(field, match=MatchAny(list(values)))
+
+
+def type_filter(types: Sequence[str]) -> Filter:
+    """Points of these types; the predicted type counts where the base gives no coarse type."""
+    untyped = Filter(must=[IsEmptyCondition("types"), any_of("predicted_type", types)])
+    return Filter(should=[any_of("kb_types", types), any_of("types", types), untyped])
+
+
+def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES) -> None:
+    """Refuse to write where too little space is left.
+
+    Raises:
+        StoreFullError: If fewer than `needed` bytes are free.
+    """
+    free = shutil.disk_usage(path).free
+    if free < needed:
+        raise full_error(collection, f"{free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB needed")
+
+
+def full_error(collection: str, what: str) -> StoreFullError:
+    """The error for a full disk."""
+    return StoreFullError(
+        f"No space left for collection '{collection}' ({what}). What was acknowledged is kept: free some space and "
+        f"run the same command again."
+    )
+
+
+@contextmanager
+def edge_errors(collection: str, doing: str) -> Iterator[None]:
+    """Turn what Qdrant Edge raises into our errors.
+
+    Args:
+        collection: Name, for the message.
+        doing: What went on, as in "searching it".
+    """
+    try:
+        yield
+    except PearlQdrantError:
+        raise
+    except BaseException as error:
+        # Edge raises bare Exception, and for a panic a BaseException of its own that cannot be imported.
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        raise classify(str(error), collection, doing) from error
+
+
+def classify(message: str, collection: str, doing: str) -> StoreError:
+    """Which of our errors an error of Qdrant Edge is, by its message: it has nothing else to go by."""
+    lower = message.lower()
+    if any(sign in lower for sign in ("no space left", "os error 28", "storagefull", "quota exceeded", "os error 122")):
+        return full_error(collection, message)
+    if "wouldblock" in lower:
+        return StoreLockedError(collection, "a writer that has not ended yet")
+    if "shard is not initialized" in lower:
+        return StoreError(f"Collection '{collection}' was closed while {doing}.")
+    if doing == "opening it":
+        return StoreError(
+            f"Collection '{collection}' cannot be opened, its files look damaged ({message}). Restore the folder from "
+            f"a copy, or delete it with: pearl-qdrant collections delete {collection} and ingest again."
+        )
+    return StoreError(f"Qdrant Edge failed in collection '{collection}' while {doing}: {message}")

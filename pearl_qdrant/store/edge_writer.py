@@ -1,0 +1,183 @@
+"""The process that writes an embedded collection: ``python -m pearl_qdrant.store.edge_writer JOB``.
+
+It is started by `edge_bulk.py` and `edge.py`, and is of no use by hand. A load goes into one growing segment. Payload
+indexes cost more than all the rest of writing (with them 40 us a point to write, 50 to 90 to compact and 1.4 KB of
+anonymous memory; without 20, 11 and 0.2), and Qdrant builds them once more with the graph. So a load into a
+collection without a graph drops them, and they are made again when the load ends, or by `finalize` where the
+collection is large. The graph gets its links for filters all the same: they are there before it is built.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import IO
+
+from qdrant_edge import EdgeShard
+
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store import edge_shard
+from pearl_qdrant.store.edge_points import PointBatch
+from pearl_qdrant.store.edge_process import (
+    COMPACT,
+    COUNT,
+    FAILED,
+    FINISH,
+    FLUSH,
+    OK,
+    POINTS,
+    QUIT,
+    Answer,
+    Job,
+    dump_error,
+    receive,
+    send,
+)
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_MANY_SEGMENTS = 1000  # never merge while loading
+
+
+class ShardLoad:
+    """One child's part of a load."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._path = Path(job.shard)
+        # No two compacted segments fit into one: merging them again and again would take quadratic time.
+        points = job.compact_points if job.has_graph else job.compact_lean_points
+        config = edge_shard.shard_config(
+            job.dim,
+            m=edge_shard.HNSW_M if job.has_graph else 0,
+            segments=_MANY_SEGMENTS,
+            max_segment_kb=max(1, points * job.dim * 4 // 1024),
+        )
+        self._shard: EdgeShard = edge_shard.load_shard(self._path, job.collection, config)
+        n_points = self._shard.info().points_count
+        indexed = edge_shard.has_indexes(self._shard)
+        self.is_lean = not job.has_graph and (n_points <= job.small_points or not indexed)
+        if self.is_lean:
+            edge_shard.drop_indexes(self._shard)
+
+    def ready(self) -> Answer:
+        """What the parent has to know."""
+        job = self._job
+        return {
+            "points": edge_shard.count_points(self._shard),
+            "compact_after": job.compact_lean_points if self.is_lean else job.compact_points,
+        }
+
+    def write(self, packed: bytes) -> None:
+        """Write one batch."""
+        edge_shard.check_space(self._path, self._job.collection)
+        batch = PointBatch.unpack(packed)
+        edge_shard.upsert(self._shard, batch.load_payloads(), batch.vectors, batch.encodable)
+
+    def flush(self) -> None:
+        """Make all writes durable."""
+        self._shard.flush()
+
+    def count(self) -> int:
+        """Exact number of points."""
+        return edge_shard.count_points(self._shard)
+
+    def compact(self) -> None:
+        """Turn the growing segment into one of mapped files."""
+        self._shard.flush()
+        self._shard.optimize()
+
+    def finish(self) -> Answer:
+        """Make the payload indexes again where that is quick."""
+        n_points = self.count()
+        if n_points <= self._job.small_points:
+            edge_shard.create_indexes(self._shard)
+        return {"points": n_points}
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._shard.flush()
+        self._shard.close()
+
+
+def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer requests until one of them ends this child, or the parent has gone."""
+    while frame := receive(requests):
+        kind, body = frame
+        answer: Answer = {}
+        if kind == POINTS:
+            load.write(body)
+        elif kind == FLUSH:
+            load.flush()
+        elif kind == COUNT:
+            answer = {"points": load.count()}
+        elif kind == COMPACT:
+            load.compact()
+        elif kind == FINISH:
+            answer = load.finish()
+        if kind in (COMPACT, FINISH, QUIT):
+            load.close()
+            _answer(answers, answer)
+            return
+        _answer(answers, answer)
+    load.close()
+
+
+def _finalize(job: Job) -> Answer:
+    """Make the payload indexes that are missing, then build the graph."""
+    path = Path(job.shard)
+    config = edge_shard.shard_config(
+        job.dim,
+        m=edge_shard.HNSW_M,
+        segments=edge_shard.MAX_SEGMENTS if job.has_graph else 1,
+        max_segment_kb=edge_shard.MAX_SEGMENT_KB,
+    )
+    shard = edge_shard.load_shard(path, job.collection, config)
+    edge_shard.create_indexes(shard)
+    shard.optimize()
+    shard.flush()
+    n_vectors = edge_shard.count_vectors(shard)
+    # Deleted points stay in the engine's count until their segment is built anew.
+    indexed = min(n_vectors, shard.info().indexed_vectors_count)
+    shard.close()
+    return {"vectors": n_vectors, "indexed": indexed}
+
+
+def _answer(answers: IO[bytes], answer: Answer) -> None:
+    send(answers, OK, json.dumps(answer).encode())
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to kill this process when its parent dies: `optimize()` never looks at the pipe."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> None:
+    """Do the job that the command line names."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to us too; the parent decides
+    job = Job.parse(sys.argv[1])
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints must not end up between the frames
+    try:
+        with edge_shard.edge_errors(job.collection, "writing to it"):
+            if job.task == "finalize":
+                _die_with_parent()
+                _answer(answers, _finalize(job))
+            else:
+                load = ShardLoad(job)
+                _answer(answers, load.ready())
+                _serve(load, requests, answers)
+    except BrokenPipeError:
+        sys.exit(1)
+    except StoreError as error:
+        send(answers, FAILED, dump_error(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

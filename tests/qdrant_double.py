@@ -1,0 +1,275 @@
+"""A Qdrant server for tests: real HTTP in front of qdrant-client's local mode, with faults on order.
+
+It answers qdrant-client's REST requests from one `QdrantClient(":memory:")` under one lock. What local mode lacks is
+kept here: the payload schema, strict mode (no filter on a field without an index), a limit of points or bytes a
+request, and an optimizer that is busy for a few looks after indexing is switched on. Each entry of `faults` is used up
+by the next request that it matches.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, final
+from urllib.parse import unquote
+
+from pydantic import TypeAdapter
+from qdrant_client import QdrantClient, models
+from qdrant_double_http import DoubleServer, Fault, Refused, handler_of
+
+
+@final
+class QdrantDouble:
+    """The double; a context manager that serves on a free port of 127.0.0.1.
+
+    Attributes:
+        faults: Scripted faults, first match first.
+        requests: "METHOD /path" of all requests, in order of arrival.
+        upsert_sizes: Points of each upsert that was applied, in order.
+        headers: Headers of the last request, with lower-case names.
+        before_fault: Called, once a fault is due, before it happens.
+        strict: Refuse filters on fields without an index.
+        max_points, max_bytes: Answer 413 to an upsert over this.
+        optimizer_polls: For so many looks the optimizer is busy after indexing is switched on.
+        optimizer_error: What the optimizer failed with.
+        keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
+        schema, config: Payload indexes and optimizer settings by collection.
+    """
+
+    def __init__(self) -> None:
+        self.client = QdrantClient(":memory:")
+        self.lock = threading.Lock()
+        self.stopping = threading.Event()
+        self._server = DoubleServer(("127.0.0.1", 0), handler_of(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, as if started anew; a new client in local mode would cost a fifth of a second."""
+        self.stopping.set()  # ends requests that hang
+        self.stopping = threading.Event()
+        for collection in self.client.get_collections().collections:
+            self.client.delete_collection(collection.name)
+        self.faults: list[Fault] = []
+        self.requests: list[str] = []
+        self.upsert_sizes: list[int] = []
+        self.headers: dict[str, str] = {}
+        self.before_fault: Callable[[], None] | None = None
+        self.strict = False
+        self.max_points: int | None = None
+        self.max_bytes: int | None = None
+        self.optimizer_polls = 0
+        self.optimizer_error: str | None = None
+        self.keeps_metadata = True
+        self.schema: dict[str, dict[str, str]] = {}
+        self.config: dict[str, dict[str, Any]] = {}
+        self.busy: dict[str, int] = {}
+
+    @property
+    def n_connections(self) -> int:
+        """Connections that clients have made so far."""
+        return self._server.n_connections
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> QdrantDouble:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.close_connections()
+        self._server.server_close()
+        self._thread.join()
+        self.client.close()
+
+    def take_fault(self, request: str) -> Fault | None:
+        """The fault for this request, used up."""
+        with self.lock:
+            for fault in self.faults:
+                if re.match(fault.match, request):
+                    self.faults.remove(fault)
+                    if self.before_fault is not None:
+                        self.before_fault()
+                    return fault
+        return None
+
+    def answer(self, method: str, path: str, body: bytes) -> Any:
+        """The `result` for a request; raises `Refused`."""
+        for route_method, pattern, handle in _ROUTES:
+            match = re.fullmatch(pattern, path)
+            if route_method == method and match:
+                name = unquote(match.groupdict().get("name", ""))
+                with self.lock:
+                    if name and not self.client.collection_exists(name) and handle not in (_create, _exists, _delete):
+                        raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")
+                    try:
+                        return handle(self, name, body)
+                    except ValueError as error:
+                        raise Refused(400, f"Bad request: {error}") from error
+        raise Refused(404, "")
+
+    def check_filter(self, name: str, wanted: models.Filter | None) -> None:
+        """Refuse a filter on a field without an index, as strict mode does."""
+        if not self.strict or wanted is None:
+            return
+        for key, kind in _filter_keys(wanted):
+            if self.schema.get(name, {}).get(key) != kind:
+                raise Refused(
+                    400,
+                    f'Bad request: Index required but not found for "{key}" of one of the following types: [{kind}]. '
+                    "Help: Create an index for this key or use a different filter.",
+                )
+
+
+def _filter_keys(condition: Any) -> list[tuple[str, str]]:
+    """(field, kind of index) of all conditions in a filter."""
+    if isinstance(condition, models.Filter):
+        parts = [part for clause in (condition.must, condition.should, condition.must_not) for part in clause or []]
+        return [key for part in parts for key in _filter_keys(part)]
+    if isinstance(condition, models.FieldCondition):
+        is_bool = isinstance(condition.match, models.MatchValue) and isinstance(condition.match.value, bool)
+        return [(condition.key, "bool" if is_bool else "keyword")]
+    if isinstance(condition, models.IsEmptyCondition):
+        return [(condition.is_empty.key, "keyword")]
+    return []
+
+
+def _parse(model: Any, body: bytes) -> Any:
+    return TypeAdapter(model).validate_json(body)
+
+
+def _list(double: QdrantDouble, name: str, body: bytes) -> Any:
+    return double.client.get_collections()
+
+
+def _exists(double: QdrantDouble, name: str, body: bytes) -> Any:
+    return {"exists": double.client.collection_exists(name)}
+
+
+def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
+    """The collection's description, with what local mode does not know."""
+    info = double.client.get_collection(name).model_dump(mode="json", exclude_none=True)
+    config = double.config[name]
+    info["payload_schema"] = {k: {"data_type": v, "points": 0} for k, v in double.schema[name].items()}
+    info["config"]["optimizer_config"].update(config)
+    if not double.keeps_metadata:
+        info["config"].pop("metadata", None)
+    if double.optimizer_error is not None:
+        info["optimizer_status"] = {"error": double.optimizer_error}
+    is_indexing = config.get("indexing_threshold") != 0
+    if is_indexing and double.busy.get(name, 0) > 0:
+        double.busy[name] -= 1
+        info["status"] = "yellow"
+        info["indexed_vectors_count"] = 0
+    elif is_indexing:
+        info["indexed_vectors_count"] = info["points_count"]
+    return info
+
+
+def _create(double: QdrantDouble, name: str, body: bytes) -> Any:
+    wanted = _parse(models.CreateCollection, body)
+    if double.client.collection_exists(name):
+        raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
+    double.schema[name], double.config[name] = {}, {}
+    return double.client.create_collection(name, vectors_config=wanted.vectors, metadata=wanted.metadata)
+
+
+def _update(double: QdrantDouble, name: str, body: bytes) -> Any:
+    wanted = _parse(models.UpdateCollection, body)
+    if wanted.optimizers_config is not None:
+        double.config[name].update(wanted.optimizers_config.model_dump(exclude_none=True))
+        double.busy[name] = double.optimizer_polls
+    return double.client.update_collection(name, metadata=wanted.metadata)
+
+
+def _delete(double: QdrantDouble, name: str, body: bytes) -> Any:
+    return double.client.delete_collection(name)
+
+
+def _index(double: QdrantDouble, name: str, body: bytes) -> Any:
+    wanted = _parse(models.CreateFieldIndex, body)
+    double.schema[name][wanted.field_name] = str(wanted.field_schema.value)
+    return {"operation_id": 0, "status": "completed"}
+
+
+def _optimizations(double: QdrantDouble, name: str, body: bytes) -> Any:
+    left = double.busy.get(name, 0)
+    summary = {"queued_optimizations": left, "queued_segments": left, "queued_points": 0, "idle_segments": 1}
+    return {"summary": summary, "running": []}
+
+
+def _upsert(double: QdrantDouble, name: str, body: bytes) -> Any:
+    points = _parse(models.PointsList, body).points
+    too_many = double.max_points is not None and len(points) > double.max_points
+    if too_many or (double.max_bytes is not None and len(body) > double.max_bytes):
+        raise Refused(413, "Payload Too Large")
+    double.upsert_sizes.append(len(points))
+    return double.client.upsert(name, points)
+
+
+def _delete_points(double: QdrantDouble, name: str, body: bytes) -> Any:
+    selector = _parse(models.PointsSelector, body)
+    double.check_filter(name, getattr(selector, "filter", None))
+    return double.client.delete(name, selector)
+
+
+def _count(double: QdrantDouble, name: str, body: bytes) -> Any:
+    wanted = _parse(models.CountRequest, body)
+    double.check_filter(name, wanted.filter)
+    return double.client.count(name, count_filter=wanted.filter, exact=wanted.exact)
+
+
+def _scroll(double: QdrantDouble, name: str, body: bytes) -> Any:
+    wanted = _parse(models.ScrollRequest, body)
+    double.check_filter(name, wanted.filter)
+    points, following = double.client.scroll(
+        name,
+        scroll_filter=wanted.filter,
+        limit=wanted.limit,
+        offset=wanted.offset,
+        with_payload=wanted.with_payload,
+        with_vectors=wanted.with_vector or False,
+    )
+    return {"points": [p.model_dump(mode="json") for p in points], "next_page_offset": following}
+
+
+def _query_batch(double: QdrantDouble, name: str, body: bytes) -> Any:
+    searches = _parse(models.QueryRequestBatch, body).searches
+    for search in searches:
+        double.check_filter(name, search.filter)
+        search.params = None
+    answers = double.client.query_batch_points(name, requests=searches)
+    return [answer.model_dump(mode="json") for answer in answers]
+
+
+def _facet(double: QdrantDouble, name: str, body: bytes) -> Any:
+    wanted = _parse(models.FacetRequest, body)
+    if wanted.key not in double.schema[name]:
+        raise Refused(400, f"Bad request: Field index is needed to facet on `{wanted.key}`")
+    return double.client.facet(name, wanted.key, facet_filter=wanted.filter, limit=wanted.limit or 10)
+
+
+_COLLECTION = r"/collections/(?P<name>[^/]+)"
+
+_ROUTES: list[tuple[str, str, Callable[[QdrantDouble, str, bytes], Any]]] = [
+    ("GET", "/collections", _list),
+    ("GET", _COLLECTION, _get),
+    ("PUT", _COLLECTION, _create),
+    ("PATCH", _COLLECTION, _update),
+    ("DELETE", _COLLECTION, _delete),
+    ("GET", _COLLECTION + "/exists", _exists),
+    ("GET", _COLLECTION + "/optimizations", _optimizations),
+    ("PUT", _COLLECTION + "/index", _index),
+    ("PUT", _COLLECTION + "/points", _upsert),
+    ("POST", _COLLECTION + "/points/delete", _delete_points),
+    ("POST", _COLLECTION + "/points/count", _count),
+    ("POST", _COLLECTION + "/points/scroll", _scroll),
+    ("POST", _COLLECTION + "/points/query/batch", _query_batch),
+    ("POST", _COLLECTION + "/facet", _facet),
+]

@@ -1,0 +1,160 @@
+"""The HTTP side of the Qdrant double (qdrant_double.py): connections, and the faults on them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+
+Kind = Literal["apply_then_drop", "drop", "delay", "hang", "status"]
+
+POINTS = r"PUT /collections/[^/]+/points$"
+"""Matches an upsert."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong with one request.
+
+    Attributes:
+        kind: `apply_then_drop` does what was asked and closes the connection without an answer; `drop` closes it
+            without doing anything; `delay` answers after `seconds`, having done it; `hang` never answers nor does
+            it; `status` answers with a status.
+        match: Regular expression on "METHOD /path".
+        status: For `status`.
+        retry_after: The header's value, if any.
+        error: The message in the answer.
+        seconds: For `delay`.
+    """
+
+    kind: Kind
+    match: str = POINTS
+    status: int = 503
+    retry_after: str | None = None
+    error: str = "scripted fault"
+    seconds: float = 0.0
+
+
+class Refused(Exception):
+    """The request is answered with this status and message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Double(Protocol):
+    """What a connection needs of the double."""
+
+    requests: list[str]
+    headers: dict[str, str]
+    stopping: threading.Event
+
+    def take_fault(self, request: str) -> Fault | None: ...
+
+    def answer(self, method: str, path: str, body: bytes) -> Any: ...
+
+
+class DoubleServer(ThreadingHTTPServer):
+    """Remembers its connections, so that none is left open at the end."""
+
+    daemon_threads = False  # server_close then waits for the handlers
+    block_on_close = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._open: set[socket.socket] = set()
+        self.n_connections = 0
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        self.n_connections += 1
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def close_connections(self) -> None:
+        """End idle keep-alive connections, which their handlers wait on."""
+        for connection in list(self._open):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # the client was faster
+
+
+def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
+    """The handler class of a double; one instance serves one connection."""
+
+    class Handler(BaseHTTPRequestHandler):
+        """One connection."""
+
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        wbufsize = -1  # head and body of an answer in one packet
+
+        def handle_any(self) -> None:
+            path = urlsplit(self.path).path
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            request = f"{self.command} {path}"
+            double.requests.append(request)
+            double.headers = {k.lower(): v for k, v in self.headers.items()}
+            fault = double.take_fault(request)
+            if fault is not None and fault.kind == "status":
+                self.reply(fault.status, {"status": {"error": fault.error}}, fault.retry_after)
+                return
+            if fault is not None and fault.kind in ("drop", "hang"):
+                if fault.kind == "hang":
+                    double.stopping.wait()
+                self.drop()
+                return
+            try:
+                result = double.answer(self.command, path, body)
+            except Refused as refused:
+                self.reply(refused.status, {"status": {"error": str(refused)}})
+                return
+            if fault is not None and fault.kind == "apply_then_drop":
+                self.drop()
+                return
+            if fault is not None and fault.kind == "delay":
+                time.sleep(fault.seconds)
+            if isinstance(result, BaseModel):
+                result = result.model_dump(mode="json", exclude_none=True)
+            self.reply(200, {"result": result, "status": "ok", "time": 0.0})
+
+        # BaseHTTPRequestHandler looks its methods up by these names.
+        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
+
+        def reply(self, status: int, content: Any, retry_after: str | None = None) -> None:
+            data = json.dumps(content).encode()
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                if retry_after is not None:
+                    self.send_header("Retry-After", retry_after)
+                self.end_headers()
+                self.wfile.write(data)
+                self.wfile.flush()
+            except OSError:
+                self.close_connection = True  # the client has given up waiting
+
+        def drop(self) -> None:
+            self.close_connection = True
+            try:
+                self.connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keep quiet."""
+
+    return Handler

@@ -1,0 +1,288 @@
+"""The checkpoint folder: what is written is read back, and what is broken is refused with a clear error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+import tiny_models
+from safetensors.numpy import load_file
+
+from pearl_qdrant.encoder.checkpoint import (
+    HEAD_FILE,
+    ONNX_FILE,
+    PEARL_JSON,
+    TORCH_FILE,
+    open_checkpoint,
+    read_config,
+    seal,
+)
+from pearl_qdrant.encoder.find import find_model, list_models, shipped_names
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.verify import safetensors_shapes, verify
+from pearl_qdrant.errors import CheckpointError, ModelNotFoundError
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that no test changes."""
+    return tiny_models.make_pearl(tmp_path_factory.mktemp("models") / "tiny").folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A checkpoint to break."""
+    return Path(shutil.copytree(written, tmp_path / "tiny"))
+
+
+def edit(folder: Path, **changes: object) -> None:
+    """Change fields of pearl.json, hashes left alone."""
+    path = folder / PEARL_JSON
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_a_written_checkpoint_verifies(written: Path) -> None:
+    """What is written can be read back, and verified file by file."""
+    checkpoint = verify(written)
+    assert checkpoint.config.labels == PHRASE_TYPES
+    assert checkpoint.config.dim == tiny_models.DIM
+    assert checkpoint.onnx_path == written / ONNX_FILE
+    assert checkpoint.torch_path == written / TORCH_FILE
+    assert {PEARL_JSON, "README.md"}.isdisjoint(checkpoint.config.files)
+    assert not list(written.glob("*.part"))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", ONNX_FILE, HEAD_FILE, "1_Pooling/config.json"])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    """I am told which file is missing."""
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match="missing") as caught:
+        load_encoder(str(folder))
+    assert caught.value.path == str(folder / name)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", ONNX_FILE, HEAD_FILE])
+def test_a_truncated_file_is_named_with_both_sizes(folder: Path, name: str) -> None:
+    """A download that broke off is not mistaken for a model."""
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[:-10])
+    with pytest.raises(CheckpointError, match=f"truncated: {len(data) - 10:,} bytes, {len(data):,} expected") as caught:
+        load_encoder(str(folder))
+    assert caught.value.path == str(folder / name)
+
+
+@pytest.mark.parametrize("name", ["config.json", ONNX_FILE, HEAD_FILE])
+def test_a_changed_file_is_refused(folder: Path, name: str) -> None:
+    """One flipped bit is enough."""
+    data = bytearray((folder / name).read_bytes())
+    data[-1] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match="changed: SHA-256"):
+        load_encoder(str(folder))
+
+
+def test_only_what_is_loaded_is_hashed(folder: Path) -> None:
+    """Weights of the other runtime do not slow a load down, but `verify` looks at them."""
+    data = bytearray((folder / TORCH_FILE).read_bytes())
+    data[-1] ^= 1
+    (folder / TORCH_FILE).write_bytes(data)
+    load_encoder(str(folder))
+    with pytest.raises(CheckpointError, match="changed"):
+        verify(folder)
+    with pytest.raises(CheckpointError, match="changed"):
+        load_encoder(str(folder), runtime="torch")
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        (ONNX_FILE, b"a web page, not a model", "no ONNX graph"),
+        (ONNX_FILE, b"", "no ONNX graph"),
+        (TORCH_FILE, b"\x80\x04\x95 a pickle", "no safetensors"),
+        (TORCH_FILE, b"", "no safetensors"),
+        (HEAD_FILE, b"\x08\x00\x00\x00\x00\x00\x00\x00[1, 2,3]", "header cannot be read"),
+        ("config.json", b"[1]", "no JSON object"),
+        ("config.json", b"{", "no valid JSON"),
+    ],
+)
+def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes, message: str) -> None:
+    """A file of another format is refused even if its hash is right."""
+    (folder / name).write_bytes(content)
+    seal(folder)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        verify(folder)
+    assert caught.value.path == str(folder / name)
+
+
+def test_a_foreign_tokenizer_is_refused(folder: Path) -> None:
+    """A tokenizer.json that is none gets a clear error when the model is loaded."""
+    (folder / "tokenizer.json").write_text("{}")
+    seal(folder)
+    with pytest.raises(CheckpointError, match="no readable tokenizer"):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"labels": list(PHRASE_TYPES[::-1])}, "label 0 is ADJP-OTHER, not NP-CARDINAL"),
+        ({"labels": list(PHRASE_TYPES[:-1])}, "its 94 labels are not the 95"),
+        ({"label_counts": [1, 2]}, "2 label counts for 95"),
+        ({"format_version": 2}, "needs a newer version"),
+        ({"char_dim": 128, "dim": 160}, "needs a newer version"),
+        ({"dim": 33}, "dim 33 is not phrase_dim 32"),
+        ({"dim": "wide"}, "field 'dim' is wrong"),
+        ({"pooling": "max"}, "field 'pooling' is wrong"),
+        ({"files": {"../x": {"sha256": "0" * 64, "bytes": 0}}}, "not a path inside the folder"),
+        ({"files": {"/etc/passwd": {"sha256": "0" * 64, "bytes": 0}}}, "not a path inside the folder"),
+        ({"files": {}}, "does not list config.json"),
+        ({"weights_hash": ""}, "no weights_hash"),
+    ],
+)
+def test_a_pearl_json_that_makes_no_sense_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
+    """What pearl.json says must fit this program and itself."""
+    edit(folder, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", '"x"', "\x00"])
+def test_a_pearl_json_that_is_none_is_refused(folder: Path, content: str | None) -> None:
+    """No, or no valid, pearl.json is a clear error and not a traceback of the JSON parser."""
+    path = folder / PEARL_JSON
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(CheckpointError):
+        read_config(folder)
+
+
+def wider(folder: Path) -> None:
+    """Pretend to another width."""
+    edit(folder, dim=64, phrase_dim=64)
+
+
+def another_length(folder: Path) -> None:
+    """Let fastembed cut names elsewhere."""
+    edit(folder, max_length=99)
+
+
+def plain_graph(folder: Path) -> None:
+    """A graph without embedding and type logits."""
+    onnx.save(tiny_models.bert_graph(load_file(folder / TORCH_FILE), type_head=None), folder / ONNX_FILE)
+
+
+def narrow_head(folder: Path) -> None:
+    """A graph whose head knows ten labels."""
+    head = load_file(folder / HEAD_FILE)["type_head.weight"][:10]
+    onnx.save(tiny_models.bert_graph(load_file(folder / TORCH_FILE), type_head=head), folder / ONNX_FILE)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (wider, "hidden_size is 32, but pearl.json says 64"),
+        (another_length, "model_max_length is 16, but pearl.json says 99"),
+        (plain_graph, "has no output 'embedding'"),
+        (narrow_head, r"'type_logits' has shape \['b', 10\], \(batch, 95\) expected"),
+    ],
+)
+def test_shapes_that_disagree_are_refused(folder: Path, change: Callable[[Path], None], message: str) -> None:
+    """All files of a checkpoint must be of one model."""
+    change(folder)
+    seal(folder)
+    with pytest.raises(CheckpointError, match=message):
+        verify(folder)
+
+
+def test_adding_torch_weights_keeps_the_model_the_same(folder: Path, tmp_path: Path) -> None:
+    """A collection made through ONNX is still mine after I have rebuilt the weights for torch."""
+    weights = shutil.move(folder / TORCH_FILE, tmp_path / "kept")
+    shipped = seal(folder)
+    assert TORCH_FILE not in shipped.files
+    shutil.move(weights, folder / TORCH_FILE)
+    both = seal(folder)
+    assert TORCH_FILE in both.files
+    assert both.weights_hash == shipped.weights_hash
+    hashes = {load_encoder(str(folder), runtime=runtime).info.weights_hash for runtime in ("onnx", "torch")}
+    assert hashes == {shipped.weights_hash}
+
+
+def test_another_form_of_a_model_can_carry_its_hash(folder: Path) -> None:
+    """An exported folder without ONNX still counts as the model it came from."""
+    original = read_config(folder).weights_hash
+    shutil.rmtree(folder / "onnx")
+    assert seal(folder).weights_hash != original
+    assert seal(folder, weights_hash=original).weights_hash == original
+    assert verify(folder).onnx_path is None
+
+
+def test_other_weights_are_another_model(written: Path, tmp_path: Path) -> None:
+    """Two trainings never share a hash, two writings of one do."""
+    hashes = [tiny_models.make_pearl(tmp_path / str(i), seed=seed).config.weights_hash for i, seed in enumerate((0, 1))]
+    assert hashes[0] == read_config(written).weights_hash != hashes[1]
+
+
+def test_the_model_card_may_be_edited(folder: Path) -> None:
+    """README.md is not under the seal."""
+    (folder / "README.md").write_text("mine")
+    verify(folder)
+
+
+def test_safetensors_headers_are_read_without_the_library(written: Path) -> None:
+    """Shapes come out as the library gives them."""
+    expected = {name: array.shape for name, array in load_file(written / TORCH_FILE).items()}
+    assert safetensors_shapes(written / TORCH_FILE) == expected
+
+
+def test_models_are_found_by_name_and_folder(written: Path) -> None:
+    """A shipped name and a folder both name a model."""
+    models_dir = written.parent
+    assert shipped_names(models_dir) == ["tiny"]
+    assert [config.name for config in list_models(models_dir)] == ["tiny"]
+    assert find_model("tiny", models_dir=models_dir).folder == written
+    assert find_model(str(written), models_dir=models_dir).folder == written
+    assert load_encoder("tiny", models_dir=models_dir).info.name == "tiny"
+
+
+def test_an_unknown_name_is_answered_with_near_ones(written: Path) -> None:
+    """A typo costs no search."""
+    with pytest.raises(ModelNotFoundError, match=r"No model 'tinny'.*Did you mean tiny\?"):
+        find_model("tinny", models_dir=written.parent)
+    with pytest.raises(ModelNotFoundError, match=r"Shipped models, which need no network: tiny\."):
+        find_model("/no/such/folder", models_dir=written.parent)
+    with pytest.raises(ModelNotFoundError, match="need no network: none"):
+        find_model("", models_dir=written / "nowhere")
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of a hub that cannot be reached."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def test_a_hub_id_without_network_says_what_to_do(hub_cache: Path, written: Path) -> None:
+    """Offline, I learn what I can use instead."""
+    with pytest.raises(ModelNotFoundError, match=r"not in the local cache.*need no network: tiny") as caught:
+        find_model("owner/name@0123abc", models_dir=written.parent)
+    assert caught.value.model == "owner/name@0123abc"
+    assert not hub_cache.exists() or not list(hub_cache.rglob("*.safetensors"))
+
+
+def test_a_hub_id_is_served_from_the_cache(hub_cache: Path, written: Path) -> None:
+    """What was fetched once needs no network, at a revision too."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repo = hub_cache / "models--owner--name"
+    shutil.copytree(written, repo / "snapshots" / commit)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text(commit)
+    for name in ("owner/name", f"owner/name@{commit}"):
+        encoder = load_encoder(name, models_dir=hub_cache)
+        assert encoder.info.name == name
+        assert encoder.encode(["aspirin"]).encodable.all()

@@ -1,0 +1,153 @@
+"""docker-compose.yml: what `docker compose up -d` would start, without starting it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    """The file, parsed."""
+    parsed = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+@pytest.fixture(scope="module")
+def qdrant(compose: dict[str, Any]) -> dict[str, Any]:
+    """The service `qdrant`."""
+    service = compose["services"]["qdrant"]
+    assert isinstance(service, dict)
+    return service
+
+
+def pinned_client() -> tuple[int, int]:
+    """Major and minor version of qdrant-client in constraints.txt."""
+    match = re.search(r"^qdrant-client==(\d+)\.(\d+)\.", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert match
+    return int(match[1]), int(match[2])
+
+
+def test_the_image_is_pinned_to_a_release_that_the_client_accepts(qdrant: dict[str, Any]) -> None:
+    """Qdrant's version is exact, and within one minor version of the pinned client."""
+    match = re.fullmatch(r"qdrant/qdrant:v(\d+)\.(\d+)\.\d+", qdrant["image"])
+
+    assert match
+    major, minor = pinned_client()
+    assert int(match[1]) == major
+    assert abs(int(match[2]) - minor) <= 1
+
+
+def test_every_port_of_every_service_is_for_this_machine_only(compose: dict[str, Any]) -> None:
+    """Nothing that compose starts can be reached from the network."""
+    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+
+    assert any(port.endswith(":6333") for port in ports)
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert all(service.get("network_mode") != "host" for service in compose["services"].values())
+
+
+def test_qdrant_does_not_start_without_a_key(qdrant: dict[str, Any]) -> None:
+    """The key comes from QDRANT_API_KEY; unset or empty, compose refuses and says what to do."""
+    key = qdrant["environment"]["QDRANT__SERVICE__API_KEY"]
+
+    assert re.fullmatch(r"\$\{QDRANT_API_KEY:\?[^}]+\}", key)
+
+
+def test_qdrant_reports_nothing_home(qdrant: dict[str, Any]) -> None:
+    """Telemetry is off."""
+    assert qdrant["environment"]["QDRANT__TELEMETRY_DISABLED"] == "true"
+
+
+def test_the_data_survives_the_container(compose: dict[str, Any], qdrant: dict[str, Any]) -> None:
+    """Qdrant's storage is a named volume, and Qdrant comes back after a restart of the machine."""
+    (mount,) = (volume for volume in qdrant["volumes"] if volume.endswith(":/qdrant/storage"))
+
+    assert mount.split(":")[0] in compose["volumes"]
+    assert qdrant["restart"] == "unless-stopped"
+
+
+def test_qdrant_may_open_many_files(qdrant: dict[str, Any]) -> None:
+    """Docker's usual limit of 1,024 open files would end a large load."""
+    assert qdrant["ulimits"]["nofile"]["soft"] >= 65535
+
+
+@contextmanager
+def answering(status: int) -> Iterator[tuple[int, list[str]]]:
+    """An HTTP server on loopback that answers everything with `status`; gives its port and the paths asked for."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.server_port, paths
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def run_healthcheck(qdrant: dict[str, Any], port: int) -> int:
+    """Run the healthcheck's own command against another port; its exit status."""
+    kind, *command = qdrant["healthcheck"]["test"]
+    assert kind == "CMD"
+    assert "/127.0.0.1/6333" in command[-1]
+    # What compose passes on: a doubled dollar is a dollar.
+    command = [part.replace("/6333", f"/{port}").replace("$$", "$") for part in command]
+    return subprocess.run(command, timeout=10, capture_output=True, check=False).returncode
+
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the healthcheck runs in bash")
+
+
+@needs_bash
+def test_the_healthcheck_passes_when_qdrant_is_ready(qdrant: dict[str, Any]) -> None:
+    """A Qdrant that says it is ready is healthy."""
+    with answering(200) as (port, paths):
+        assert run_healthcheck(qdrant, port) == 0
+
+    assert paths == ["/readyz"]
+
+
+@needs_bash
+def test_the_healthcheck_fails_while_qdrant_loads(qdrant: dict[str, Any]) -> None:
+    """A Qdrant that answers but is not ready yet is not healthy."""
+    with answering(503) as (port, _):
+        assert run_healthcheck(qdrant, port) != 0
+
+
+@needs_bash
+def test_the_healthcheck_fails_when_nothing_listens(qdrant: dict[str, Any]) -> None:
+    """A Qdrant that is gone is not healthy."""
+    with answering(200) as (port, _):
+        pass
+
+    assert run_healthcheck(qdrant, port) != 0
+
+
+def test_the_healthcheck_needs_nothing_that_the_image_lacks(qdrant: dict[str, Any]) -> None:
+    """The image has neither curl nor wget."""
+    assert not re.search(r"\b(curl|wget|nc|python\d?)\b", " ".join(qdrant["healthcheck"]["test"]))

@@ -1,0 +1,442 @@
+"""Names to vectors and phrase types: both runtimes, models of others, odd names."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+import tiny_models
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+from tiny_models import DIM, NAMES
+
+from pearl_qdrant.encoder import batching
+from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
+from pearl_qdrant.encoder.fastembed_model import register_with_fastembed, text_embedding
+from pearl_qdrant.encoder.find import shipped_names
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder, FloatArray
+from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, plan_batches
+from pearl_qdrant.encoder.type_head import predict_types, type_marginals
+from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
+from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
+
+GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {}
+"""The first five dimensions by shipped model and name; to be filled in with each model that ships."""
+
+FAMILIES = {"bert": tiny_models.make_bert, "roberta": tiny_models.make_roberta, "albert": tiny_models.make_albert}
+
+ODD_NAMES = [
+    "a",
+    "x" * 10_000,
+    "a " * 5_000,
+    "北京市",
+    "مدينة نيويورك",
+    "עברית",
+    "tab\there",
+    "a\x00b",
+    "\u202eabc",
+    "ﬁ",
+]
+
+# Names of words that the tiny tokenizers know, of the whole of Unicode, and of nothing but space.
+names_of_all_kinds = st.lists(
+    st.one_of(
+        st.sampled_from(NAMES),
+        st.text("abc xyz.-1", max_size=40),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One folder of each kind; no test changes them."""
+    root = tmp_path_factory.mktemp("encoders")
+    made = {family: tiny_models.as_sentence_transformers(make(root / family)) for family, make in FAMILIES.items()}
+    return {**made, "pearl": tiny_models.make_pearl(root / "pearl").folder}
+
+
+@pytest.fixture(scope="session")
+def encoders(folders: dict[str, Path]) -> dict[str, Encoder]:
+    """The PEARL checkpoint on both runtimes, and a plain encoder."""
+    return {
+        "onnx": load_encoder(str(folders["pearl"]), runtime="onnx"),
+        "torch": load_encoder(str(folders["pearl"]), runtime="torch", precision="fp32"),
+        "plain": load_encoder(str(folders["roberta"]), precision="fp32"),
+    }
+
+
+def cosines(a: FloatArray, b: FloatArray) -> npt.NDArray[np.float64]:
+    """Row by row; 1 for two rows of zeros."""
+    both_zero = ~a.any(axis=1) & ~b.any(axis=1)
+    return np.where(both_zero, 1.0, np.einsum("ij,ij->i", a, b, dtype=np.float64))
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(names=names_of_all_kinds, seed=st.integers(0, 99))
+def test_a_vector_does_not_depend_on_its_company(
+    encoders: dict[str, Encoder], runtime: str, names: list[str], seed: int
+) -> None:
+    """Padding, batch composition and order do not change a name's vector."""
+    encoder = encoders[runtime]
+    together = encoder.encode(names)
+    alone = np.concatenate([encoder.encode([name]).vectors for name in names])
+    assert cosines(together.vectors, alone).min() >= 0.9999
+    order = np.random.default_rng(seed).permutation(len(names))
+    shuffled = encoder.encode([names[i] for i in order])
+    assert cosines(together.vectors[order], shuffled.vectors).min() >= 0.9999
+    assert (together.encodable[order] == shuffled.encodable).all()
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(names=names_of_all_kinds)
+def test_torch_and_onnx_agree(encoders: dict[str, Encoder], names: list[str]) -> None:
+    """A base ingested on a GPU is queried on a CPU."""
+    onnx_result, torch_result = encoders["onnx"].encode(names), encoders["torch"].encode(names)
+    assert cosines(onnx_result.vectors, torch_result.vectors).min() >= 0.9999
+    np.testing.assert_allclose(onnx_result.type_probabilities, torch_result.type_probabilities, atol=1e-4)
+    assert (onnx_result.encodable == torch_result.encodable).all()
+
+
+def test_both_runtimes_are_one_model(encoders: dict[str, Encoder]) -> None:
+    """The manifest of a collection made by one runtime accepts the other."""
+    a, b = encoders["onnx"].info, encoders["torch"].info
+    assert (a.weights_hash, a.dim, a.pooling, a.prefix) == (b.weights_hash, b.dim, b.pooling, b.prefix)
+    assert (a.runtime, b.runtime) == ("onnx", "torch")
+    assert a.has_head
+    assert not encoders["plain"].info.has_head
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
+def test_what_encode_promises(encoders: dict[str, Encoder], runtime: str) -> None:
+    """Vectors have length one, unencodable ones are zero, probabilities sum to one, unseen labels are impossible."""
+    encoded = encoders[runtime].encode([*NAMES, *ODD_NAMES, "", " \t\n"])
+    assert encoded.vectors.shape == (len(NAMES) + len(ODD_NAMES) + 2, DIM)
+    assert encoded.vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(encoded.vectors, axis=1), encoded.encodable, atol=1e-5)
+    assert not encoded.encodable[-2:].any()
+    if runtime == "plain":
+        assert encoded.type_probabilities is None
+        return
+    assert encoded.type_probabilities is not None
+    np.testing.assert_allclose(encoded.type_probabilities.sum(axis=1), 1, atol=1e-5)
+    assert (encoded.type_probabilities[encoded.encodable, -1] == 0).all()
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
+def test_no_names_give_no_vectors(encoders: dict[str, Encoder], runtime: str) -> None:
+    """An empty list is not an error."""
+    encoded = encoders[runtime].encode([])
+    assert encoded.vectors.shape == (0, DIM)
+    assert encoded.encodable.shape == (0,)
+
+
+def test_a_name_is_stripped(encoders: dict[str, Encoder]) -> None:
+    """Space around a name means nothing."""
+    vectors = encoders["onnx"].encode(["aspirin", "  aspirin\n"]).vectors
+    assert (vectors[0] == vectors[1]).all()
+
+
+@pytest.mark.parametrize("name", ["😀", "🎉🎉", "ᚠᚢᚦ", "\x00", "\u200b", "[UNK]", "[SEP]", "", " "])
+def test_a_name_that_the_tokenizer_cannot_see_has_no_vector(folders: dict[str, Path], name: str) -> None:
+    """Two emoji never link to each other, in a WordPiece model or in a Unigram one, with a prefix or without."""
+    for family in ("bert", "albert"):
+        for prefix in ("", "the city: "):
+            encoded = load_encoder(str(folders[family]), prefix=prefix).encode([name, "aspirin"])
+            assert encoded.encodable.tolist() == [False, True], (family, prefix)
+            assert not encoded.vectors[0].any()
+
+
+def test_a_byte_level_tokenizer_sees_everything(encoders: dict[str, Encoder]) -> None:
+    """A model that knows every byte tells two emoji apart."""
+    encoded = encoders["plain"].encode(["😀", "🎉"])
+    assert encoded.encodable.all()
+    assert cosines(encoded.vectors[:1], encoded.vectors[1:])[0] < 0.9999
+
+
+def test_a_lone_surrogate_is_refused_with_its_place(encoders: dict[str, Encoder]) -> None:
+    """I learn which name is broken, and where."""
+    with pytest.raises(ValueError, match=r"name 1 holds a lone surrogate \('\\ud800' at character 2\)"):
+        encoders["onnx"].encode(["fine", "ab\ud800c"])
+
+
+def test_one_name_in_place_of_a_list_is_refused(encoders: dict[str, Encoder]) -> None:
+    """A string is not taken for a list of letters."""
+    with pytest.raises(TypeError, match=r"write \['aspirin'\]"):
+        encoders["onnx"].encode("aspirin")
+
+
+def test_a_long_name_is_cut(encoders: dict[str, Encoder]) -> None:
+    """What stands beyond the model's length changes nothing, and costs nothing."""
+    vectors = encoders["onnx"].encode(["heart attack " * 20, "heart attack " * 100_000]).vectors
+    assert cosines(vectors[:1], vectors[1:])[0] >= 0.9999
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_equal_those_of_sentence_transformers(folders: dict[str, Path], family: str, pooling: str) -> None:
+    """A model that I know from sentence-transformers gives the same vectors here."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = folders[family].parent / f"{family}-{pooling}"
+    shutil.copytree(folders[family], folder)
+    prompt = "the post: " if pooling == "cls" else ""
+    tiny_models.as_sentence_transformers(folder, pooling=pooling, prompt=prompt)
+    encoder = load_encoder(str(folder), precision="fp32")
+    assert (encoder.info.pooling, encoder.info.prefix) == (pooling, prompt)
+    names = [*NAMES, "heart attack " * 20]
+    reference = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(
+        names, normalize_embeddings=True, show_progress_bar=False
+    )
+    np.testing.assert_allclose(encoder.encode(names).vectors, reference, atol=1e-5)
+
+
+def test_sentence_transformers_opens_a_pearl_checkpoint(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
+    """The phrase part of a PEARL model works in other tools."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = sentence_transformers.SentenceTransformer(str(folders["pearl"]), device="cpu")
+    reference = model.encode(NAMES, show_progress_bar=False)
+    np.testing.assert_allclose(encoders["onnx"].encode(NAMES).vectors, reference, atol=1e-5)
+
+
+def test_fastembed_gives_the_same_vectors(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
+    """A PEARL model works in fastembed, however often it is registered."""
+    folder = str(folders["pearl"])
+    assert register_with_fastembed(folder) == "pearl-qdrant/tiny"
+    assert register_with_fastembed(folder) == "pearl-qdrant/tiny"
+    names = [*NAMES, "heart attack " * 20]
+    vectors = np.array(list(text_embedding(folder, threads=1).embed(names)))
+    assert cosines(encoders["onnx"].encode(names).vectors, vectors).min() >= 0.9999
+
+
+def test_fastembed_is_not_given_what_it_cannot_run(folders: dict[str, Path]) -> None:
+    """A plain encoder is not registered under a wrong pretence."""
+    with pytest.raises(ModelError, match="no PEARL checkpoint"):
+        register_with_fastembed(str(folders["bert"]))
+
+
+@pytest.mark.parametrize("token_types", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_plain_onnx_folder_runs_without_torch(
+    folders: dict[str, Path], tmp_path: Path, pooling: str, token_types: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with onnx/model.onnx gives the same vectors as its safetensors, and is the same model."""
+    folder = Path(shutil.copytree(folders["bert"], tmp_path / "bert"))
+    reference = load_encoder(str(folder), pooling=pooling, precision="fp32")
+    (folder / "onnx").mkdir()
+    weights = load_file(folder / "model.safetensors")
+    graph = tiny_models.bert_graph(weights, type_head=None, token_types=token_types)
+    onnx.save(graph, folder / "onnx" / "model.onnx")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    encoder = load_encoder(str(folder), pooling=pooling)
+    assert encoder.info.runtime == "onnx"
+    assert encoder.info.weights_hash == reference.info.weights_hash
+    assert cosines(encoder.encode(NAMES).vectors, reference.encode(NAMES).vectors).min() >= 0.9999
+
+
+def test_a_plain_encoder_says_that_it_has_no_head(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
+    """I am told why there are no phrase types."""
+    with caplog.at_level(logging.INFO, logger="pearl_qdrant"):
+        load_encoder(str(folders["bert"]))
+    assert "has no type head" in caplog.text
+
+
+def test_pooling_and_prefix_can_be_chosen(folders: dict[str, Path]) -> None:
+    """E5's prefix changes the vectors and stands in the manifest."""
+    plain, prefixed = load_encoder(str(folders["bert"])), load_encoder(str(folders["bert"]), prefix="query: ")
+    assert prefixed.info.prefix == "query: "
+    assert cosines(plain.encode(["aspirin"]).vectors, prefixed.encode(["aspirin"]).vectors)[0] < 0.9999
+    expected = plain.encode(["query: aspirin"]).vectors
+    np.testing.assert_allclose(prefixed.encode(["aspirin"]).vectors, expected, atol=1e-6)
+
+
+def test_a_pearl_model_keeps_its_pooling(folders: dict[str, Path]) -> None:
+    """What was trained with one pooling is not run with another."""
+    with pytest.raises(ModelError, match="trained with mean pooling"):
+        load_encoder(str(folders["pearl"]), pooling="cls")
+
+
+def test_bf16_is_close_to_fp32(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
+    """Half the bits change next to nothing."""
+    half = load_encoder(str(folders["pearl"]), runtime="torch", precision="bf16")
+    assert half.info.precision == "bf16"
+    assert cosines(half.encode(NAMES).vectors, encoders["torch"].encode(NAMES).vectors).min() >= 0.999
+
+
+def test_cuda_where_there_is_none_is_an_error(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """I am not left with a silent CPU when I asked for a GPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(DeviceError, match=f"Device '{device}' was asked for, but torch .* finds no CUDA device"):
+            load_encoder(str(folders["pearl"]), device=device)
+    with pytest.raises(DeviceError, match="ONNX graphs run on the CPU"):
+        load_encoder(str(folders["pearl"]), device="cuda", runtime="onnx")
+    with pytest.raises(ValueError, match="device is auto, cpu, cuda or cuda:N, not 'gpu'"):
+        load_encoder(str(folders["pearl"]), device="gpu")
+
+
+def test_without_torch_i_am_told_what_to_install(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that needs torch names the extra."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModelError, match=r"pip install 'pearl-qdrant\[torch\]'"):
+        load_encoder(str(folders["bert"]))
+    with pytest.raises(DeviceError, match=r"torch is not installed: pip install 'pearl-qdrant\[torch\]'"):
+        load_encoder(str(folders["pearl"]), device="cuda")
+
+
+def test_the_onnx_runtime_leaves_torch_alone(folders: dict[str, Path]) -> None:
+    """Linking on a CPU imports neither torch nor transformers, so it starts fast."""
+    program = (
+        "import sys; from pearl_qdrant.encoder.loading import load_encoder\n"
+        f"load_encoder({str(folders['pearl'])!r}).encode(['aspirin'])\n"
+        "print([name for name in ('torch', 'transformers', 'onnx', 'fastembed') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert done.stderr == ""
+
+
+def test_a_model_with_missing_weights_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """No layer ever starts at random."""
+    folder = Path(shutil.copytree(folders["bert"], tmp_path / "bert"))
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"1 missing \['encoder.layer.1.output.dense.weight'\]"):
+        load_encoder(str(folder))
+
+
+def test_pickled_weights_are_not_read(folders: dict[str, Path], tmp_path: Path) -> None:
+    """A file that can run code is not opened."""
+    folder = Path(shutil.copytree(folders["bert"], tmp_path / "bert"))
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="Pickled weights"):
+        load_encoder(str(folder))
+
+
+def test_a_model_that_needs_more_steps_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Leaving a step out would give wrong vectors: it is an error."""
+    folder = Path(shutil.copytree(folders["bert"], tmp_path / "bert"))
+    tiny_models.as_sentence_transformers(folder, pooling="max")
+    with pytest.raises(ModelError, match="pooling is max_tokens; supported are mean and cls"):
+        load_encoder(str(folder))
+    assert load_encoder(str(folder), pooling="mean").info.pooling == "mean"
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": ""} for kind in ("Transformer", "Dense")]
+    tiny_models.write_json(folder / "modules.json", modules)
+    with pytest.raises(ModelError, match="Transformer, Dense; only"):
+        load_encoder(str(folder))
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    """Any other folder gets a clear error."""
+    with pytest.raises(CheckpointError, match="neither pearl.json nor config.json"):
+        load_encoder(str(tmp_path))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_distinct_name_is_encoded_once(
+    folders: dict[str, Path], workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repeats cost nothing, over the windows too, and all names come back in their place."""
+    monkeypatch.setattr(batching, "WINDOW_NAMES", 16)
+    rows: list[int] = []
+
+    def first_tokens(batch: Batch) -> tuple[FloatArray, None]:
+        rows.extend([1] * len(batch.input_ids))
+        return np.float32(batch.input_ids[:, 1:2]), None
+
+    tokenizer = NameTokenizer(folders["bert"], max_length=16)
+    limits = BatchLimits(max_tokens=64, max_names=8, workers=workers)
+    encoder = BatchEncoder(tokenizer, first_tokens, dim=1, never_seen=None, limits=limits)
+    names = [letter + "x" * (i % 9) for i in range(4) for letter in "abcdefghijklmnopqrstuvwxyz"] * 2
+    ids, _ = tokenizer.token_ids(names)
+    assert encoder.encode(names).vectors[:, 0].tolist() == [name_ids[1] for name_ids in ids]
+    assert len(rows) == len(set(names))
+
+
+def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
+    """A batch that fails is never a row of zeros."""
+
+    def fail(batch: Batch) -> tuple[FloatArray, None]:
+        raise MemoryError(f"{len(batch.input_ids)} names")
+
+    limits = BatchLimits(max_tokens=32, max_names=2, workers=2)
+    tokenizer = NameTokenizer(folders["bert"], max_length=16)
+    encoder = BatchEncoder(tokenizer, fail, dim=1, never_seen=None, limits=limits)
+    with pytest.raises(MemoryError):
+        encoder.encode([f"name {i}" for i in range(200)])
+
+
+def test_several_threads_may_encode_at_once(encoders: dict[str, Encoder]) -> None:
+    """A server's threads share one encoder."""
+    names = [f"{name} {i}" for name in NAMES for i in range(30)]
+    expected = encoders["onnx"].encode(names).vectors
+    with ThreadPoolExecutor(4) as pool:
+        for encoded in pool.map(encoders["onnx"].encode, [names] * 8):
+            assert cosines(encoded.vectors, expected).min() >= 0.9999
+
+
+@given(
+    lengths=st.lists(st.integers(1, 64), max_size=300),
+    max_tokens=st.integers(1, 2048),
+    max_names=st.integers(1, 256),
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_batches_hold_each_name_once_and_stay_in_bounds(lengths: list[int], max_tokens: int, max_names: int) -> None:
+    """Memory stays bounded whatever names come."""
+    array = np.array(lengths, dtype=np.int64)
+    batches = list(plan_batches(array, max_tokens=max_tokens, max_names=max_names))
+    assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) <= max_names
+        assert len(batch) == 1 or len(batch) * array[batch].max() <= max_tokens
+
+
+def test_little_padding_is_computed() -> None:
+    """Names as they are in a base cost at most a tenth more than their tokens."""
+    lengths = np.clip(np.random.default_rng(0).poisson(4, 2000) + 3, 3, 64)
+    batches = plan_batches(lengths, max_tokens=2048, max_names=256)
+    cells = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
+    assert cells <= 1.1 * lengths.sum()
+
+
+def test_predicted_types_are_the_argmax_of_the_marginal() -> None:
+    """The type is the likeliest whatever the class; the class is the likeliest with that type."""
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.full(len(PHRASE_TYPES), 0.1), size=200).astype(np.float32)
+    predicted = predict_types(probabilities)
+    for i, row in enumerate(probabilities):
+        joint = dict(zip(PHRASE_TYPES, row.tolist(), strict=True))
+        marginal = {t: sum(joint[f"{c}-{t}"] for c in LEXICAL_CLASSES) for t in ENTITY_TYPES}
+        best = max(marginal, key=lambda t: marginal[t])
+        best_class = max(LEXICAL_CLASSES, key=lambda c: joint[f"{c}-{best}"])
+        assert predicted.predicted_types[i] == best
+        assert predicted.lexical_classes[i] == best_class
+        assert predicted.phrase_types[i] == f"{best_class}-{best}"
+        assert predicted.type_probabilities[i] == pytest.approx(marginal[best], abs=1e-5)
+    np.testing.assert_allclose(type_marginals(probabilities).sum(axis=1), 1, atol=1e-5)
+    assert predict_types(probabilities[:0]).phrase_types == []
+    with pytest.raises(ValueError, match=r"type probabilities are \(n, 95\), not \(200, 94\)"):
+        predict_types(probabilities[:, :94])
+
+
+@pytest.mark.parametrize("model", shipped_names())
+def test_a_shipped_model_gives_its_golden_values(model: str) -> None:
+    """A shipped model's vectors do not change unnoticed."""
+    if model not in GOLDEN:
+        pytest.skip(f"no golden values for {model} yet")
+    vectors = load_encoder(model).encode(list(GOLDEN[model])).vectors
+    np.testing.assert_allclose(vectors[:, :5], list(GOLDEN[model].values()), atol=1e-3)

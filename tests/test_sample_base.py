@@ -1,0 +1,232 @@
+"""The sample base in examples/: what the demo and the README promise about it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ingest.reader import ReadReport
+from ingest.tsv import TsvReader
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.records import Entity
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+PATH = EXAMPLES / "sample_base.tsv"
+COLUMNS = ["id", "name", "type", "aliases", "description"]
+MIN_OF_EACH_TYPE = 12
+MIN_OF_LARGE_TYPES = 40
+LARGE_TYPES = ("PERSON", "ORG", "GPE", "LOC", "WORK_OF_ART", "PRODUCT", "EVENT")
+MAX_DESCRIPTION_WORDS = 12
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[list[str]]:
+    """All rows but the header, cut at tabs."""
+    return [line.split("\t") for line in PATH.read_text(encoding="utf-8").splitlines()[1:]]
+
+
+@pytest.fixture(scope="module")
+def report() -> ReadReport:
+    """What the TSV reader has to say about the file; complete once `entities` is."""
+    return ReadReport(max_errors=0)
+
+
+@pytest.fixture(scope="module")
+def entities(report: ReadReport) -> dict[str, Entity]:
+    """Entities by id, as ingestion reads them."""
+    with TsvReader([PATH]) as reader:
+        return {entity.entity_id: entity for entity in reader.read(report)}
+
+
+def find(entities: dict[str, Entity], name: str, wanted_type: str | None = None) -> set[str]:
+    """Ids of the entities that have this very name, and this native or coarse type."""
+    return {
+        entity.entity_id
+        for entity in entities.values()
+        if name in entity.names() and (wanted_type is None or wanted_type in entity.kb_types)
+    }
+
+
+def test_it_is_a_plain_table() -> None:
+    """The file is UTF-8 in NFC, with a header, five columns, newlines and no other control or format characters."""
+    data = PATH.read_bytes()
+    text = data.decode("utf-8")
+    assert data.endswith(b"\n")
+    assert unicodedata.is_normalized("NFC", text)
+    assert {c for c in text if unicodedata.category(c) in ("Cc", "Cf")} == {"\t", "\n"}
+    lines = text.removesuffix("\n").split("\n")
+    assert lines[0].split("\t") == COLUMNS
+    assert [line for line in lines if line.count("\t") != len(COLUMNS) - 1] == []
+
+
+def test_no_cell_has_stray_space(rows: list[list[str]]) -> None:
+    """No cell begins or ends with a space or has two in a row, and only aliases may be empty."""
+    for row in rows:
+        for column, cell in zip(COLUMNS, row, strict=True):
+            assert " ".join(cell.split()) == cell
+            assert cell or column == "aliases", row
+
+
+def test_ids_are_unique_slugs(rows: list[list[str]]) -> None:
+    """An id is a readable slug, and no two rows share one."""
+    ids = [row[0] for row in rows]
+    assert [id_ for id_ in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id_)] == []
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_reader_skips_and_merges_nothing(
+    rows: list[list[str]], entities: dict[str, Entity], report: ReadReport
+) -> None:
+    """Ingestion takes every row, and every name in it."""
+    assert len(entities) == len(rows) == report.entities
+    assert (report.n_skipped, report.merged_rows) == (0, 0)
+    assert report.names == sum(1 + len(entity.aliases) for entity in entities.values())
+
+
+def test_aliases_survive_reading_unchanged(rows: list[list[str]], entities: dict[str, Entity]) -> None:
+    """No alias repeats the canonical name or another alias, so that reading and writing gives the same cell."""
+    for entity_id, _, types, aliases, _ in rows:
+        entity = entities[entity_id]
+        assert "|".join(alias.replace("\\", "\\\\").replace("|", "\\|") for alias in entity.aliases) == aliases
+        assert len(set(entity.names())) == 1 + len(entity.aliases)
+        assert "|".join(entity.kb_types) == types
+
+
+def test_it_is_large_enough(entities: dict[str, Entity]) -> None:
+    """There are 500 entities besides medicine, and 100 diseases and drugs, at least 40 of each."""
+    medicine = Counter(t for entity in entities.values() for t in entity.kb_types if t in ("disease", "drug"))
+    assert min(medicine["disease"], medicine["drug"]) >= 40
+    assert medicine.total() >= 120
+    assert len(entities) - medicine.total() >= 560
+
+
+def test_every_coarse_type_is_there(entities: dict[str, Entity]) -> None:
+    """All 18 OntoNotes types and OTHER occur often enough for a filter to mean something."""
+    counts = Counter(entity.kb_types[0] for entity in entities.values())
+    assert set(counts) == set(ENTITY_TYPES)
+    assert {t: n for t, n in counts.items() if n < MIN_OF_EACH_TYPE} == {}
+    assert {t: counts[t] for t in LARGE_TYPES if counts[t] < MIN_OF_LARGE_TYPES} == {}
+
+
+def test_types_are_one_coarse_and_one_fine(entities: dict[str, Entity]) -> None:
+    """Each entity has a coarse type and a finer one that the shipped type map does not contradict."""
+    fine: Counter[str] = Counter()
+    for entity in entities.values():
+        coarse, native = entity.kb_types
+        assert entity.types == (coarse,), entity
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", native)
+        fine[native] += 1
+    assert {t: n for t, n in fine.items() if n < 3} == {}
+
+
+def test_a_fine_type_has_one_coarse_type(entities: dict[str, Entity]) -> None:
+    """Filtering by a finer type never mixes coarse types."""
+    pairs = {entity.kb_types for entity in entities.values()}
+    fine = Counter(native for _, native in pairs)
+    assert {t: n for t, n in fine.items() if n > 1} == {}
+
+
+def test_most_entities_have_aliases(entities: dict[str, Entity]) -> None:
+    """Three in four entities have another name."""
+    assert sum(bool(entity.aliases) for entity in entities.values()) / len(entities) >= 0.75
+
+
+def test_descriptions_are_short(entities: dict[str, Entity]) -> None:
+    """A description is a phrase of a dozen words at most."""
+    for entity in entities.values():
+        assert entity.description is not None
+        assert 1 <= len(entity.description.split()) <= MAX_DESCRIPTION_WORDS, entity
+
+
+def test_figure_1_is_there(entities: dict[str, Entity]) -> None:
+    """The paper's five names are there: three of one newspaper, and two of others."""
+    for name in ("The New York Times", "NYTimes", "nytimes.com", "New-York Daily Times"):
+        assert find(entities, name) == {"the-new-york-times"}
+    assert find(entities, "New York Post") == {"new-york-post"}
+    assert find(entities, "New York", "GPE") == {"new-york-state", "new-york-city"}
+
+
+@pytest.mark.parametrize(
+    "name, wanted_type, entity_id",
+    [
+        ("New York", "city", "new-york-city"),
+        ("New York", "state", "new-york-state"),
+        ("New York", "magazine", "new-york-magazine"),
+        ("Washington", "PERSON", "george-washington"),
+        ("Washington", "city", "washington-d-c"),
+        ("Washington", "university", "university-of-washington"),
+        ("Amazon", "ORG", "amazon"),
+        ("Amazon", "river", "amazon-river"),
+        ("Georgia", "country", "georgia-country"),
+        ("Georgia", "state", "georgia-us-state"),
+        ("Jordan", "GPE", "jordan-country"),
+        ("Jordan", "PERSON", "michael-jordan"),
+        ("Mercury", "LOC", "mercury-planet"),
+        ("Mercury", "PERSON", "freddie-mercury"),
+        ("mercury", "chemical-element", "mercury-element"),
+        ("Java", "island", "java-island"),
+        ("Java", "programming-language", "java-language"),
+        ("Titanic", "film", "titanic-film"),
+        ("Titanic", "PRODUCT", "rms-titanic"),
+    ],
+)
+def test_a_type_separates_names_that_are_shared(
+    entities: dict[str, Entity], name: str, wanted_type: str, entity_id: str
+) -> None:
+    """A name of several entities belongs to one once the type is known."""
+    assert find(entities, name, wanted_type) == {entity_id}
+
+
+def test_some_names_stay_ambiguous(entities: dict[str, Entity]) -> None:
+    """Two entities of one type may bear one name, which only a finer type or nothing at all separates."""
+    assert find(entities, "Georgia", "GPE") == {"georgia-country", "georgia-us-state"}
+    assert find(entities, "Michael Jordan", "PERSON") == {"michael-jordan", "michael-i-jordan"}
+
+
+@pytest.mark.parametrize(
+    "name, entity_id",
+    [
+        ("heart attack", "myocardial-infarction"),
+        ("high blood pressure", "hypertension"),
+        ("flu", "influenza"),
+        ("Tylenol", "acetaminophen"),
+        ("paracetamol", "acetaminophen"),
+        ("aspirin", "acetylsalicylic-acid"),
+        ("T2DM", "type-2-diabetes"),
+        ("München", "munich"),
+        ("北京", "beijing"),
+        ("Москва", "moscow"),
+        ("القاهرة", "cairo"),
+        ("A|X", "armani-exchange"),
+        ("\\", "backslash"),
+        ("|", "vertical-bar"),
+        ("AC/DC", "ac-dc"),
+        (".NET", "dot-net"),
+        ("C++", "c-plus-plus"),
+        ("1984", "nineteen-eighty-four"),
+        ("Yahoo!", "yahoo"),
+        ('"Weird Al" Yankovic', "weird-al-yankovic"),
+        ('"Heroes"', "heroes-song"),
+        ("Washington, D.C.", "washington-d-c"),
+        ("12", "dozen"),
+        ("$1 million", "one-million-dollars"),
+        ("9/11", "september-11-attacks"),
+    ],
+)
+def test_known_names_lead_to_their_entity(entities: dict[str, Entity], name: str, entity_id: str) -> None:
+    """Lay names of diseases, names in other scripts and awkward spellings are read as they are written."""
+    assert find(entities, name) == {entity_id}
+
+
+def test_the_readme_counts_are_true(entities: dict[str, Entity], report: ReadReport) -> None:
+    """The numbers in examples/README.md are those of the file."""
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    coarse = Counter(entity.kb_types[0] for entity in entities.values())
+    fine = Counter(entity.kb_types[1] for entity in entities.values())
+    assert f"{len(entities):,} well-known entities with {report.names:,} names" in text
+    assert f"every coarse type at least {min(coarse.values())} times" in text
+    assert f"{fine['disease']} diseases, {fine['drug']} drugs" in text

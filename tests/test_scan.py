@@ -1,0 +1,111 @@
+"""The pass before anything is encoded: counts, repeated names, scattered ids."""
+
+from __future__ import annotations
+
+import gc
+import io
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.reader import ReadReport
+from ingest.scan import ScanResult, hash_texts, name_hash, scan
+from ingest.tsv import TsvReader
+from pearl_qdrant.errors import TooManyErrorsError
+from pearl_qdrant.records import Entity
+
+
+def scan_text(text: str, report: ReadReport | None = None) -> tuple[ScanResult, list[Entity], ReadReport]:
+    """A scan, and the reading after it."""
+    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+        result = scan(reader, report)
+        read_report = ReadReport()
+        return result, list(reader.read(read_report, scattered=result.scattered)), read_report
+
+
+def test_counts_are_those_of_the_entities() -> None:
+    """Entities, names, distinct names and names of several entities are counted before anything is encoded."""
+    result, entities, _ = scan_text("Q1\tParis\t\tPaname\nQ2\tParis\nQ3\tRome\t\tParis|Roma\nQ1\tLutetia\t\tParis\n")
+
+    assert (result.entities, result.names, result.distinct_names) == (3, 7, 5)
+    assert result.repeated_name_hashes.tolist() == [name_hash("Paris")]
+    assert result.scattered.tolist() == [name_hash("Q1")]
+    assert [entity.entity_id for entity in entities] == ["Q2", "Q3", "Q1"]
+
+
+small_ids = st.sampled_from(["a", "b", "c", "d"])
+small_names = st.sampled_from(["x", "y", "z", "w", "v"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=st.lists(st.tuples(small_ids, small_names, st.lists(small_names, max_size=3)), min_size=1, max_size=12))
+def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) -> None:
+    """However the rows of an id are scattered, the counts before are those of what comes out."""
+    text = "".join(f"{id_}\t{name}\tT\t{'|'.join(aliases)}\n" for id_, name, aliases in rows)
+    result, entities, report = scan_text(text)
+    counts = Counter(name for entity in entities for name in entity.names())
+
+    assert (result.entities, result.names, result.distinct_names) == (len(entities), counts.total(), len(counts))
+    repeated = sorted(name_hash(name) for name, count in counts.items() if count > 1)
+    assert result.repeated_name_hashes.tolist() == repeated
+    assert result.report == report
+    assert {entity.entity_id for entity in entities} == {id_ for id_, _, _ in rows}
+    for entity in entities:
+        mine = [(name, aliases) for id_, name, aliases in rows if id_ == entity.entity_id]
+        everything = dict.fromkeys(n for name, aliases in mine for n in (name, *aliases))
+        assert list(entity.names()) == list(everything)
+
+
+def test_reading_without_a_scan_gives_the_same() -> None:
+    """A reader alone finds the scattered ids too, and can be read again."""
+    rows = [f"Q{random.Random(i).randrange(40)}\tname {i}\n" for i in range(5000)]
+    text = "".join(rows)
+    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+        first, second = list(reader.read(ReadReport())), list(reader.read(ReadReport()))
+
+    assert first == second == scan_text(text)[1]
+    assert [entity.entity_id for entity in first] == list(dict.fromkeys(row.split("\t")[0] for row in rows))
+
+
+def test_hashes_are_the_same_in_every_process() -> None:
+    """A reader in another process agrees about which names repeat."""
+    code = "from ingest.scan import name_hash; print(name_hash('Paris é'))"
+    root = Path(__file__).parent.parent
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+
+    assert int(other.stdout) == name_hash("Paris é") == hash_texts(["x", "Paris é"]).tolist()[1]
+
+
+def test_bad_rows_stop_the_scan() -> None:
+    """More bad rows than allowed end the run before anything is encoded."""
+    with pytest.raises(TooManyErrorsError):
+        scan_text("Q1\tParis\nQ2\nQ3\n", ReadReport(max_errors=1))
+
+
+def test_progress_is_told() -> None:
+    """A long scan says how far it is."""
+    text = "".join(f"Q{i}\tn\n" for i in range(33_000))
+    seen: list[int] = []
+    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+        scan(reader, on_progress=seen.append)
+
+    assert len(seen) == 1
+    assert seen[0] >= 32_768
+
+
+def test_scattered_rows_do_not_wait_in_memory() -> None:
+    """A base whose ids all come back is merged on disk, a batch at a time."""
+    text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))
+    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+        entities = reader.read(ReadReport())
+        next(entities)
+        n_alive = sum(isinstance(thing, Entity) for thing in gc.get_objects())
+        assert sum(1 for _ in entities) == 9_999
+
+    assert n_alive < 3_000

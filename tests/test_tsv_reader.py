@@ -1,0 +1,369 @@
+"""Reading bases from tab-separated text."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingest.reader import ReadReport, Skip
+from ingest.scan import scan
+from ingest.tsv import TsvReader, split_list
+from ingest.tsv_layout import RESERVED, TsvColumns
+from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from pearl_qdrant.records import Entity
+
+
+def read(
+    *contents: str | bytes,
+    columns: TsvColumns | None = None,
+    report: ReadReport | None = None,
+    limit: int | None = None,
+) -> list[Entity]:
+    """Entities of what comes through standard input, the files joined being one."""
+    data = b"".join(content if isinstance(content, bytes) else content.encode() for content in contents)
+    with TsvReader(["-"], columns, limit=limit, stdin=io.BytesIO(data)) as reader:
+        return list(reader.read(ReadReport() if report is None else report))
+
+
+def write(path: Path, content: str) -> Path:
+    """The path, with a file there."""
+    path.write_text(content, encoding="utf-8", newline="")
+    return path
+
+
+def test_a_header_gives_the_columns_their_meaning() -> None:
+    """Columns are known by name, in any order and case; unknown ones are kept as further fields."""
+    text = "Source\tNAME\tDescription\tid\tAliases\tTypes\twiki\n"
+    text += "geo\tParis\tcapital of France\tQ90\tCity of Light|Paname\tcity|GPE\t\n"
+
+    assert read(text) == [
+        Entity(
+            "Q90",
+            "Paris",
+            ("City of Light", "Paname"),
+            ("city", "GPE"),
+            ("GPE",),
+            "capital of France",
+            {"Source": "geo"},
+        )
+    ]
+
+
+def test_without_header_columns_are_known_by_place() -> None:
+    """Id, name, type, aliases; the last two may be absent; further columns are left out."""
+    assert read("C1\tflu\tDisease\tinfluenza|grippe\tmore\nC2\tcold\n") == [
+        Entity("C1", "flu", ("influenza", "grippe"), ("Disease",), ("OTHER",)),
+        Entity("C2", "cold"),
+    ]
+
+
+@pytest.mark.parametrize("first", ["CUI\tname", "entity_id\tcanonical_name", "QID\tName", "id\tcanonical_name\ttype"])
+def test_common_headers_are_recognised(first: str) -> None:
+    """A first row with an id and a name column is a header."""
+    assert [entity.entity_id for entity in read(f"{first}\nC1\tflu\n")] == ["C1"]
+
+
+@pytest.mark.parametrize("first", ["id\tlabel", "name\tParis", "Q1\tid"])
+def test_a_first_row_with_one_known_word_is_data(first: str) -> None:
+    """A header needs both an id and a name column, since an entity may be called "name"."""
+    assert len(read(f"{first}\nC1\tflu\n")) == 2
+
+
+def test_options_name_the_columns() -> None:
+    """Options win over what the header seems to say; several type columns are united."""
+    text = "key\tid\tlabel\tkind\ttype\tother\nC1\tx\tflu\tDisease|T047\tT047\tgrippe\n"
+    columns = TsvColumns(id="key", name="LABEL", types=("kind", "type"), alias="other")
+
+    assert read(text, columns=columns) == [
+        Entity("C1", "flu", ("grippe",), ("Disease", "T047"), ("OTHER",), None, {"column_id": "x"})
+    ]
+
+
+def test_options_may_number_the_columns() -> None:
+    """Numbers count from 1; a header is passed over only if it is recognised."""
+    columns = TsvColumns(id="3", name="1", types=("2",))
+
+    assert read("flu\tDisease\tC1\n", columns=columns) == [Entity("C1", "flu", (), ("Disease",), ("OTHER",))]
+    assert [e.canonical_name for e in read("name\ttype\tid\nflu\tx\tC1\n", columns=columns)] == ["flu"]
+
+
+def test_a_list_of_names_is_a_base() -> None:
+    """One column is enough if it is named as both id and name."""
+    assert read("flu\ncold\n", columns=TsvColumns(id="1", name="1")) == [Entity("flu", "flu"), Entity("cold", "cold")]
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        (TsvColumns(id="cui"), r"--id-column: the file has no column 'cui' \(the columns are: id, name, type\)"),
+        (TsvColumns(types=("kind",)), "--type-column: .* 'kind'"),
+        (TsvColumns(alias="9"), "--alias-column 9: there is no such column"),
+        (TsvColumns(name="0"), "--name-column 0"),
+    ],
+)
+def test_an_unknown_column_lists_those_there_are(columns: TsvColumns, message: str) -> None:
+    """A wrong option is an error that shows the header."""
+    with pytest.raises(FormatError, match=message):
+        read("id\tname\ttype\nC1\tflu\tx\n", columns=columns)
+
+
+def test_a_missing_meaning_says_which_option_gives_it() -> None:
+    """A header without a column for the name asks for --name-column."""
+    with pytest.raises(FormatError, match=r"known to be the name. Name it with --name-column .*: id, label"):
+        read("id\tlabel\nC1\tflu\n", columns=TsvColumns(id="id"))
+    with pytest.raises(FormatError, match="--id-column"):
+        read("flu\tC1\n", columns=TsvColumns(name="1"))
+
+
+def test_further_columns_never_hide_a_field_of_a_point() -> None:
+    """A column called like a payload field gets another name."""
+    header = ["id", "name", *sorted(RESERVED - {"id", "name", "types", "description"}), "Types"]
+    (entity,) = read("\t".join(header) + "\n" + "\t".join(f"v{i}" for i, _ in enumerate(header)) + "\n")
+
+    assert not RESERVED & {key.casefold() for key in entity.extra}
+    assert entity.extra["column_kb"] == f"v{header.index('kb')}"
+    assert list(entity.names()) == [f"v{header.index('canonical_name')}", "v1"]
+
+
+def test_a_name_beside_a_canonical_name_is_an_alias() -> None:
+    """A file with one row a name makes one entity of its rows."""
+    text = "id\tname\tcanonical_name\nC1\tflu\tinfluenza\nC1\tgrippe\tinfluenza\nC1\tinfluenza\tinfluenza\n"
+    report = ReadReport()
+
+    assert read(text, report=report) == [Entity("C1", "influenza", ("flu", "grippe"))]
+    assert (report.rows, report.merged_rows, report.conflicting_names) == (3, 2, 0)
+
+
+def test_names_are_left_as_they_are() -> None:
+    """Quotes, None, NULL, NaN, odd line separators and combining marks are part of a name."""
+    names = ['"Heroes"', "'s", "None", "NULL", "NaN", "a\u2028b\x85c\x0bd", "e\u0301", "#1", "-", "a|b\\c", "😀"]
+
+    assert [e.canonical_name for e in read("".join(f"Q{i}\t{name}\n" for i, name in enumerate(names)))] == names
+
+
+def test_bom_and_crlf_and_space_around_fields_are_dropped() -> None:
+    """A file saved by a spreadsheet reads like any other."""
+    assert read(b"\xef\xbb\xbfid\tname\ttype\taliases\r\n\r\n Q1 \t Paris\tGPE\t Paname | \r\n\t\t\t\r\n") == [
+        Entity("Q1", "Paris", ("Paname",), ("GPE",), ("GPE",))
+    ]
+
+
+def test_aliases_are_cleaned() -> None:
+    """Empty aliases, repetitions and copies of the canonical name are dropped."""
+    assert read("Q1\tParis\t\t|Paname| |Paris|Paname|\n") == [Entity("Q1", "Paris", ("Paname",))]
+
+
+@pytest.mark.parametrize(
+    "cell, items",
+    [
+        (r"a\|b|c", ("a|b", "c")),
+        (r"a\\|b", ("a\\", "b")),
+        (r"a\\\|b", (r"a\|b",)),
+        (r"C:\new", (r"C:\new",)),
+        (r"C:\new|b", (r"C:\new", "b")),
+        ("a\\", ("a\\",)),
+        ("||", ()),
+        ("", ()),
+    ],
+)
+def test_bars_and_backslashes_are_escaped(cell: str, items: tuple[str, ...]) -> None:
+    r"""``\|`` is a bar, ``\\`` a backslash, any other backslash stands for itself."""
+    assert split_list(cell) == items
+
+
+def test_rows_of_one_id_are_one_entity() -> None:
+    """The first row's name is canonical, later names are aliases; types unite; the first description stays."""
+    text = "id\tname\ttype\taliases\tdescription\tsource\n"
+    text += "Q1\tParis\tGPE\tPaname\t\t\nQ2\tRome\n"
+    text += "Q1\tCity of Light\tLOC|GPE\tParis|Lutetia\tcapital\ta\nQ1\tParis\t\t\tother\tb\nQ3\tOslo\nQ2\tRoma\n"
+    report = ReadReport()
+
+    assert read(text, report=report) == [
+        Entity("Q3", "Oslo"),
+        Entity(
+            "Q1",
+            "Paris",
+            ("Paname", "City of Light", "Lutetia"),
+            ("GPE", "LOC"),
+            ("GPE", "LOC"),
+            "capital",
+            {"source": "a"},
+        ),
+        Entity("Q2", "Rome", ("Roma",)),
+    ]
+    assert (report.rows, report.entities, report.names) == (6, 3, 7)
+    assert (report.merged_rows, report.conflicting_names) == (3, 3)
+
+
+def test_bad_rows_are_counted_and_shown() -> None:
+    """Rows without a name or id, too short or not text are passed over, counted, and shown with their line."""
+    shown: list[Skip] = []
+    report = ReadReport(on_skip=shown.append)
+    text = b"id\tname\ttype\nQ1\tParis\tGPE\nQ2\t \tGPE\n\tRome\tGPE\nQ4\nQ5\ta\tb\tc\n\n"
+    text += b"Q6\t\xff\nQ7\ta\0b\nQ8\t\x1b[31m\t\t\n"
+
+    assert [entity.entity_id for entity in read(text, report=report)] == ["Q1", "Q8"]
+    assert report.skipped == {
+        "no_name": 1,
+        "no_id": 1,
+        "too_few_columns": 1,
+        "too_many_columns": 1,
+        "invalid_utf8": 1,
+        "nul_character": 1,
+    }
+    assert (report.rows, report.n_skipped, len(report.examples)) == (8, 6, 5)
+    assert [skip.line for skip in shown] == [3, 4, 5, 6, 8, 9]
+    assert str(shown[0]) == r"-:3: no_name: Q2\t \tGPE"
+    assert all(str(skip).isprintable() for skip in shown)
+
+
+@pytest.mark.parametrize("max_errors, bad, stops", [(0, 1, True), (2, 2, False), (2, 3, True), (None, 500, False)])
+def test_too_many_bad_rows_stop_the_run(max_errors: int | None, bad: int, stops: bool) -> None:
+    """--max-errors N allows N bad rows; 0 allows none."""
+    report = ReadReport(max_errors=max_errors)
+    text = "Q1\tParis\n" + "Q2\n" * bad + "Q3\tOslo\n"
+    if stops:
+        with pytest.raises(TooManyErrorsError, match="too_few_columns") as caught:
+            read(text, report=report)
+        assert (caught.value.path, caught.value.line) == ("-", 2 + (max_errors or 0))
+    else:
+        assert len(read(text, report=report)) == 2
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("id,name\nQ1,Paris\nQ2,Rome\n", "It looks comma-separated"),
+        ("id;name\nQ1;Paris\n", "It looks semicolon-separated"),
+        ("C1|ENG|P|\nC2|ENG|P|\n", "It looks separated by bars"),
+        ('{"id": 1}\n', "JSON"),
+        ("Paris\nRome\n", "no table"),
+        ("\n\n \n", "blank lines"),
+        ("id\tname\n", "header and no rows"),
+        (b"id\tname\tdescripci\xf3n\nQ1\tParis\tx\n", "header is damaged: invalid_utf8"),
+    ],
+)
+def test_a_file_of_another_form_says_what_it_looks_like(text: str | bytes, message: str) -> None:
+    """Commas in place of tabs, and other mistakes with the whole file, are told at once."""
+    with pytest.raises(FormatError, match=message):
+        read(text)
+
+
+def test_several_files_are_one_base(tmp_path: Path) -> None:
+    """Each file has its own header or none; an id may have rows in several of them."""
+    first = write(tmp_path / "a.tsv", "id\tname\taliases\nQ1\tParis\tPaname\nQ2\tRome\n")
+    second = tmp_path / "b.tsv.gz"
+    second.write_bytes(gzip.compress(b"Q1\tLutetia\tGPE\nQ3\tOslo\tGPE\n"))
+    with TsvReader([first, second]) as reader:
+        report = ReadReport()
+        entities = list(reader.read(report))
+
+    assert entities == [
+        Entity("Q2", "Rome"),
+        Entity("Q3", "Oslo", (), ("GPE",), ("GPE",)),
+        Entity("Q1", "Paris", ("Paname", "Lutetia"), ("GPE",), ("GPE",)),
+    ]
+    assert report.notes == [
+        f"{first}: header; columns: id 1, name 2, aliases 3",
+        f"{second}: no header; columns: id 1, name 2, aliases 4, type 3",
+    ]
+
+
+def test_a_limit_reads_only_the_beginning() -> None:
+    """--limit 2 gives the first two entities with all rows that stand with them."""
+    assert [tuple(e.names()) for e in read("Q1\ta\nQ1\tb\nQ2\tc\nQ3\td\n", limit=2)] == [("a", "b"), ("c",)]
+
+
+def test_the_digest_depends_on_content_and_options(tmp_path: Path) -> None:
+    """A resumed run notices another file, other columns and another limit."""
+    path = write(tmp_path / "a.tsv", "1\tname\n")
+    other = write(tmp_path / "b.tsv", "1\tother\n")
+    digests = []
+    for reader in (
+        TsvReader([path]),
+        TsvReader([other]),
+        TsvReader([path, other]),
+        TsvReader([path], TsvColumns(id="1")),
+        TsvReader([path], limit=3),
+    ):
+        with reader:
+            digests.append(reader.digest())
+
+    assert len(set(digests)) == 5
+    assert TsvReader([path]).digest() == digests[0]
+
+
+field = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\0"), min_size=1, max_size=12)
+words = field.map(str.strip).filter(bool)
+tricky = st.sampled_from(["None", '"', "|", "\\", "\\|", "a|b", "\\\\", "id", "name", "a\rb", "\u2028x\u2028".strip()])
+items = st.lists(words | tricky, max_size=4, unique=True).map(tuple)
+
+
+def to_cell(values: Iterable[str]) -> str:
+    """The documented form of several values in one cell."""
+    return "|".join(value.replace("\\", "\\\\").replace("|", "\\|") for value in values)
+
+
+@st.composite
+def bases(draw: st.DrawFn) -> list[Entity]:
+    """Entities with different ids."""
+    ids = draw(st.lists(words | tricky, min_size=1, max_size=6, unique=True))
+    entities = []
+    for entity_id in ids:
+        name, aliases = draw(words | tricky), draw(items)
+        aliases = tuple(alias for alias in aliases if alias != name)
+        description = draw(st.none() | words)
+        entities.append(Entity(entity_id, name, aliases, draw(items), (), description, {"x": draw(words)}))
+    return entities
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(entities=bases(), has_bom=st.booleans(), line_end=st.sampled_from(["\n", "\r\n"]), shuffle=st.randoms())
+def test_what_is_written_in_the_documented_form_reads_back_equal(
+    entities: Sequence[Entity], has_bom: bool, line_end: str, shuffle: object
+) -> None:
+    """Any base survives being written as TSV and read again, with one row an entity."""
+    rows = [["id", "name", "type", "aliases", "description", "x"]]
+    rows += [
+        [e.entity_id, e.canonical_name, to_cell(e.kb_types), to_cell(e.aliases), e.description or "", e.extra["x"]]
+        for e in entities
+    ]
+    text = "\ufeff" * has_bom + "".join("\t".join(row) + line_end for row in rows)
+    found = read(text)
+
+    assert [(e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in found] == [
+        (e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in entities
+    ]
+
+
+pieces = st.lists(
+    st.binary(max_size=20)
+    | st.sampled_from([b"\t", b"\n", b"Q1", b"id\tname\n", b"\r\n", b"\x1f\x8b\x08", b"BZh91AY&SY"]),
+    max_size=12,
+).map(b"".join)
+archives = st.sampled_from([lambda data: data, gzip.compress])
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=pieces, archive=archives, cut=st.integers(0, 40))
+def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes, archive: object, cut: int) -> None:
+    """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""
+    content = archive(data)  # type: ignore[operator]
+    content = content[: max(0, len(content) - cut)] if cut > 20 else content
+    with TsvReader(["-"], stdin=io.BytesIO(content)) as reader:
+        report = ReadReport(max_errors=None)
+        try:
+            entities = list(reader.read(report))
+        except InputError:
+            return
+        result = scan(reader, ReadReport(max_errors=None))
+
+    assert all(name == name.strip() and name for entity in entities for name in entity.names())
+    assert report.rows == len(entities) + report.merged_rows + report.n_skipped
+    assert result.report == report

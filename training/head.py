@@ -1,0 +1,53 @@
+"""A type head on a frozen encoder: softmax regression on phrase vectors, with the marginal type loss.
+
+Cost: the vectors are made once; an epoch over 200,000 of them takes a few seconds.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pearl_qdrant.encoder.network import new_type_head
+from training.losses import marginal_type_loss
+
+
+def fit_head(
+    vectors: Tensor,
+    allowed: Tensor,
+    *,
+    weights: Tensor,
+    epochs: int,
+    batch: int = 1024,
+    learning_rate: float = 3e-3,
+    weight_decay: float = 1e-3,
+    generator: torch.Generator,
+) -> nn.Linear:
+    """Fit W of Eq. 1.
+
+    Args:
+        vectors: Phrase vectors before normalisation, (n, dim).
+        allowed: (n, 95) bool, the phrase types that are right.
+        weights: (n,), how often an example is drawn, in proportion; evens out rare types.
+        epochs: Times n examples are drawn.
+        batch: Examples a step.
+        learning_rate: Peak; falls to zero as a cosine.
+        weight_decay: Of AdamW.
+        generator: Decides the order and the start.
+
+    Returns:
+        The head, dim -> 95, without a bias.
+    """
+    head = new_type_head(vectors.shape[1])
+    nn.init.normal_(head.weight, std=0.02, generator=generator)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=learning_rate, weight_decay=weight_decay)
+    steps = max(1, epochs * len(vectors) // batch)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        rows = torch.multinomial(weights, batch, replacement=True, generator=generator)
+        loss = marginal_type_loss(head(vectors[rows]), allowed[rows])
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        schedule.step()
+    return head.eval()
