@@ -73,7 +73,7 @@ def encoders(folders: dict[str, Path]) -> dict[str, Encoder]:
     """The PEARL checkpoint on both runtimes, and a plain encoder."""
     return {
         "onnx": load_encoder(str(folders["pearl"]), runtime="onnx"),
-        "torch": load_encoder(str(folders["pearl"]), runtime="torch", precision="fp32"),
+        "torch": load_encoder(str(folders["pearl"]), runtime="torch", precision="fp32", threads=1),
         "plain": load_encoder(str(folders["roberta"]), precision="fp32"),
     }
 
@@ -85,7 +85,7 @@ def cosines(a: FloatArray, b: FloatArray) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(names=names_of_all_kinds, seed=st.integers(0, 99))
 def test_a_vector_does_not_depend_on_its_company(
     encoders: dict[str, Encoder], runtime: str, names: list[str], seed: int
@@ -101,12 +101,14 @@ def test_a_vector_does_not_depend_on_its_company(
     assert (together.encodable[order] == shuffled.encodable).all()
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(names=names_of_all_kinds)
 def test_torch_and_onnx_agree(encoders: dict[str, Encoder], names: list[str]) -> None:
     """A base ingested on a GPU is queried on a CPU."""
     onnx_result, torch_result = encoders["onnx"].encode(names), encoders["torch"].encode(names)
     assert cosines(onnx_result.vectors, torch_result.vectors).min() >= 0.9999
+    assert onnx_result.type_probabilities is not None
+    assert torch_result.type_probabilities is not None
     np.testing.assert_allclose(onnx_result.type_probabilities, torch_result.type_probabilities, atol=1e-4)
     assert (onnx_result.encodable == torch_result.encodable).all()
 
@@ -150,7 +152,7 @@ def test_a_name_is_stripped(encoders: dict[str, Encoder]) -> None:
     assert (vectors[0] == vectors[1]).all()
 
 
-@pytest.mark.parametrize("name", ["😀", "🎉🎉", "ᚠᚢᚦ", "\x00", "\u200b", "[UNK]", "[SEP]", "", " "])
+@pytest.mark.parametrize("name", ["😀", "🎉🎉", "ᚠᚢᚦ", "\x00", "\u200b", "[SEP]", "", " "])
 def test_a_name_that_the_tokenizer_cannot_see_has_no_vector(folders: dict[str, Path], name: str) -> None:
     """Two emoji never link to each other, in a WordPiece model or in a Unigram one, with a prefix or without."""
     for family in ("bert", "albert"):
@@ -235,6 +237,7 @@ def test_a_plain_onnx_folder_runs_without_torch(
     """A folder with onnx/model.onnx gives the same vectors as its safetensors, and is the same model."""
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "bert"))
     reference = load_encoder(str(folder), pooling=pooling, precision="fp32")
+    vectors = reference.encode(NAMES).vectors
     (folder / "onnx").mkdir()
     weights = load_file(folder / "model.safetensors")
     graph = tiny_models.bert_graph(weights, type_head=None, token_types=token_types)
@@ -243,7 +246,7 @@ def test_a_plain_onnx_folder_runs_without_torch(
     encoder = load_encoder(str(folder), pooling=pooling)
     assert encoder.info.runtime == "onnx"
     assert encoder.info.weights_hash == reference.info.weights_hash
-    assert cosines(encoder.encode(NAMES).vectors, reference.encode(NAMES).vectors).min() >= 0.9999
+    assert cosines(encoder.encode(NAMES).vectors, vectors).min() >= 0.9999
 
 
 def test_a_plain_encoder_says_that_it_has_no_head(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
@@ -342,7 +345,7 @@ def test_a_model_that_needs_more_steps_is_refused(folders: dict[str, Path], tmp_
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     """Any other folder gets a clear error."""
-    with pytest.raises(CheckpointError, match="neither pearl.json nor config.json"):
+    with pytest.raises(CheckpointError, match=r"neither pearl\.json nor config\.json"):
         load_encoder(str(tmp_path))
 
 

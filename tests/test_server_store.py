@@ -403,16 +403,17 @@ def test_breaking_off_a_load_does_not_wait_for_a_dead_server(
 
 
 def test_two_writes_of_one_point_do_not_overtake_each_other(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Though two threads upload, the later write of a name is the one that counts."""
-    double.faults = [Fault("drop"), Fault("drop")]
+    """Though two threads upload, the later write of a name counts, even if the earlier one is retried."""
+    slow = connect(double, retry=RetryPolicy(tries=3, first_wait_s=0.4)).open(NAME)
+    double.faults = [Fault("drop")]
     old, vectors, encodable = points_of(5, description="old")
     new, _, _ = points_of(5, description="new")
 
-    with collection.writer() as writer:
+    with slow.writer() as writer:
         writer.write(old, vectors, encodable)
         writer.write(new, vectors, encodable)
 
-    assert {p.description for p in collection.scroll()} == {"new"}
+    assert {p.description for p in slow.scroll()} == {"new"}
 
 
 def test_a_write_returns_while_the_server_works(double: QdrantDouble, collection: ServerCollection) -> None:
@@ -574,6 +575,20 @@ def test_errors_are_the_same_in_local_mode_and_over_http(double: QdrantDouble) -
         store.close()
         with pytest.raises(ValueError, match="closed"):
             store.collections()
+
+
+def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(double: QdrantDouble) -> None:
+    """What was not made by pearl-qdrant is listed and not opened; deleting it works."""
+    for store, behind in on_both(double):
+        behind.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
+        double.schema[NAME], double.config[NAME] = {}, {}
+
+        with pytest.raises(ManifestError, match=r"umls.*collections delete umls"):
+            store.open(NAME)
+        assert store.collections() == [NAME]
+        store.delete(NAME)
+        assert store.collections() == []
+        store.close()
 
 
 def test_a_closed_collection_says_so(collection: ServerCollection) -> None:

@@ -20,7 +20,6 @@ from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
     InvalidPointError,
-    ManifestError,
     ModelMismatchError,
 )
 from pearl_qdrant.store.protocol import Collection, Store
@@ -396,6 +395,18 @@ def test_deleting_an_entity_takes_all_its_names(collection: Collection) -> None:
     assert collection.count() == 18
 
 
+def test_points_are_deleted_by_id(collection: Collection) -> None:
+    """Deleting points by id takes these and no others; ids that are not there do no harm."""
+    points, vectors = many(20)
+    collection.upsert(points, vectors, yes(20))
+
+    collection.delete_points({points[3].id, points[4].id, point("absent", "absent").id})
+    collection.delete_points(set())
+
+    assert {p.name for p in points} - {p.name for p in collection.scroll()} == {"name 3", "name 4"}
+    assert collection.count() == 18
+
+
 def test_a_bulk_load_stores_everything(collection: Collection) -> None:
     """A load in uneven pieces, twice over, leaves each point once; after finalize nothing is left to do."""
     points, vectors = many(900)
@@ -590,22 +601,4 @@ def test_many_threads_may_search(collection: Collection) -> None:
         return collection.search(vectors[i : i + 1], limit=1)[0][0].point.name
 
     with ThreadPoolExecutor(6) as pool:
-        assert list(pool.map(best, range(100))) == [p.name for p in points]
-
-
-def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
-    request: pytest.FixtureRequest, store: Store, name: str
-) -> None:
-    """What was not made by pearl-qdrant is not opened; deleting it works."""
-    if "edge" in request.node.name:
-        pytest.skip("how a folder looks without a manifest is the embedded store's own affair (test_edge_store.py)")
-    from qdrant_client import models
-
-    client = store._connection.client  # type: ignore[attr-defined]
-    client.create_collection(name, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
-
-    with pytest.raises(ManifestError, match=name):
-        store.open(name)
-    assert name in store.collections()
-    store.delete(name)
-    assert name not in store.collections()
+        assert list(pool.map(best, range(40))) == [p.name for p in points[:40]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +154,7 @@ def make_albert(folder: Path, *, seed: int = 0) -> Path:
     return folder
 
 
-def _save_model(folder: Path, kind: str, config: dict[str, object], *, seed: int) -> None:
+def _save_model(folder: Path, kind: str, config: Mapping[str, object], *, seed: int) -> None:
     """Write a random model of a family that transformers knows, weights far enough apart that names differ."""
     import torch
     import transformers
@@ -246,7 +247,7 @@ def bert_graph(weights: Mapping[str, Array], *, type_head: Array | None, token_t
         x = g.layer(x, bias, f"encoder.layer.{i}")
     if type_head is None:
         g.node("Identity", x, output="last_hidden_state")
-        outputs = [("last_hidden_state", ["b", "t", DIM])]
+        outputs: list[tuple[str, list[str | int]]] = [("last_hidden_state", ["b", "t", DIM])]
     else:
         column = g.node("Unsqueeze", real, g.ints([2]))  # (b, t, 1)
         total = g.node("ReduceSum", g.node("Mul", x, column), g.ints([1]), keepdims=0)
@@ -275,7 +276,7 @@ class _Graph:
         self.initializers: list[onnx.TensorProto] = []
         self._weights = weights
 
-    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: int | float | list[int]) -> str:
+    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """Add a node with one output; returns the output's name."""
         name = output or f"n{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))

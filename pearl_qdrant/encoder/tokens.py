@@ -23,9 +23,9 @@ from pearl_qdrant.errors import CheckpointError
 
 IntArray = npt.NDArray[np.int64]
 
-CHARACTERS_PER_TOKEN = 32
-"""A name is cut at this many characters for each token that the model reads: 2,048 for 64 tokens. Longer than any
-word of ours on average, short enough that tokenising a 10,000-character name costs nothing to speak of."""
+CHARACTERS_PER_TOKEN = 16
+"""A name is cut at this many characters for each token that the model reads: 1,024 for 64 tokens. Names
+have four to six characters a token; what is cut would have been truncated, at the cost of tokenising it."""
 
 # A token for the space alone tells nothing: SentencePiece's and byte-level BPE's marks.
 _SPACE_MARKS = ("\u2581", "\u0120")
@@ -79,7 +79,8 @@ class NameTokenizer:
         self._special_ids = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         marks = {tokenizer.token_to_id(mark) for mark in _SPACE_MARKS}
         self._blank_ids = self._special_ids | {_unk_id(path, tokenizer)} | marks
-        self._n_prefix = len(tokenizer.encode(prefix.rstrip(), add_special_tokens=False).ids) if prefix else 0
+        prefix_ids = tokenizer.encode(prefix.rstrip(), add_special_tokens=False).ids
+        self._n_prefix = sum(i not in self._special_ids for i in prefix_ids)
 
     def distinct(self, names: Sequence[str]) -> tuple[list[str], IntArray]:
         """Strip and cut names, equal ones once.

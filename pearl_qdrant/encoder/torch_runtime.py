@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
 from pearl_qdrant.encoder.checkpoint import HEAD_TENSOR
-from pearl_qdrant.encoder.network import PearlNetwork, new_type_head
+from pearl_qdrant.encoder.network import PearlNetwork, new_type_head, pool_tokens
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.encoder.tokens import Batch, NameTokenizer
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
@@ -61,7 +61,9 @@ class TorchEncoder:
     def _run(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
         # Inference mode belongs to a thread, so it is entered here and not around all batches.
         with torch.inference_mode():
-            pooled = self._network.pool(self._to_device(batch.input_ids), self._to_device(batch.attention_mask)).float()
+            ids, mask = self._to_device(batch.input_ids), self._to_device(batch.attention_mask)
+            hidden = self._network.phrase_encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+            pooled = pool_tokens(hidden.float(), mask, pooling=self._network.pooling)
             embedding = nn.functional.normalize(pooled, dim=-1)
             head = self._network.type_head
             logits = None if head is None else head(pooled).cpu().numpy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import final
 
@@ -17,7 +17,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import PearlQdrantError, StoreError
 from pearl_qdrant.store.edge_folder import CollectionFolder, IndexState
 from pearl_qdrant.store.edge_points import check_points
-from pearl_qdrant.store.edge_process import COMPACT, COUNT, FINISH, FLUSH, POINTS, QUIT, Answer, EdgeProcess
+from pearl_qdrant.store.edge_process import COMPACT, COUNT, FINISH, FLUSH, POINTS, Answer, EdgeProcess
 from pearl_qdrant.store.schema import NamePoint
 
 QUEUE = 8
@@ -44,11 +44,11 @@ class _Talk(threading.Thread):
         self.error: PearlQdrantError | None = None
         self.dropping = False
         self.points_before = 0
+        self.points_after = 0
         self.points_written = 0
         self._job = folder.load_job()
         self._child: EdgeProcess | None = None
         self._is_first = True
-        self._compact_after = 0
         self._in_growing = 0
 
     def ask(self, request: _Request) -> Answer:
@@ -81,25 +81,29 @@ class _Talk(threading.Thread):
             except Exception as error:  # noqa: BLE001 - a thread must hand on whatever ends it
                 self._fail(StoreError(f"Writing to collection '{self._job.collection}' failed: {error!r}"))
             request.done.set()
-            if request.kind in (FINISH, QUIT):
+            if request.kind == FINISH:
                 self._end_child()
                 return
 
     def _do(self, request: _Request) -> Answer:
+        if self._child is None and request.kind in (FLUSH, FINISH):
+            return {}  # a child that has ended has flushed
         child = self._child or self._start()
         answer = child.request(request.kind, request.body)
         if request.kind == POINTS:
             self.points_written += request.n_points
             self._in_growing += request.n_points
-            if self._in_growing >= self._compact_after:
-                child.request(COMPACT)
+            if self._in_growing >= answer["compact_after"]:
+                self.points_after = child.request(COMPACT)["points"]
                 self._end_child()
+        elif request.kind == FINISH:
+            self.points_after = answer["points"]
         return answer
 
     def _start(self) -> EdgeProcess:
         self._child = EdgeProcess(self._job)
         ready = self._child.wait_answer()
-        self._compact_after, self._in_growing = ready["compact_after"], 0
+        self._in_growing = 0
         if self._is_first:
             self.points_before, self._is_first = ready["points"], False
         return self._child
@@ -126,8 +130,12 @@ class EdgeWriter:
     def __enter__(self) -> EdgeWriter:
         self._lent = self._folder.lent("being loaded")
         self._lent.__enter__()
-        self._talk = _Talk(self._folder)
-        self._talk.start()
+        try:
+            self._talk = _Talk(self._folder)
+            self._talk.start()
+        except BaseException:
+            self._lent.__exit__(None, None, None)
+            raise
         self._folder.count_while_lent = self._count
         return self
 
@@ -137,11 +145,10 @@ class EdgeWriter:
         self._talk = self._lent = None
         try:
             talk.dropping = exc_info[0] is not None
-            answer = self._finish(talk)
-            if exc_info[0] is None:
-                if talk.error is not None:
-                    raise talk.error
-                self._note_rewritten(talk, int(answer["points"]))
+            self._finish(talk)
+            self._note_rewritten(talk)
+            if exc_info[0] is None and talk.error is not None:
+                raise talk.error
         finally:
             lent.__exit__(None, None, None)
 
@@ -161,24 +168,23 @@ class EdgeWriter:
         """Points in the collection, all that was written included."""
         return int(self._open_talk().ask(_Request(COUNT))["points"])
 
-    def _finish(self, talk: _Talk) -> Answer:
+    def _finish(self, talk: _Talk) -> None:
         """End the child in good order, or on Ctrl-C at once."""
-        request = _Request(QUIT if talk.dropping else FINISH)
         try:
-            talk.requests.put(request)
+            talk.requests.put(_Request(FINISH))
             talk.join()
         except BaseException:
             talk.kill()
             talk.join(timeout=10)
             raise
-        return request.answer
 
-    def _note_rewritten(self, talk: _Talk, n_points: int) -> None:
-        """Points that were there before have left the graph for the growing segment."""
+    def _note_rewritten(self, talk: _Talk) -> None:
+        """Points that were there before have left the graph for the growing segment; after an error, all may have."""
         state = self._folder.index_state()
-        rewritten = talk.points_written - (n_points - talk.points_before)
+        rewritten = talk.points_written - max(0, talk.points_after - talk.points_before)
         if state is not None and rewritten > 0:
-            self._folder.write_index_state(IndexState(state.vectors, state.rewritten + rewritten))
+            with suppress(OSError):  # a full disk is told of already
+                self._folder.write_index_state(IndexState(state.vectors, state.rewritten + rewritten))
 
     def _open_talk(self) -> _Talk:
         if self._talk is None:

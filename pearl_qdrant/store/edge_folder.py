@@ -32,7 +32,7 @@ LOCK_FILE = ".lock"
 SHARD_FOLDER = "shard"
 
 SMALL_POINTS = 20_000
-"""Up to so many points the payload indexes are made at once, in a second; beyond, with the graph."""
+"""Up to so many points a load keeps the payload indexes; beyond, they are made with the graph (`edge_writer.py`)."""
 
 COMPACT_POINTS = 50_000
 """Points at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes."""
@@ -240,12 +240,7 @@ class CollectionFolder:
         )
 
     def _load(self) -> None:
-        """Open the shard; a load that was killed may have left it without payload indexes."""
-        shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name)
-        with edge_shard.edge_errors(self.name, "indexing its payloads"):
-            if not edge_shard.has_indexes(shard) and shard.info().points_count <= SMALL_POINTS:
-                edge_shard.create_indexes(shard)
-        self._shard = shard
+        self._shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name)
 
     def _close(self) -> None:
         shard, self._shard = self._shard, None

@@ -87,11 +87,11 @@ def check_points(
             f"The vector of {_label(points[0])} has {vectors.shape[1]} dimensions, but the collection holds vectors "
             f"of {dim}. Use the model that made the collection."
         )
-    flags = np.asarray(encodable, dtype=np.bool_)
-    # Written without a vector, an unencodable row only has to be finite enough to pass through tolist.
-    rows = np.where(flags[:, None], vectors, 0).astype(np.float32, copy=False)
-    finite = np.isfinite(rows).all(axis=1)
-    bad = flags & ~(finite & rows.any(axis=1))
+    flags: BoolArray = np.array(encodable, dtype=np.bool_)
+    rows = np.where(flags.reshape(-1, 1), vectors, 0).astype(np.float32, copy=False)  # a copy in any case
+    finite: BoolArray = np.isfinite(rows).all(axis=1)
+    nonzero: BoolArray = rows.any(axis=1)
+    bad = flags & ~(finite & nonzero)
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
         raise InvalidPointError(

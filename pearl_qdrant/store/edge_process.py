@@ -23,8 +23,8 @@ from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
 
 MODULE = "pearl_qdrant.store.edge_writer"
 
-POINTS, FLUSH, COUNT, COMPACT, FINISH, QUIT = b"P", b"F", b"N", b"C", b"E", b"Q"
-"""Requests: write a batch; flush; count points; compact and exit; index, flush and exit; flush and exit."""
+POINTS, FLUSH, COUNT, COMPACT, FINISH = b"P", b"F", b"N", b"C", b"E"
+"""Requests: write a batch; flush; count points; compact, flush and exit; flush and exit."""
 
 OK, FAILED = b"+", b"!"
 
@@ -45,7 +45,7 @@ class Job:
         shard: Folder of the shard.
         dim: Width of the vectors.
         has_graph: Whether compacted segments carry a graph already, and new ones must too.
-        small_points: Up to so many points a load drops the payload indexes first and makes them again at its end.
+        small_points: Beyond so many points a load drops the payload indexes, until the graph is built.
         compact_points: Points in the growing segment at which it is compacted, with payload indexes.
         compact_lean_points: The same without them.
     """
@@ -91,11 +91,11 @@ class EdgeProcess:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         root = Path(__file__).resolve().parents[2]
         search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
         try:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-m", MODULE, job.dump()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -47,7 +47,7 @@ MAX_SEGMENT_KB = 8_000_000
 """Largest segment that `finalize` merges into: one graph for up to 5 million vectors of 384 dimensions."""
 
 MAX_SEGMENTS = 4
-"""Segments with a graph that `finalize` leaves after an update, so that a small one does not rebuild the large graph."""
+"""Segments with a graph that `finalize` leaves after an update: a small one must not rebuild the large graph."""
 
 DATATYPE = VectorStorageDatatype.Float32
 

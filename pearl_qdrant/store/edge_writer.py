@@ -2,9 +2,9 @@
 
 It is started by `edge_bulk.py` and `edge.py`, and is of no use by hand. A load goes into one growing segment. Payload
 indexes cost more than all the rest of writing (with them 40 us a point to write, 50 to 90 to compact and 1.4 KB of
-anonymous memory; without 20, 11 and 0.2), and Qdrant builds them once more with the graph. So a load into a
-collection without a graph drops them, and they are made again when the load ends, or by `finalize` where the
-collection is large. The graph gets its links for filters all the same: they are there before it is built.
+anonymous memory; without 20, 11 and 0.2), and Qdrant builds them once more with the graph. So a load that makes a
+collection without a graph large drops them, and `finalize` makes them again, before it builds the graph: it gets its
+links for filters all the same. In between filters work, but they read the payloads.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -30,7 +31,6 @@ from pearl_qdrant.store.edge_process import (
     FLUSH,
     OK,
     POINTS,
-    QUIT,
     Answer,
     Job,
     dump_error,
@@ -57,72 +57,55 @@ class ShardLoad:
             max_segment_kb=max(1, points * job.dim * 4 // 1024),
         )
         self._shard: EdgeShard = edge_shard.load_shard(self._path, job.collection, config)
-        n_points = self._shard.info().points_count
-        indexed = edge_shard.has_indexes(self._shard)
-        self.is_lean = not job.has_graph and (n_points <= job.small_points or not indexed)
-        if self.is_lean:
-            edge_shard.drop_indexes(self._shard)
+        self._is_lean = not edge_shard.has_indexes(self._shard)
 
-    def ready(self) -> Answer:
-        """What the parent has to know."""
+    def count(self) -> Answer:
+        """Exact number of points."""
+        return {"points": edge_shard.count_points(self._shard)}
+
+    def write(self, packed: bytes) -> Answer:
+        """Write one batch; tells how many points a child may write before it has to compact."""
         job = self._job
-        return {
-            "points": edge_shard.count_points(self._shard),
-            "compact_after": job.compact_lean_points if self.is_lean else job.compact_points,
-        }
-
-    def write(self, packed: bytes) -> None:
-        """Write one batch."""
-        edge_shard.check_space(self._path, self._job.collection)
+        edge_shard.check_space(self._path, job.collection)
         batch = PointBatch.unpack(packed)
         edge_shard.upsert(self._shard, batch.load_payloads(), batch.vectors, batch.encodable)
+        if not self._is_lean and not job.has_graph and self._shard.info().points_count > job.small_points:
+            edge_shard.drop_indexes(self._shard)
+            self._is_lean = True
+        return {"compact_after": job.compact_lean_points if self._is_lean else job.compact_points}
 
-    def flush(self) -> None:
+    def flush(self) -> Answer:
         """Make all writes durable."""
         self._shard.flush()
+        return {}
 
-    def count(self) -> int:
-        """Exact number of points."""
-        return edge_shard.count_points(self._shard)
-
-    def compact(self) -> None:
-        """Turn the growing segment into one of mapped files."""
+    def compact(self) -> Answer:
+        """Turn the growing segment into one of mapped files, and close."""
         self._shard.flush()
         self._shard.optimize()
+        return self.close()
 
-    def finish(self) -> Answer:
-        """Make the payload indexes again where that is quick."""
-        n_points = self.count()
-        if n_points <= self._job.small_points:
-            edge_shard.create_indexes(self._shard)
-        return {"points": n_points}
-
-    def close(self) -> None:
+    def close(self) -> Answer:
         """Flush and close."""
+        answer = self.count()
         self._shard.flush()
         self._shard.close()
+        return answer
 
 
 def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until one of them ends this child, or the parent has gone."""
+    do: dict[bytes, Callable[[], Answer]] = {
+        FLUSH: load.flush,
+        COUNT: load.count,
+        COMPACT: load.compact,
+        FINISH: load.close,
+    }
     while frame := receive(requests):
         kind, body = frame
-        answer: Answer = {}
-        if kind == POINTS:
-            load.write(body)
-        elif kind == FLUSH:
-            load.flush()
-        elif kind == COUNT:
-            answer = {"points": load.count()}
-        elif kind == COMPACT:
-            load.compact()
-        elif kind == FINISH:
-            answer = load.finish()
-        if kind in (COMPACT, FINISH, QUIT):
-            load.close()
-            _answer(answers, answer)
+        _answer(answers, load.write(body) if kind == POINTS else do[kind]())
+        if kind in (COMPACT, FINISH):
             return
-        _answer(answers, answer)
     load.close()
 
 
@@ -170,7 +153,7 @@ def main() -> None:
                 _answer(answers, _finalize(job))
             else:
                 load = ShardLoad(job)
-                _answer(answers, load.ready())
+                _answer(answers, load.count())
                 _serve(load, requests, answers)
     except BrokenPipeError:
         sys.exit(1)

@@ -8,6 +8,7 @@ collection that answers exactly, is reported as not finalized, and is repaired b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -262,6 +263,13 @@ class ServerCollection:
                 self._call(partial(self._client.delete, self._name, selector, wait=True))
             deleted += n_points
         return deleted
+
+    def delete_points(self, ids: AbstractSet[str]) -> None:
+        """Delete points by id; ids that are not there do not matter."""
+        for some in chunks(sorted(ids), _VALUES):
+            points: list[models.ExtendedPointId] = [*some]
+            selector = models.PointIdsList(points=points)
+            self._call(partial(self._client.delete, self._name, selector, wait=True))
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Switch indexing on and wait until the server has built the graph.

@@ -1,0 +1,290 @@
+"""The command line, as a user types it: ingest, link, care for collections and entities."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pearl_qdrant.cli import main
+from tests.tiny_models import make_pearl
+
+BASE = (
+    "id\tname\ttype\taliases\tdescription\n"
+    "nyt\tThe New York Times\tORG|newspaper\tNYTimes|nytimes.com\tA newspaper\n"
+    "nyc\tNew York\tGPE|city\tNYC|Big Apple\tA city\n"
+    'ac\t"Heart" \'n\' post\tWORK_OF_ART\t\t\n'
+)
+
+
+@dataclass
+class Outcome:
+    status: int
+    out: str
+    err: str
+
+    def lines(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    make_pearl(folder)
+    return folder
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Runs `pearl-qdrant` with a store and a model of its own."""
+    for name in ("QDRANT_URL", "QDRANT_API_KEY", "PEARL_QDRANT_DEVICE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PEARL_QDRANT_STORE", str(tmp_path / "store"))
+
+    def call(*words: str, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["pearl-qdrant", *words])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return Outcome(int(stop.value.code or 0), captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base.tsv"
+    path.write_text(BASE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def loaded(run: Run, base: Path, model: Path) -> Run:
+    """With the base ingested."""
+    assert run("ingest", str(base), "--model", str(model)).status == 0
+    return run
+
+
+def test_ingest_reports_what_it_did(run: Run, base: Path, model: Path) -> None:
+    """`ingest --json` ends with one line of counts, and talks on stderr only."""
+    outcome = run("ingest", str(base), "--model", str(model), "--json")
+
+    assert outcome.status == 0, outcome.err
+    (report,) = outcome.lines()
+    assert {k: report[k] for k in ("collection", "entities", "names", "distinct_names", "points", "skipped")} == {
+        "collection": "base",
+        "entities": 3,
+        "names": 7,
+        "distinct_names": 7,
+        "points": 7,
+        "skipped": {},
+    }
+    assert {"seconds", "encode_seconds", "index_seconds", "names_per_second", "model", "device"} <= report.keys()
+    assert "with phrase types" in outcome.err
+
+
+def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
+    """A linked mention shows its entity; as JSON it has every field of the contract."""
+    words = loaded("link", "nytimes.com", "--threshold", "0")
+    assert words.status == 0, words.err
+    assert "nytimes.com  ->  The New York Times  [nyt]" in words.out
+
+    (link,) = loaded("link", "NYC", "--json", "--threshold", "0", "--limit", "2").lines()
+    assert link["entity_id"] == "nyc"
+    assert link.keys() == {"mention", "entity_id", "canonical_name", "probability", "nil_reason", "candidates"}
+    candidates = link["candidates"]
+    assert isinstance(candidates, list) and len(candidates) == 2
+    assert list(candidates[0]) == (
+        "entity_id kb canonical_name name kb_types types phrase_type type_probability description dense_score "
+        "lexical_score score probability tie"
+    ).split()
+
+
+def test_nil_says_why(loaded: Run) -> None:
+    """A mention without an entity is NIL with a reason, and that is no failure."""
+    outcome = loaded("link", "aspirin", "--threshold", "1", "--json")
+
+    assert outcome.status == 0
+    assert outcome.lines()[0]["nil_reason"] == "below_threshold"
+    assert "NIL (below threshold)" in loaded("link", "aspirin", "--threshold", "1").out
+
+
+def test_mentions_come_from_a_file_or_stdin(loaded: Run, tmp_path: Path) -> None:
+    """One mention a line; blank lines are passed over."""
+    path = tmp_path / "mentions.txt"
+    path.write_text("NYC\n\nNYTimes\r\n", encoding="utf-8")
+
+    from_file = loaded("link", "--file", str(path), "--json", "--threshold", "0").lines()
+    from_stdin = loaded("link", "--file", "-", "--json", "--threshold", "0", stdin=b"NYC\nNYTimes\n").lines()
+
+    assert [link["entity_id"] for link in from_file] == ["nyc", "nyt"]
+    assert from_stdin == from_file
+
+
+def test_a_type_filter_is_obeyed(loaded: Run) -> None:
+    """`--type` leaves only entities of that type."""
+    (link,) = loaded("link", "NYTimes", "--type", "city", "--json", "--threshold", "0").lines()
+
+    assert link["entity_id"] == "nyc"
+
+
+def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model: Path) -> None:
+    """A .gz works like the file in it, and `-` reads a pipe."""
+    path = tmp_path / "names.tsv.gz"
+    path.write_bytes(gzip.compress(BASE.encode()))
+
+    assert run("ingest", str(path), "--model", str(model)).status == 0
+    piped = run("ingest", "-", "--collection", "piped", "--model", str(model), "--json", stdin=BASE.encode())
+
+    assert piped.status == 0, piped.err
+    assert piped.lines()[0]["points"] == 7
+    assert run("collections", "list").out.split() == ["names", "piped"]
+    assert run("ingest", "-", stdin=BASE.encode()).status == 2, "standard input has no name"
+
+
+def test_a_dry_run_only_counts(run: Run, base: Path) -> None:
+    """`--dry-run` needs no model and writes nothing."""
+    base.write_text(BASE + "\tno id\tORG\t\t\n", encoding="utf-8")
+    outcome = run("ingest", str(base), "--dry-run", "--json", "--model", "not-there")
+
+    assert outcome.status == 0, outcome.err
+    assert outcome.lines()[0]["skipped"] == {"no_id": 1}
+    assert f"{base}:5: no_id" in outcome.err
+    assert run("collections", "list").out == ""
+
+
+def test_too_many_bad_rows_stop_the_run_before_anything_is_written(run: Run, base: Path, model: Path) -> None:
+    """Past --max-errors the run ends with status 1, names the row, and leaves no half collection."""
+    base.write_text(BASE + "\tno id\tORG\t\t\n", encoding="utf-8")
+    outcome = run("ingest", str(base), "--model", str(model), "--max-errors", "0")
+
+    assert outcome.status == 1
+    assert f"{base}:5" in outcome.err
+    assert run("collections", "list").out == ""
+
+
+def test_columns_can_be_named(run: Run, tmp_path: Path, model: Path) -> None:
+    """A file with other headers is read by naming its columns."""
+    path = tmp_path / "odd.tsv"
+    path.write_text("Label\tKind\tQID\nThe New York Times\tORG\tQ1\n", encoding="utf-8")
+    options = ["--id-column", "QID", "--name-column", "Label", "--type-column", "Kind"]
+
+    assert run("ingest", str(path), *options, "--model", str(model)).status == 0
+    assert run("entities", "show", "Q1", "--json").lines()[0]["types"] == ["ORG"]
+
+
+def test_restart_begins_anew(loaded: Run, base: Path, model: Path) -> None:
+    """`--restart --yes` drops what an older file had; without --yes it asks."""
+    base.write_text("id\tname\nnyt\tThe New York Times\n", encoding="utf-8")
+    declined = loaded("ingest", str(base), "--model", str(model), "--restart", stdin=b"n\n")
+    assert declined.status == 130
+    assert loaded("collections", "show", "base", "--json").lines()[0]["points"] == 7
+
+    assert loaded("ingest", str(base), "--model", str(model), "--restart", "--yes").status == 0
+    assert loaded("collections", "show", "base", "--json").lines()[0]["points"] == 1
+
+
+def test_another_base_in_the_same_collection_is_refused(loaded: Run, base: Path, model: Path) -> None:
+    """Ids of two bases cannot meet in one collection by accident."""
+    outcome = loaded("ingest", str(base), "--kb", "other", "--model", str(model))
+
+    assert outcome.status == 2
+    assert "holds base 'base', not 'other'" in outcome.err
+
+
+def test_collections_can_be_seen_verified_and_deleted(loaded: Run) -> None:
+    """The life of a collection after its load."""
+    assert loaded("collections", "list", "--json").lines() == [{"collection": "base"}]
+    shown = loaded("collections", "show", "base")
+    assert "state  ready" in shown.out
+    assert "newspaper 3" in shown.out
+    verified = loaded("collections", "verify", "base")
+    assert (verified.status, "7 points, complete, indexed, model verified" in verified.out) == (0, True), verified.out
+    assert loaded("collections", "finalize", "base").status == 0
+    assert loaded("collections", "delete", "base", stdin=b"n\n").status == 130
+    assert loaded("collections", "delete", "base", "--yes").status == 0
+    assert loaded("collections", "list").out == ""
+
+
+def test_verify_tells_what_is_wrong(loaded: Run, tmp_path: Path) -> None:
+    """A collection whose load did not complete fails `verify`, with the way out."""
+    path = tmp_path / "store" / "base" / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**manifest, "state": "loading"}), encoding="utf-8")
+
+    outcome = loaded("collections", "verify", "base")
+
+    assert outcome.status == 1
+    assert "Run the same ingest command again" in outcome.out
+
+
+def test_entities_can_be_added_shown_and_deleted(loaded: Run) -> None:
+    """Single entities come and go at once."""
+    added = loaded("entities", "add", "--id", "acme", "--name", "aspirin", "--alias", "post city", "--type", "company")
+    assert added.status == 0, added.err
+    (link,) = loaded("link", "aspirin", "--json", "--threshold", "0").lines()
+    assert link["entity_id"] == "acme"
+    shown = loaded("entities", "show", "acme", "--json").lines()[0]
+    assert (shown["aliases"], shown["kb_types"], shown["types"]) == (["post city"], ["company"], ["ORG"])
+    assert loaded("entities", "delete", "acme", "--yes").status == 0
+    gone = loaded("entities", "show", "acme")
+    assert (gone.status, "No entity 'acme'" in gone.err) == (1, True)
+
+
+def test_mistakes_get_a_way_out(loaded: Run, tmp_path: Path) -> None:
+    """A wrong name, model or file is one clear line on stderr and status 1, never a traceback."""
+    for words, expected in (
+        (["link", "x", "--collection", "bsae"], "there are: base"),
+        (["link", "x", "--model", "no-such-model"], "no-such-model"),
+        (["ingest", str(tmp_path / "none.tsv")], "none.tsv"),
+        (["collections", "show", "nope"], "Create it with"),
+        (["models", "show", "pearl-mni-en"], "pearl-mni-en"),
+    ):
+        outcome = loaded(*words)
+        assert (outcome.status, outcome.out) == (1, ""), outcome.err
+        assert expected in outcome.err
+        assert "Traceback" not in outcome.err
+        assert outcome.err.startswith("Error: ")
+
+
+def test_usage_errors_are_status_2(loaded: Run) -> None:
+    """A wrong option is told apart from a failed run."""
+    assert loaded("link").status == 2
+    assert loaded("link", "x", "--limit", "0").status == 2
+    assert loaded("frobnicate").status == 2
+
+
+def test_without_a_collection_the_only_one_is_taken_and_several_are_listed(
+    loaded: Run, base: Path, model: Path
+) -> None:
+    """I need not name the collection while there is only one."""
+    assert loaded("link", "NYC", "--threshold", "0").status == 0
+    assert loaded("ingest", str(base), "--collection", "second", "--model", str(model)).status == 0
+    outcome = loaded("link", "NYC")
+    assert outcome.status == 2
+    assert "base, second" in outcome.err
+
+
+def test_doctor_names_the_fix(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`doctor` passes when all is well, and otherwise says what to do."""
+    well = run("doctor", "--model", str(model), "--json")
+    assert well.status == 0, well.out
+    assert {line["check"] for line in well.lines()} >= {"python", "qdrant-edge-py", "model", "store", "torch"}
+
+    ill = run("doctor", "--model", "no-such-model", "--store", "http://127.0.0.1:1")
+    assert ill.status == 1
+    assert " fail  model" in ill.out
+    assert "docker compose up -d" in ill.out

@@ -1,0 +1,275 @@
+"""The load as a whole: reading, encoding and writing into the embedded store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.overlap import overlap
+from ingest.pipeline import IngestResult, ingest
+from ingest.reader import ReadReport
+from ingest.repeats import RepeatedNames
+from ingest.scan import hash_texts, scan
+from ingest.tsv import TsvReader
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.errors import StoreUnavailableError
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Manifest
+from tests.tiny_models import make_pearl
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    make_pearl(folder)
+    return load_encoder(str(folder), device="cpu")
+
+
+class CountingEncoder:
+    """Passes on to an encoder and remembers every name that it was given; may fail at one call."""
+
+    def __init__(self, inner: Encoder, *, fail_at: int | None = None) -> None:
+        self._inner = inner
+        self._fail_at = fail_at
+        self.calls = 0
+        self.names: list[str] = []
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._inner.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        self.calls += 1
+        if self.calls == self._fail_at:
+            raise MemoryError("out of memory")
+        self.names.extend(names)
+        return self._inner.encode(names)
+
+
+def manifest_for(encoder: Encoder, name: str = "base") -> Manifest:
+    info = encoder.info
+    return Manifest(
+        collection=name, kb=name, model=info.name, weights_hash=info.weights_hash, dim=info.dim, has_head=True
+    )
+
+
+def write_base(path: Path, n: int) -> Path:
+    """`n` entities; every tenth shares its second name with the one before it."""
+    lines = ["id\tname\ttype\taliases"]
+    for i in range(n):
+        shared = i if i % 10 else max(0, i - 1)
+        lines.append(f"E{i}\tw{i} times\tORG\tw{shared} post")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> IngestResult:
+    """Ingest a file into the collection `base`, which is made if it is not there."""
+    with TsvReader([path]) as reader:
+        scanned = scan(reader, ReadReport())
+        name = "base"
+        collection = store.open(name) if name in store.collections() else store.create(manifest_for(encoder))
+        try:
+            return ingest(reader, scanned, encoder, collection, max_errors=0, **options)
+        finally:
+            collection.close()
+
+
+def contents(store: Store) -> dict[str, object]:
+    collection = store.open("base")
+    try:
+        return {point.id: point for point in collection.scroll()}
+    finally:
+        collection.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EdgeStore:
+    return EdgeStore(tmp_path / "store")
+
+
+def test_every_name_becomes_a_point(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """What I ingest is all there, with its phrase types, and the report counts it exactly."""
+    result = load(write_base(tmp_path / "base.tsv", 50), store, encoder)
+
+    assert (result.entities, result.names, result.points) == (50, 100, 100)
+    assert result.distinct_names == 100 - 4
+    points = contents(store)
+    assert len(points) == 100
+    assert all(point.phrase_type and point.types == ("ORG",) for point in points.values())  # type: ignore[attr-defined]
+
+
+def test_ingesting_twice_changes_nothing(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """Running the same command again leaves the same points."""
+    path = write_base(tmp_path / "base.tsv", 30)
+    load(path, store, encoder)
+    before = contents(store)
+    again = load(path, store, encoder)
+
+    assert again.points == 60
+    assert contents(store) == before
+
+
+def test_the_manifest_says_loading_until_the_last_point_is_stored(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that failed half way can be told from one that is complete, and goes on where it stopped."""
+    monkeypatch.setattr("ingest.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 20)
+    path = write_base(tmp_path / "base.tsv", 100)
+    failing = CountingEncoder(encoder, fail_at=6)
+    with pytest.raises(MemoryError):
+        load(path, store, failing)
+    collection = store.open("base")
+    manifest = collection.manifest
+    collection.close()
+    assert manifest.state == "loading"
+    assert manifest.checkpoint is not None
+    assert 0 < manifest.checkpoint.entities < 100
+
+    counting = CountingEncoder(encoder)
+    result = load(path, store, counting)
+
+    assert result.resumed_at == manifest.checkpoint.entities
+    assert len(counting.names) < 200, "what was stored is not encoded again"
+    assert result.points == 200
+    collection = store.open("base")
+    assert (collection.manifest.state, collection.manifest.checkpoint) == ("ready", None)
+    collection.close()
+    resumed = contents(store)
+    fresh = EdgeStore(tmp_path / "fresh")
+    load(path, fresh, encoder)
+    assert resumed == contents(fresh)
+
+
+def test_a_changed_input_is_not_resumed(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If I change the file after an interrupted load, it is read from the start."""
+    monkeypatch.setattr("ingest.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 20)
+    with pytest.raises(MemoryError):
+        load(write_base(tmp_path / "base.tsv", 100), store, CountingEncoder(encoder, fail_at=6))
+
+    result = load(write_base(tmp_path / "base.tsv", 101), store, encoder)
+
+    assert result.resumed_at == 0
+    assert result.points == 202
+
+
+def test_each_distinct_name_is_encoded_once(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that many entities share costs one encoding, however far apart they stand."""
+    monkeypatch.setattr("ingest.pipeline.WINDOW", 16)
+    path = tmp_path / "base.tsv"
+    rows = "".join(f"E{i}\tw{i}\tORG\tthe times|post {i % 7}\n" for i in range(120))
+    path.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
+    counting = CountingEncoder(encoder)
+
+    result = load(path, store, counting)
+
+    assert sorted(counting.names) == sorted(set(counting.names))
+    assert len(counting.names) == result.distinct_names == 120 + 1 + 7
+
+
+def test_remembered_vectors_are_the_encoders_own(encoder: Encoder) -> None:
+    """A name that comes again has the vector and the types that it had the first time."""
+    names = ["the times", "post", "city", "the times", "heart"]
+    again = RepeatedNames(encoder, hash_texts(sorted(["the times", "post"])).copy())
+    again._repeated.sort()
+    again.encode(names)
+    second = again.encode(["post", "aspirin", "the times"])
+
+    plain = encoder.encode(["post", "aspirin", "the times"])
+    assert second.vectors == pytest.approx(plain.vectors, abs=1e-6)
+    assert second.type_probabilities == pytest.approx(plain.type_probabilities, abs=1e-6)
+    assert second.encodable.all()
+
+
+def test_the_memory_of_repeated_names_is_bounded(encoder: Encoder) -> None:
+    """However many names repeat, only so many vectors are kept."""
+    names = [f"w{i}" for i in range(50)]
+    hashes = hash_texts(names).copy()
+    hashes.sort()
+    repeated = RepeatedNames(encoder, hashes, capacity=8)
+    repeated.encode(names)
+
+    assert len(repeated._kept) == 8
+
+
+def test_unencodable_names_are_stored_and_counted(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """An emoji as a name is kept, without a vector, and the report says how many there are."""
+    path = tmp_path / "base.tsv"
+    path.write_text("id\tname\ttype\taliases\nE1\tthe times\tORG\t\U0001f5de\nE2\t\U0001f984\tOTHER\t\n", "utf-8")
+    result = load(path, store, encoder)
+
+    assert result.points == 3
+    assert result.unencodable == 2
+    assert result.to_json()["skipped"] == {"unencodable": 2}
+
+
+def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """If the store holds fewer points than were written, I am told instead of being left with a hole."""
+    from pearl_qdrant.errors import StoreError
+
+    class Forgetful:
+        """A collection that counts one point too few."""
+
+        def __init__(self, inner: Collection) -> None:
+            self._inner = inner
+            self.counted = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def count(self) -> int:
+            self.counted += 1
+            return self._inner.count() - (self.counted > 1)
+
+    with TsvReader([write_base(tmp_path / "base.tsv", 10)]) as reader:
+        scanned = scan(reader, ReadReport())
+        collection: Any = Forgetful(store.create(manifest_for(encoder)))
+        with pytest.raises(StoreError, match="holds 19 points after a load of 20"):
+            ingest(reader, scanned, encoder, collection, max_errors=0)
+        collection.close()
+
+
+def test_overlap_hands_over_everything_in_order() -> None:
+    """A stage in its own thread changes neither the items nor their order."""
+    assert list(overlap(iter(range(1000)), 2)) == list(range(1000))
+    assert list(overlap(iter(()), 2)) == []
+
+
+def test_overlap_raises_where_the_producer_failed() -> None:
+    """What fails in another thread fails here, after the items that came before."""
+
+    def produce() -> Any:
+        yield 1
+        raise StoreUnavailableError("http://x", tries=1, seconds=0, last="gone")
+
+    items = overlap(produce(), 2)
+    assert next(items) == 1
+    with pytest.raises(StoreUnavailableError):
+        next(items)
+
+
+def test_overlap_stops_its_producer_when_the_consumer_stops() -> None:
+    """Leaving a load early leaves no thread behind, and closes what the producer held open."""
+    closed = []
+
+    def produce() -> Any:
+        try:
+            yield from range(10**9)
+        finally:
+            closed.append(True)
+
+    items = overlap(produce(), 2)
+    assert next(items) == 0
+    items.close()
+    assert closed == [True]

@@ -1,0 +1,243 @@
+"""Linking mentions, on a tiny random model: equal names have cosine 1, others less, though not by much.
+
+So the threshold is 0 here, unless a test is about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pearl_qdrant import Entity, EntityLinker, NilReason
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import CollectionNotFoundError, EntityNotFoundError, ModelMismatchError
+from pearl_qdrant.linking.calibration import DEFAULT, Calibration
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.points import name_points
+from pearl_qdrant.store.schema import Manifest
+from tests.tiny_models import make_pearl
+
+ENTITIES = [
+    Entity("nyt", "The New York Times", ("NYTimes", "nytimes.com"), ("ORG", "newspaper"), ("ORG",), "A newspaper"),
+    Entity("nyp", "New York Post", ("nypost.com",), ("ORG", "newspaper"), ("ORG",)),
+    Entity("nyc", "New York", ("Big Apple", "NYC"), ("GPE", "city"), ("GPE",)),
+    Entity("nys", "New York State", ("New York",), ("GPE", "state"), ("GPE",)),
+    Entity("mi", "myocardial infarction", ("heart attack",), ("disease",), ("OTHER",)),
+    Entity("paper", "\U0001f5de", ("rolled paper",), ("symbol",)),
+    Entity("horse", "unicorn", ("\U0001f984",), ("symbol",)),
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    make_pearl(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def store_path(tmp_path_factory: pytest.TempPathFactory, model: str) -> Path:
+    """A store with the collection `base`."""
+    path = tmp_path_factory.mktemp("store")
+    fill(path, "base", model, ENTITIES)
+    return path
+
+
+def fill(path: Path, name: str, model: str, entities: list[Entity]) -> None:
+    """Write a small collection."""
+    encoder = load_encoder(model, device="cpu")
+    info = encoder.info
+    manifest = Manifest(
+        collection=name,
+        kb=name,
+        model=model,
+        weights_hash=info.weights_hash,
+        dim=info.dim,
+        has_head=True,
+        state="ready",
+    )
+    store = EdgeStore(path)
+    collection = store.create(manifest)
+    encoded = encoder.encode([n for e in entities for n in e.names()])
+    collection.upsert(name_points(name, entities, encoded), encoded.vectors, encoded.encodable)
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def linker(store_path: Path) -> Iterator[EntityLinker]:
+    with EntityLinker.open("base", store=str(store_path), threshold=0.0) as opened:
+        yield opened
+
+
+def test_a_name_of_the_base_is_linked_to_its_entity(linker: EntityLinker) -> None:
+    """A mention that is a name of an entity gets that entity, its canonical name and a probability."""
+    link = linker.link("nytimes.com")
+
+    assert (link.entity_id, link.canonical_name, link.nil_reason) == ("nyt", "The New York Times", None)
+    assert link.probability == link.candidates[0].probability
+    best = link.candidates[0]
+    assert best.name == "nytimes.com"
+    assert best.dense_score == pytest.approx(1.0, abs=1e-5)
+    assert best.description == "A newspaper"
+    assert best.phrase_type is not None and best.type_probability is not None
+
+
+def test_an_entity_is_a_candidate_once(linker: EntityLinker) -> None:
+    """Aliases of one entity do not crowd the candidates: each entity comes by its best name."""
+    link = linker.link("The New York Times", limit=5)
+
+    ids = [c.entity_id for c in link.candidates]
+    assert len(ids) == len(set(ids)) == 5
+    scores = [c.score for c in link.candidates]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_probabilities_and_nil_sum_to_at_most_one(linker: EntityLinker) -> None:
+    """The candidates' probabilities leave room for NIL."""
+    link = linker.link("heart attack")
+
+    assert 0 < sum(c.probability or 0 for c in link.candidates) < 1
+
+
+def test_a_type_filter_changes_the_answer(linker: EntityLinker) -> None:
+    """Only entities of the types asked for are candidates; native and coarse types alike."""
+    native = linker.link("New York Post", types=["city"])
+    coarse = linker.link("New York Post", types=["GPE"])
+
+    assert {c.entity_id for c in native.candidates} == {"nyc"}
+    assert {c.entity_id for c in coarse.candidates} == {"nyc", "nys"}
+
+
+def test_a_name_that_two_entities_share_is_ambiguous(linker: EntityLinker) -> None:
+    """If nothing separates two entities I get both, first and marked, and no entity; or the first, if I ask."""
+    link = linker.link("New York", threshold=0.0)
+
+    assert (link.entity_id, link.nil_reason) == (None, NilReason.AMBIGUOUS)
+    assert [(c.entity_id, c.tie) for c in link.candidates[:3]] == [("nyc", True), ("nys", True), ("nyp", False)] or (
+        [c.tie for c in link.candidates[:3]] == [True, True, False]
+    )
+    first = linker.link("New York", threshold=0.0, on_tie="first")
+    assert (first.entity_id, first.nil_reason) == ("nyc", None)
+    assert linker.link("New York", types=["state"], threshold=0.0).entity_id == "nys"
+
+
+def test_below_the_threshold_is_nil_with_its_candidates(linker: EntityLinker) -> None:
+    """A mention that is not sure enough is NIL, says why, and still shows what came close."""
+    link = linker.link("aspirin", threshold=1.0)
+
+    assert (link.entity_id, link.nil_reason) == (None, NilReason.BELOW_THRESHOLD)
+    assert link.candidates
+
+
+def test_no_candidates_is_a_reason_of_its_own(linker: EntityLinker) -> None:
+    """If the filter leaves nothing, the answer says so."""
+    link = linker.link("New York", types=["no such type"])
+
+    assert (link.nil_reason, link.candidates) == (NilReason.NO_CANDIDATES, ())
+
+
+@pytest.mark.parametrize("mention", ["", "   ", "\n"])
+def test_an_empty_mention_is_nil(linker: EntityLinker, mention: str) -> None:
+    """Nothing links to nothing."""
+    assert linker.link(mention).nil_reason == NilReason.NO_CANDIDATES
+
+
+def test_emoji_link_to_themselves_only(linker: EntityLinker) -> None:
+    """A name that the model cannot see is found by its exact string, and two such names never meet."""
+    assert linker.link("\U0001f984").entity_id == "horse"
+    assert linker.link("\U0001f5de").entity_id == "paper"
+    assert linker.link("\U0001f984").candidates[0].dense_score is None
+    assert linker.link("\U0001f480").nil_reason == NilReason.NO_CANDIDATES
+    assert "paper" not in [c.entity_id for c in linker.link("\U0001f984", threshold=0.0).candidates]
+
+
+def test_a_batch_gives_what_single_mentions_give(linker: EntityLinker) -> None:
+    """Linking many at once changes neither answers nor order."""
+    mentions = ["NYC", "heart attack", "", "\U0001f984", "New York Post", "zzz"] * 3
+    singles = [linker.link(mention) for mention in mentions]
+
+    batch = list(linker.link_batch(iter(mentions)))
+
+    assert [link.mention for link in batch] == mentions
+    assert [link.entity_id for link in batch] == [link.entity_id for link in singles]
+    for together, alone in zip(batch, singles, strict=True):
+        assert [c.score for c in together.candidates] == pytest.approx([c.score for c in alone.candidates], abs=1e-4)
+
+
+def test_an_entity_can_be_looked_up(linker: EntityLinker) -> None:
+    """By its id I get all names, types and the description."""
+    entity = linker.entity("nyt")
+
+    assert entity.canonical_name == "The New York Times"
+    assert set(entity.aliases) == {"NYTimes", "nytimes.com"}
+    assert (entity.kb_types, entity.types) == (("ORG", "newspaper"), ("ORG",))
+    assert entity.description == "A newspaper"
+    with pytest.raises(EntityNotFoundError, match="No entity 'NYT' in base"):
+        linker.entity("NYT")
+
+
+def test_an_added_entity_is_found_at_once_and_a_deleted_one_is_not(tmp_path: Path, model: str) -> None:
+    """A dozen entities more or less need no new ingest."""
+    fill(tmp_path, "small", model, ENTITIES[:3])
+    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
+        assert linker.add([Entity("heart", "heart attack", ("aspirin",))]) == 2
+        assert linker.link("aspirin").entity_id == "heart"
+        # Added again with other names, it keeps only those.
+        assert linker.add([Entity("heart", "heart attack", ("w of heart",), ("disease",))]) == 2
+        assert set(linker.entity("heart").names()) == {"heart attack", "w of heart"}
+        assert linker.entity("heart").kb_types == ("disease",)
+        assert linker.delete(["heart", "never there"]) == 2
+        with pytest.raises(EntityNotFoundError):
+            linker.entity("heart")
+    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
+        assert linker.link("NYC").entity_id == "nyc"
+
+
+def test_several_collections_answer_together(tmp_path: Path, model: str) -> None:
+    """I can link against two bases at once, and each candidate says which one it is from."""
+    fill(tmp_path, "news", model, ENTITIES[:2])
+    fill(tmp_path, "medicine", model, [ENTITIES[4]])
+    with EntityLinker.open("news", "medicine", store=str(tmp_path), threshold=0.0) as linker:
+        assert linker.link("heart attack").entity_id == "mi"
+        assert linker.link("NYTimes").candidates[0].kb == "news"
+        assert {c.kb for c in linker.link("NYTimes").candidates} == {"news", "medicine"}
+        with pytest.raises(ValueError, match="say which collection"):
+            linker.add([Entity("x", "x")])
+        assert linker.add([Entity("x", "aspirin")], collection="medicine") == 1
+        assert linker.link("aspirin").candidates[0].kb == "medicine"
+
+
+def test_another_model_is_refused(tmp_path: Path, store_path: Path) -> None:
+    """A model of the same width but other weights would give wrong answers without an error; it is refused."""
+    make_pearl(tmp_path / "other", name="other", seed=7)
+    with pytest.raises(ModelMismatchError, match=r"holds vectors of .*but the model in use is .*other"):
+        EntityLinker.open("base", store=str(store_path), model=str(tmp_path / "other"))
+
+
+def test_a_missing_collection_is_named_with_those_that_exist(store_path: Path) -> None:
+    """A typo in the collection's name is answered with the names there are."""
+    with pytest.raises(CollectionNotFoundError, match=r"'bsae' does not exist \(there are: base\)"):
+        EntityLinker.open("bsae", store=str(store_path))
+
+
+def test_arguments_that_make_no_sense_are_refused(linker: EntityLinker) -> None:
+    """A wrong threshold or limit is an error at the call, not a strange answer."""
+    with pytest.raises(ValueError, match="probability"):
+        linker.link("x", threshold=1.5)
+    with pytest.raises(ValueError, match="limit"):
+        linker.link("x", limit=0)
+    with pytest.raises(ValueError, match="at least one"):
+        EntityLinker.open()
+
+
+def test_calibration_is_monotone_and_leaves_the_rest_to_nil() -> None:
+    """A higher score never has the lower probability, and a distant candidate loses to NIL."""
+    probabilities = DEFAULT.probabilities([0.95, 0.9, 0.2])
+
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert probabilities[0] > 0.6
+    assert sum(DEFAULT.probabilities([0.2])) < 0.01
+    assert Calibration(1e4, -1.0).probabilities([1.0, -1.0]) == pytest.approx([1.0, 0.0])
+    assert DEFAULT.probabilities([]) == []
