@@ -203,9 +203,17 @@ class CollectionFolder:
                 self._close()
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest, atomically."""
+        """Replace the manifest, atomically.
+
+        Raises:
+            StoreFullError: If there is no space for it.
+            StoreError: If it cannot be written.
+        """
         with self._mutex:
-            write_atomically(self.path / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
+            try:
+                write_atomically(self.path / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
+            except OSError as error:
+                raise edge_shard.classify(str(error), self.name, "writing its manifest") from error
             self.manifest = manifest
 
     def index_state(self) -> IndexState | None:

@@ -89,9 +89,8 @@ def check_points(
         )
     flags: BoolArray = np.array(encodable, dtype=np.bool_)
     rows = np.where(flags.reshape(-1, 1), vectors, 0).astype(np.float32, copy=False)  # a copy in any case
-    finite: BoolArray = np.isfinite(rows).all(axis=1)
-    nonzero: BoolArray = rows.any(axis=1)
-    bad = flags & ~(finite & nonzero)
+    finite: BoolArray = np.asarray(np.isfinite(rows).all(axis=1))
+    bad: BoolArray = flags & ~(finite & np.asarray(rows.any(axis=1)))
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
         raise InvalidPointError(

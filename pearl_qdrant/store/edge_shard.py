@@ -206,7 +206,7 @@ def edge_errors(collection: str, doing: str) -> Iterator[None]:
 def classify(message: str, collection: str, doing: str) -> StoreError:
     """Which of our errors an error of Qdrant Edge is, by its message: it has nothing else to go by."""
     lower = message.lower()
-    if any(sign in lower for sign in ("no space left", "os error 28", "storagefull", "quota exceeded", "os error 122")):
+    if any(sign in lower for sign in ("no space left", "errno 28", "os error 28", "storagefull", "quota exceeded")):
         return full_error(collection, message)
     if "wouldblock" in lower:
         return StoreLockedError(collection, "a writer that has not ended yet")
@@ -217,4 +217,4 @@ def classify(message: str, collection: str, doing: str) -> StoreError:
             f"Collection '{collection}' cannot be opened, its files look damaged ({message}). Restore the folder from "
             f"a copy, or delete it with: pearl-qdrant collections delete {collection} and ingest again."
         )
-    return StoreError(f"Qdrant Edge failed in collection '{collection}' while {doing}: {message}")
+    return StoreError(f"Collection '{collection}' failed while {doing}: {message}")
