@@ -1,0 +1,1 @@
+"""Bases to entities to points: readers, the scan, and the load."""

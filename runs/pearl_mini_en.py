@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
+from training.int8_graph import PRECISION, write_int8_graph
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
@@ -32,7 +33,6 @@ from training.evaluate_types import TypeScores, score_types
 from training.export import export_onnx
 from training.fit_calibration import fit_calibration, nearest_scores
 from training.head import fit_head
-from training.int8_graph import PRECISION, write_int8_graph
 from training.sources import (
     Example,
     base_examples,

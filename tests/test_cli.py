@@ -19,12 +19,14 @@ BASE = (
     "id\tname\ttype\taliases\tdescription\n"
     "nyt\tThe New York Times\tORG|newspaper\tNYTimes|nytimes.com\tA newspaper\n"
     "nyc\tNew York\tGPE|city\tNYC|Big Apple\tA city\n"
-    'ac\t"Heart" \'n\' post\tWORK_OF_ART\t\t\n'
+    "ac\t\"Heart\" 'n' post\tWORK_OF_ART\t\t\n"
 )
 
 
 @dataclass
 class Outcome:
+    """What a command left behind."""
+
     status: int
     out: str
     err: str
@@ -38,15 +40,14 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny checkpoint."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     make_pearl(folder)
     return folder
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs `pearl-qdrant` with a store and a model of its own."""
     for name in ("QDRANT_URL", "QDRANT_API_KEY", "PEARL_QDRANT_DEVICE"):
         monkeypatch.delenv(name, raising=False)
@@ -66,6 +67,7 @@ def run(
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
+    """A base of three entities."""
     path = tmp_path / "base.tsv"
     path.write_text(BASE, encoding="utf-8")
     return path
@@ -106,11 +108,15 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
     assert link["entity_id"] == "nyc"
     assert link.keys() == {"mention", "entity_id", "canonical_name", "probability", "nil_reason", "candidates"}
     candidates = link["candidates"]
-    assert isinstance(candidates, list) and len(candidates) == 2
-    assert list(candidates[0]) == (
-        "entity_id kb canonical_name name kb_types types phrase_type type_probability description dense_score "
-        "lexical_score score probability tie"
-    ).split()
+    assert isinstance(candidates, list)
+    assert len(candidates) == 2
+    assert (
+        list(candidates[0])
+        == (
+            "entity_id kb canonical_name name kb_types types phrase_type type_probability description dense_score "
+            "lexical_score score probability tie"
+        ).split()
+    )
 
 
 def test_nil_says_why(loaded: Run) -> None:

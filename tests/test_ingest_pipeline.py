@@ -25,6 +25,7 @@ from tests.tiny_models import make_pearl
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    """A tiny random model."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     make_pearl(folder)
     return load_encoder(str(folder), device="cpu")
@@ -52,6 +53,7 @@ class CountingEncoder:
 
 
 def manifest_for(encoder: Encoder, name: str = "base") -> Manifest:
+    """The manifest of a new collection."""
     info = encoder.info
     return Manifest(
         collection=name, kb=name, model=info.name, weights_hash=info.weights_hash, dim=info.dim, has_head=True
@@ -81,6 +83,7 @@ def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> IngestRe
 
 
 def contents(store: Store) -> dict[str, object]:
+    """All points of the collection `base`, by id."""
     collection = store.open("base")
     try:
         return {point.id: point for point in collection.scroll()}
@@ -90,6 +93,7 @@ def contents(store: Store) -> dict[str, object]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> EdgeStore:
+    """An empty embedded store."""
     return EdgeStore(tmp_path / "store")
 
 

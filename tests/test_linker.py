@@ -32,6 +32,7 @@ ENTITIES = [
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny random model."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     make_pearl(folder)
     return str(folder)
@@ -67,6 +68,7 @@ def fill(path: Path, name: str, model: str, entities: list[Entity]) -> None:
 
 @pytest.fixture(scope="module")
 def linker(store_path: Path) -> Iterator[EntityLinker]:
+    """A linker over the collection `base`."""
     with EntityLinker.open("base", store=str(store_path), threshold=0.0) as opened:
         yield opened
 
@@ -81,7 +83,8 @@ def test_a_name_of_the_base_is_linked_to_its_entity(linker: EntityLinker) -> Non
     assert best.name == "nytimes.com"
     assert best.dense_score == pytest.approx(1.0, abs=1e-5)
     assert best.description == "A newspaper"
-    assert best.phrase_type is not None and best.type_probability is not None
+    assert best.phrase_type is not None
+    assert best.type_probability is not None
 
 
 def test_an_entity_is_a_candidate_once(linker: EntityLinker) -> None:

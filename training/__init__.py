@@ -1,0 +1,1 @@
+"""Text and bases to a checkpoint: losses, batches, trainer, type head, export."""

@@ -7,6 +7,7 @@ over candidates and NIL of `pearl_qdrant.linking.calibration`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,7 +54,7 @@ def fit_calibration(scores: Sequence[Sequence[float]], right: Sequence[bool]) ->
     values = torch.tensor(scores, dtype=torch.float64)
     outcome = torch.tensor(right)
     parameters = torch.tensor([20.0, -14.0], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([parameters], max_iter=_STEPS, line_search_fn="strong_wolfe")
+    optimizer: Any = torch.optim.LBFGS([parameters], max_iter=_STEPS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimizer.zero_grad()

@@ -1,6 +1,6 @@
 """The two losses of PEARL, with false negatives masked and unknown lexical classes summed out.
 
-    L = L_CL + weight * L_CE                                                       Eq. 4
+L = L_CL + weight * L_CE                                                       Eq. 4
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _UNITS = (
     "litres liters ml gallons hectares acres degrees mph km/h GB MB watts kW volts square kilometres"
 ).split()
 _CURRENCIES = ("dollars", "euros", "pounds", "yen", "francs", "rupees", "pesos", "cents", "yuan", "US dollars")
-_SIGNS = ("$", "€", "£", "¥", "US$", "$ ", "A$")  # noqa: RUF001
+_SIGNS = ("$", "€", "£", "¥", "US$", "$ ", "A$")
 
 
 def words_of(number: int) -> str:

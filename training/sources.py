@@ -98,7 +98,7 @@ def base_examples(path: Path, *, kb: str, entity_types: tuple[str, ...] = ()) ->
 
 def held_out_aliases(path: Path) -> set[str]:
     """Case-folded aliases of the entities outside the training folds: no such string may enter training."""
-    held = set()
+    held: set[str] = set()
     for row in read_tsv(path):
         if fold(row["id"]) not in TRAIN_FOLDS:
             aliases = [row["alias"]] if "alias" in row else split_aliases(row["aliases"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-TRAIN_FOLDS = range(0, 7)
+TRAIN_FOLDS = range(7)
 DEVELOPMENT_FOLDS = range(7, 9)
 TEST_FOLDS = range(9, 10)
 

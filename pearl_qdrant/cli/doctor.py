@@ -56,9 +56,13 @@ def _package(name: str) -> Check:
 
 
 def _torch() -> Check:
-    """torch is optional; a GPU needs it."""
+    """Whether a GPU can be used; torch is optional."""
     if importlib.util.find_spec("torch") is None:
-        return "torch", "note", "not installed: the encoder runs on the CPU. For a GPU: pip install 'pearl-qdrant[torch]'"
+        return (
+            "torch",
+            "note",
+            "not installed: the encoder runs on the CPU. For a GPU: pip install 'pearl-qdrant[torch]'",
+        )
     import torch
 
     if not torch.cuda.is_available():
@@ -88,7 +92,7 @@ def _model(model: str) -> str:
 
 def _store(location: str) -> str:
     """Reach the store and list it."""
-    store = open_store_at(location)
+    store = open_store_at(location, patient=False)
     try:
         names = store.collections()
     finally:

@@ -80,7 +80,7 @@ def ingest(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Read a base of names, encode every name, and store it; `-` reads standard input.
+    r"""Read a base of names, encode every name, and store it; `-` reads standard input.
 
     An ingest that was interrupted goes on where it stopped when the same command is given again.
 
@@ -186,7 +186,9 @@ def _open_or_create(
     manifest = target.manifest
     manifest.check_model(info)
     if kb is not None and kb != manifest.kb:
-        raise click.UsageError(f"Collection '{name}' holds base '{manifest.kb}', not '{kb}'. Take another --collection.")
+        raise click.UsageError(
+            f"Collection '{name}' holds base '{manifest.kb}', not '{kb}'. Take another --collection."
+        )
     update: dict[str, Any] = {"type_map_version": type_map_version}
     if kb_version is not None:
         update["kb_version"] = kb_version

@@ -12,6 +12,7 @@ from pearl_qdrant.cli.options import device_option, json_option, open_linker, st
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
+    from pearl_qdrant.linking.linker import OnTie
     from pearl_qdrant.records import Candidate, Link
 
 
@@ -52,7 +53,7 @@ def link(
     on_tie: str,
     as_json: bool,
 ) -> None:
-    """Link mentions to entities, or say that there is none (NIL).
+    r"""Link mentions to entities, or say that there is none (NIL).
 
     \b
     pearl-qdrant link "heart attack" "NYTimes"
@@ -62,7 +63,7 @@ def link(
     if bool(mentions) == bool(file):
         raise click.UsageError("Give mentions as arguments, or a file of them with --file, one of the two.")
     with open_linker(store, collections, model=model, device=device, threshold=threshold) as linker:
-        tie = "first" if on_tie == "first" else "null"
+        tie: OnTie = "first" if on_tie == "first" else "null"
         wanted = mentions if file is None else _lines(file)
         for found in linker.link_batch(wanted, types=types, limit=limit, on_tie=tie):
             click.echo(_as_json(found) if as_json else _as_text(found))

@@ -52,11 +52,11 @@ def api_key() -> str | None:
     return os.environ.get("QDRANT_API_KEY") or None
 
 
-def open_store_at(location: str) -> Store:
-    """The store that `--store` names."""
+def open_store_at(location: str, *, patient: bool = True) -> Store:
+    """The store that `--store` names; `patient` as in `open_store`."""
     from pearl_qdrant.store.open import open_store
 
-    return open_store(location, api_key=api_key())
+    return open_store(location, api_key=api_key(), patient=patient)
 
 
 def only_collection(location: str) -> str:

@@ -1,0 +1,1 @@
+"""Mentions to entities."""

@@ -99,4 +99,3 @@ def _mark_ties(candidates: list[Candidate]) -> list[Candidate]:
         return candidates
     top = candidates[0].score
     return [replace(c, tie=True) if top - c.score <= SAME_SCORE else c for c in candidates]
-

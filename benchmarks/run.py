@@ -1,0 +1,247 @@
+"""`make bench`: ingest and linking, side by side with what people do today.
+
+    make bench BENCH_ARGS="--data base.tsv --id-column id --name-column name --peer-model FOLDER"
+
+    reading      the scan and one pass of the reader, alone
+    encoding     our encoder over the distinct names, alone, sorted as a whole
+    ingest       reading, encoding and writing together, into the embedded store; then the graph
+    linking      one filtered link, warm; the first in a new process; batches
+    peers        sentence-transformers `encode` and qdrant-client `upload_collection` into its local mode, on
+                 --peer-names of the same names: at their defaults, and with large sorted batches (and the ONNX
+                 backend where `optimum` is installed). They run before and after ours; the better run counts.
+
+Without --data it makes a base from the sample base. Rates are names a second. Keep the machine quiet.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from memory import peak_memory
+
+from ingest.pipeline import ingest
+from ingest.reader import ReadReport
+from ingest.scan import ScanResult, scan
+from ingest.tsv import TsvReader
+from ingest.tsv_layout import TsvColumns
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.settings import DEFAULT_MODEL
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.schema import Manifest
+
+ROOT = Path(__file__).resolve().parent.parent
+COLLECTION = "bench"
+
+
+def say(what: str, value: str) -> None:
+    """One line of the table."""
+    click.echo(f"{what:<58} {value}")
+
+
+def generated(path: Path, n: int) -> Path:
+    """A base of `n` entities made from the words of the sample base."""
+    rows = (ROOT / "examples" / "sample_base.tsv").read_text("utf-8").splitlines()[1:]
+    words = sorted({word for row in rows for word in row.split("\t")[1].split() if word.isalpha()})
+    rng = random.Random(0)
+    kinds = [row.split("\t")[2] for row in rows]
+    with path.open("w", encoding="utf-8") as file:
+        file.write("id\tname\ttype\taliases\n")
+        for i in range(n):
+            name = " ".join(rng.choices(words, k=rng.randint(1, 4)))
+            file.write(f"G{i}\t{name}\t{rng.choice(kinds)}\t{name.lower()} {i % 977}\n")
+    return path
+
+
+def names_of(reader: TsvReader, scanned: ScanResult, n: int | None = None) -> list[str]:
+    """The distinct names of a base, `n` of them at random if so many are wanted."""
+    entities = reader.read(ReadReport(max_errors=None), scattered=scanned.scattered)
+    names = list(dict.fromkeys(name for entity in entities for name in entity.names()))
+    return names if n is None or n >= len(names) else random.Random(0).sample(names, n)
+
+
+def bench_reading(reader: TsvReader) -> ScanResult:
+    """The two passes of the reader."""
+    start = time.perf_counter()
+    scanned = scan(reader, ReadReport(max_errors=None))
+    first = time.perf_counter()
+    for _ in reader.read(ReadReport(max_errors=None), scattered=scanned.scattered):
+        pass
+    second = time.perf_counter()
+    say("base", f"{scanned.entities:,} entities, {scanned.names:,} names, {scanned.distinct_names:,} distinct")
+    say("scan, rows/s", f"{scanned.report.rows / (first - start):,.0f}   ({first - start:.1f} s)")
+    say("read, rows/s", f"{scanned.report.rows / (second - first):,.0f}   ({second - first:.1f} s)")
+    return scanned
+
+
+def bench_encoding(encoder: Encoder, names: list[str]) -> float:
+    """Seconds for all names at once."""
+    start = time.perf_counter()
+    encoder.encode(names)
+    return time.perf_counter() - start
+
+
+def bench_ingest(reader: TsvReader, scanned: ScanResult, encoder: Encoder, store: Path, encoding_s: float) -> float:
+    """The whole load, with its memory; names a second before the graph."""
+    info = encoder.info
+    manifest = Manifest(
+        collection=COLLECTION,
+        kb=COLLECTION,
+        model=info.name,
+        weights_hash=info.weights_hash,
+        dim=info.dim,
+        has_head=info.has_head,
+    )
+    opened = EdgeStore(store)
+    with peak_memory() as load_peak:
+        collection = opened.create(manifest)
+        result = ingest(reader, scanned, encoder, collection, max_errors=None, finalize=False)
+    with peak_memory() as graph_peak:
+        start = time.perf_counter()
+        collection.finalize()
+        index_s = time.perf_counter() - start
+    disk = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
+    opened.close()
+    rate = result.names / result.seconds
+    say("ingest: read, encode and write, names/s", f"{rate:,.0f}   ({result.seconds:.1f} s)")
+    say("  against encoding alone (budget 1.15)", f"{result.seconds / encoding_s:.2f} x")
+    say("graph, against encoding alone (budget 1.2)", f"{index_s / encoding_s:.2f} x   ({index_s:.1f} s)")
+    say("memory of the load, RssAnon (RssFile)", f"{load_peak.anonymous:,.0f} MB ({load_peak.file_backed:,.0f} MB)")
+    say("memory of the graph, RssAnon (RssFile)", f"{graph_peak.anonymous:,.0f} MB ({graph_peak.file_backed:,.0f} MB)")
+    say("on disk", f"{disk / 1e6:,.0f} MB, {result.points:,} points")
+    return rate
+
+
+def bench_linking(store: Path, mentions: list[str], kind: str, encode_s: float, n_links: int) -> None:
+    """One filtered link after another, then batches, then a new process."""
+    with EntityLinker.open(COLLECTION, store=str(store)) as linker:
+        for mention in mentions[:50]:
+            linker.link(mention, types=[kind])
+        times = []
+        for mention in mentions[:n_links]:
+            start = time.perf_counter()
+            linker.link(mention, types=[kind])
+            times.append((time.perf_counter() - start) * 1e3)
+        start = time.perf_counter()
+        for _ in linker.link_batch(mentions):
+            pass
+        batched = time.perf_counter() - start
+    p50, p99 = statistics.median(times), float(np.percentile(times, 99))
+    say(f"one link, filtered to {kind}, warm: p50, p99", f"{p50:.1f} ms, {p99:.1f} ms   (budget 8, 25)")
+    say("batched links/s", f"{len(mentions) / batched:,.0f}")
+    say("  against encoding alone (budget 85 %)", f"{encode_s / batched * 100:.0f} %")
+    command = [sys.executable, "-m", "pearl_qdrant", "link", mentions[0], "--store", str(store)]
+    fresh = min(_seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(3))
+    say("first link in a new process", f"{fresh:.2f} s   (budget 2)")
+    version = [sys.executable, "-m", "pearl_qdrant", "--help"]
+    helped = min(_seconds(lambda: subprocess.run(version, check=True, capture_output=True)) for _ in range(5))
+    say("pearl-qdrant --help", f"{helped:.2f} s   (budget 0.3)")
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def bench_peers(names: list[str], model: str, folder: Path) -> dict[str, float]:
+    """Names a second of sentence-transformers with qdrant-client's local mode, by settings."""
+    from qdrant_client import QdrantClient, models
+    from sentence_transformers import SentenceTransformer
+
+    warnings.simplefilter("ignore")
+    settings: list[tuple[str, str, int]] = [("defaults", "torch", 32), ("large sorted batches", "torch", 256)]
+    if importlib.util.find_spec("optimum"):
+        settings.append(("ONNX, large sorted batches", "onnx", 256))
+    rates = {}
+    for label, backend, batch in settings:
+        peer = SentenceTransformer(model, backend=backend, device="cpu")  # type: ignore[arg-type]
+        ordered = names if label == "defaults" else sorted(names, key=len)
+        peer.encode(ordered[:64])
+        start = time.perf_counter()
+        vectors = peer.encode(ordered, batch_size=batch)
+        encoded = time.perf_counter()
+        with tempfile.TemporaryDirectory(dir=folder) as path:
+            client = QdrantClient(path=path)
+            size = vectors.shape[1]
+            client.create_collection("peer", models.VectorParams(size=size, distance=models.Distance.COSINE))
+            client.upload_collection("peer", vectors, [{"name": name} for name in ordered], range(len(ordered)))
+            client.close()
+        done = time.perf_counter()
+        rates[label] = len(ordered) / (done - start)
+        alone = len(ordered) / (encoded - start)
+        say(f"peer: {label}", f"{rates[label]:,.0f} names/s   (its encoding alone {alone:,.0f})")
+    return rates
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path, exists=True), help="TSV; made up if not given.")
+@click.option("--names", "n_made", default=20_000, show_default=True, help="Entities to make up.")
+@click.option("--id-column")
+@click.option("--name-column")
+@click.option("--type-column", multiple=True)
+@click.option("--alias-column")
+@click.option("--model", default=DEFAULT_MODEL, show_default=True)
+@click.option("--peer-model", help="sentence-transformers folder; without it no peers are run.")
+@click.option("--peer-names", default=6000, show_default=True)
+@click.option("--mentions", "n_mentions", default=4000, show_default=True)
+@click.option("--type", "kind", default="ORG", show_default=True, help="Filter of the single links.")
+@click.option("--work", type=click.Path(path_type=Path), help="Folder for stores; a temporary one if not given.")
+def main(
+    data: Path | None,
+    n_made: int,
+    id_column: str | None,
+    name_column: str | None,
+    type_column: tuple[str, ...],
+    alias_column: str | None,
+    model: str,
+    peer_model: str | None,
+    peer_names: int,
+    n_mentions: int,
+    kind: str,
+    work: Path | None,
+) -> None:
+    """Run all of it."""
+    say("machine", f"{platform.machine()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    with tempfile.TemporaryDirectory(dir=work) as scratch:
+        folder = Path(scratch)
+        columns = TsvColumns(id=id_column, name=name_column, types=type_column, alias=alias_column)
+        encoder = load_encoder(model, device="cpu")
+        encoder.encode(["warm"])
+        info = encoder.info
+        say("model", f"{info.name}, {info.dim} dim, {info.runtime} {info.precision}")
+        with TsvReader([data or generated(folder / "made.tsv", n_made)], columns) as reader:
+            scanned = bench_reading(reader)
+            sample = names_of(reader, scanned, peer_names)
+            before = bench_peers(sample, peer_model, folder) if peer_model else {}
+            every = names_of(reader, scanned)
+            encoding_s = bench_encoding(encoder, every)
+            say("encoding alone, names/s", f"{len(every) / encoding_s:,.0f}   ({encoding_s:.1f} s)")
+            del every
+            rate = bench_ingest(reader, scanned, encoder, folder / "store", encoding_s)
+            after = bench_peers(sample, peer_model, folder) if peer_model else {}
+            for label in before:
+                say(f"ingest against peer: {label}", f"{rate / max(before[label], after[label]):.1f} x")
+            mentions = names_of(reader, scanned, n_mentions)
+        encode_s = min(bench_encoding(encoder, mentions) for _ in range(2))
+        bench_linking(folder / "store", mentions, kind, encode_s, min(1000, len(mentions)))
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    main()
