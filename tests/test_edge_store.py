@@ -27,13 +27,22 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.store import edge, edge_bulk, edge_collection, edge_folder, edge_lock, edge_points, edge_process
+from pearl_qdrant.store import (
+    edge,
+    edge_bulk,
+    edge_collection,
+    edge_folder,
+    edge_lock,
+    edge_points,
+    edge_process,
+    edge_shard,
+)
 from pearl_qdrant.store.edge import EdgeStore
 from pearl_qdrant.store.edge_collection import EdgeCollection
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, NamePoint
 
-WIDE = 4096
-"""So wide that 640 vectors are enough for a graph."""
+WIDE = 64
+"""So wide that with `low_threshold` 640 vectors are enough for a graph."""
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -59,6 +68,12 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
     monkeypatch.setattr(edge_bulk, "EdgeProcess", Recorded)
     monkeypatch.setattr(edge_collection, "EdgeProcess", Recorded)
     return started
+
+
+@pytest.fixture
+def low_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs for small collections."""
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 160)
 
 
 def manifest_of(name: str = "toy", *, dim: int = 8) -> Manifest:
@@ -116,6 +131,7 @@ def python(script: str, *arguments: str) -> subprocess.Popen[str]:
         [sys.executable, "-c", script, *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -459,7 +475,7 @@ def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:
     script = """
 import sys, time
 from pathlib import Path
-from pearl_qdrant.store import edge_bulk, edge_collection, edge_process
+from pearl_qdrant.store import edge_bulk, edge_collection, edge_process, edge_shard
 from pearl_qdrant.store.edge import EdgeStore
 from test_edge_store import WIDE, many
 
@@ -468,6 +484,7 @@ class Told(edge_process.EdgeProcess):
         super().__init__(job)
         print(job.task, self.pid, flush=True)
 
+edge_shard.INDEXING_THRESHOLD_KB = 160
 edge_bulk.EdgeProcess = edge_collection.EdgeProcess = Told
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 with collection.writer() as writer:
@@ -498,7 +515,7 @@ while True:
 
 
 def test_a_large_load_goes_through_several_processes(
-    store: EdgeStore, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
+    store: EdgeStore, low_threshold: None, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each child ends when its share is compacted; filters and counts are exact with and without payload indexes."""
     monkeypatch.setattr(edge_folder, "SMALL_POINTS", 500)
@@ -538,7 +555,7 @@ def test_a_large_load_goes_through_several_processes(
 
 
 @pytest.fixture
-def wide(store: EdgeStore) -> EdgeCollection:
+def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
     """A collection that is large enough for a graph, and has none yet."""
     collection = store.create(manifest_of(dim=WIDE))
     with collection.writer() as writer:
@@ -620,7 +637,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("needs root, to mount a small tmpfs")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=130m", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=180m", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("may not mount a tmpfs")
     yield disk

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,9 +21,8 @@ from pathlib import Path
 
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.errors import CollectionNotFoundError, StoreError
-from pearl_qdrant.store import edge_shard
-from pearl_qdrant.store.edge_lock import CollectionLock
+from pearl_qdrant.errors import CollectionNotFoundError, StoreError, StoreLockedError
+from pearl_qdrant.store import edge_lock, edge_shard
 from pearl_qdrant.store.edge_process import Job
 from pearl_qdrant.store.schema import Manifest
 
@@ -105,7 +105,7 @@ class CollectionFolder:
         self._users = 0
         self._lent_to: str | None = None
         self._shard: EdgeShard | None = None
-        self._lock = CollectionLock.acquire(path / LOCK_FILE, name)
+        self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
         try:
             self.manifest = read_manifest(path, name)
             self._load()
@@ -241,6 +241,7 @@ class CollectionFolder:
             collection=self.name,
             shard=str(self.path / SHARD_FOLDER),
             dim=self.manifest.dim,
+            threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
             has_graph=self.index_state() is not None,
             small_points=SMALL_POINTS,
             compact_points=COMPACT_POINTS,
@@ -248,7 +249,17 @@ class CollectionFolder:
         )
 
     def _load(self) -> None:
-        self._shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name)
+        """Open the shard; the child of a process that was killed may need a moment to let go of it."""
+        deadline = time.monotonic() + edge_lock.WAIT_S
+        while True:
+            try:
+                self._shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name)
+            except StoreLockedError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(edge_lock.POLL_S)
+            else:
+                return
 
     def _close(self) -> None:
         shard, self._shard = self._shard, None

@@ -15,7 +15,7 @@ from pearl_qdrant.errors import StoreLockedError
 WAIT_S = 2.0
 """How long a second process waits: enough for one that is just closing."""
 
-_POLL_S = 0.05
+POLL_S = 0.05
 
 
 class CollectionLock:
@@ -47,7 +47,7 @@ class CollectionLock:
                 except portalocker.LockException as error:
                     if time.monotonic() >= deadline:
                         raise StoreLockedError(collection, _owner(path)) from error
-                time.sleep(_POLL_S)
+                time.sleep(POLL_S)
             if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 raise FileNotFoundError(str(path))
             file.truncate(0)

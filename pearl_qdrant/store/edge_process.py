@@ -44,6 +44,7 @@ class Job:
         collection: Name, for errors.
         shard: Folder of the shard.
         dim: Width of the vectors.
+        threshold_kb: Vectors from which a segment is made compact, or gets a graph, in KB.
         has_graph: Whether compacted segments carry a graph already, and new ones must too.
         small_points: Beyond so many points a load drops the payload indexes, until the graph is built.
         compact_points: Points in the growing segment at which it is compacted, with payload indexes.
@@ -54,6 +55,7 @@ class Job:
     collection: str
     shard: str
     dim: int
+    threshold_kb: int
     has_graph: bool
     small_points: int
     compact_points: int

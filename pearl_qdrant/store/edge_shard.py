@@ -59,13 +59,23 @@ MIN_FREE_BYTES = 96 * 1024 * 1024
 process is killed by SIGBUS, so the space is looked at before."""
 
 
-def shard_config(dim: int, *, m: int, segments: int, max_segment_kb: int) -> EdgeConfig:
-    """Configuration of a shard; `m` = 0 makes compact segments without a graph."""
+def shard_config(
+    dim: int, *, m: int = HNSW_M, segments: int = 1, max_segment_kb: int = MAX_SEGMENT_KB, threshold_kb: int
+) -> EdgeConfig:
+    """Configuration of a shard.
+
+    Args:
+        dim: Width of the vectors.
+        m: Links of a point in the graph; 0 makes compact segments without a graph.
+        segments: How many `optimize()` leaves, beside the growing one.
+        max_segment_kb: Up to what size it merges, in KB of vectors.
+        threshold_kb: From what size it makes a segment compact, in KB of vectors.
+    """
     return EdgeConfig(
         vectors={DENSE: EdgeVectorParams(dim, Distance.Cosine, datatype=DATATYPE, memory=Memory.Cached)},
         hnsw_config=HnswIndexConfig(m, HNSW_EF_CONSTRUCT, INDEXING_THRESHOLD_KB, memory=Memory.Cached),
         optimizers=EdgeOptimizersConfig(
-            indexing_threshold=INDEXING_THRESHOLD_KB,
+            indexing_threshold=threshold_kb,
             default_segment_number=segments,
             max_segment_size=max_segment_kb,
         ),
@@ -74,7 +84,7 @@ def shard_config(dim: int, *, m: int, segments: int, max_segment_kb: int) -> Edg
 
 def create_shard(path: Path, dim: int) -> None:
     """Create an empty shard with its payload indexes, and close it."""
-    shard = EdgeShard.create(str(path), shard_config(dim, m=HNSW_M, segments=1, max_segment_kb=MAX_SEGMENT_KB))
+    shard = EdgeShard.create(str(path), shard_config(dim, threshold_kb=INDEXING_THRESHOLD_KB))
     create_indexes(shard)
     shard.flush()
     shard.close()

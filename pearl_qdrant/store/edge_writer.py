@@ -55,6 +55,7 @@ class ShardLoad:
             m=edge_shard.HNSW_M if job.has_graph else 0,
             segments=_MANY_SEGMENTS,
             max_segment_kb=max(1, points * job.dim * 4 // 1024),
+            threshold_kb=job.threshold_kb,
         )
         self._shard: EdgeShard = edge_shard.load_shard(self._path, job.collection, config)
         self._is_lean = not edge_shard.has_indexes(self._shard)
@@ -114,9 +115,8 @@ def _finalize(job: Job) -> Answer:
     path = Path(job.shard)
     config = edge_shard.shard_config(
         job.dim,
-        m=edge_shard.HNSW_M,
         segments=edge_shard.MAX_SEGMENTS if job.has_graph else 1,
-        max_segment_kb=edge_shard.MAX_SEGMENT_KB,
+        threshold_kb=job.threshold_kb,
     )
     shard = edge_shard.load_shard(path, job.collection, config)
     edge_shard.create_indexes(shard)

@@ -1,0 +1,280 @@
+"""The parts of training that made the shipped model, on tiny random data."""
+
+from __future__ import annotations
+
+import csv
+import math
+import random
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.linking.calibration import Calibration
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+from tests.tiny_models import DIM, make_bert
+from training.augment import augment
+from training.batches import Source, batches
+from training.evaluate_types import score_types
+from training.fit_calibration import fit_calibration, nearest_scores
+from training.head import fit_head
+from training.losses import marginal_type_loss, nt_xent
+from training.numbers import number_names
+from training.sources import (
+    Example,
+    any_class,
+    base_examples,
+    held_out_aliases,
+    one_class,
+    prepositional_examples,
+    split_aliases,
+    typed_examples,
+    without_strings,
+    wordnet_examples,
+)
+from training.splits import TEST_FOLDS, TRAIN_FOLDS, fold, name_key
+from training.trainer import FitConfig, fit, pool_phrases
+from training.weight_average import average_weights
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    """A seeded source of random numbers."""
+    return torch.Generator().manual_seed(seed)
+
+
+def naive_nt_xent(anchors: torch.Tensor, positives: torch.Tensor, temperature: float, same: torch.Tensor) -> float:
+    """Eq. 2 as a loop over rows."""
+    rows = [row / row.norm() for row in torch.cat([anchors, positives])]
+    n = len(anchors)
+    total = 0.0
+    for i, row in enumerate(rows):
+        partner = (i + n) % (2 * n)
+        negatives = [j for j in range(2 * n) if j % n != i % n and not same[i % n, j % n]]
+        terms = [math.exp(float(row @ rows[j]) / temperature) for j in [partner, *negatives]]
+        total -= math.log(terms[0] / sum(terms))
+    return total / (2 * n)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_contrastive_loss_equals_its_naive_loop(masked: bool) -> None:
+    """The loss is Eq. 2, with and without masked false negatives."""
+    anchors, positives = torch.randn(2, 6, 5, generator=generator())
+    same = torch.zeros(6, 6, dtype=torch.bool)
+    if masked:
+        same[1, 4] = same[4, 1] = True
+    loss = nt_xent(anchors, positives, temperature=0.07, same=same if masked else None)
+
+    assert loss.item() == pytest.approx(naive_nt_xent(anchors, positives, 0.07, same), rel=1e-4)
+
+
+def test_the_contrastive_loss_refuses_what_does_not_pair() -> None:
+    """A wrong shape or temperature is an error, not a number."""
+    with pytest.raises(ValueError, match="do not pair up"):
+        nt_xent(torch.ones(2, 3), torch.ones(3, 3), temperature=0.1)
+    with pytest.raises(ValueError, match="positive"):
+        nt_xent(torch.ones(2, 3), torch.ones(2, 3), temperature=0)
+
+
+def test_the_type_loss_is_cross_entropy_with_one_label_and_marginal_with_several() -> None:
+    """One label is Eq. 3; several allowed labels share the likelihood; none does not count."""
+    logits = torch.randn(3, 95, generator=generator())
+    one = torch.zeros(3, 95, dtype=torch.bool)
+    one[torch.arange(3), torch.tensor([4, 7, 90])] = True
+    expected = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 7, 90]))
+    assert marginal_type_loss(logits, one).item() == pytest.approx(expected.item(), rel=1e-5)
+
+    several = one.clone()
+    several[0, 23] = True
+    several[2] = False
+    p = logits.softmax(1)
+    by_hand = -(torch.log(p[0, 4] + p[0, 23]) + torch.log(p[1, 7])) / 2
+    assert marginal_type_loss(logits, several).item() == pytest.approx(by_hand.item(), rel=1e-5)
+    assert marginal_type_loss(logits, torch.zeros(3, 95, dtype=torch.bool)).item() == 0
+
+
+@given(st.text(min_size=1), st.integers(0, 2**32))
+def test_no_variant_is_ever_empty(phrase: str, seed: int) -> None:
+    """Whatever the phrase, its variant has something in it if the phrase has."""
+    assert augment(phrase, random.Random(seed)).strip() or not phrase.strip()
+
+
+def test_variants_are_seeded() -> None:
+    """The same seed gives the same training data."""
+    first = [augment("The New York Times", random.Random(i)) for i in range(50)]
+
+    assert first == [augment("The New York Times", random.Random(i)) for i in range(50)]
+    assert len(set(first)) > 10
+
+
+def test_numbers_are_written_in_many_ways() -> None:
+    """Each of the seven numeric types has many distinct names, the same for the same seed."""
+    made = list(number_names(500, random.Random(1)))
+
+    assert made == list(number_names(500, random.Random(1)))
+    for kind in ("CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"):
+        assert len({name for name, t in made if t == kind}) > 100, kind
+    names = [name for name, _ in made]
+    assert len(names) == len(set(names)) or all(name.strip() for name in names)
+
+
+@pytest.fixture
+def wordnet(tmp_path: Path) -> Path:
+    """Two made-up synsets in WordNet's format, and the licence lines before them."""
+    licence = "  1 This is a licence line.\n"
+    noun = "00000001 06 n 02 red_lorry 0 truck 0 001 @ 00000002 n 0000 | a made-up lorry\n"
+    person = "00000003 18 n 01 Jane_Q._Sample 0 001 @i 00000002 n 0000 | a made-up person\n"
+    adjective = "00000004 00 a 02 speedy(p) 0 rapid 0 000 | made up\n"
+    for part, lines in (("noun", noun + person), ("verb", ""), ("adj", adjective), ("adv", "")):
+        (tmp_path / f"data.{part}").write_text(licence + lines, encoding="utf-8")
+    return tmp_path
+
+
+def test_synsets_are_read_with_class_and_type(wordnet: Path) -> None:
+    """Lemmas have spaces and no markers; common nouns are OTHER, a named person is PERSON."""
+    found = {e.name: e for e in wordnet_examples(wordnet)}
+
+    assert found["red lorry"].others == ("truck",)
+    assert [PHRASE_TYPES[i] for i in found["red lorry"].allowed] == ["NP-OTHER"]
+    assert [PHRASE_TYPES[i] for i in found["Jane Q. Sample"].allowed] == ["NP-PERSON"]
+    assert [PHRASE_TYPES[i] for i in found["speedy"].allowed] == ["ADJP-OTHER"]
+
+
+def test_splits_are_by_entity_and_no_held_out_string_enters(tmp_path: Path) -> None:
+    """No alias of a held-out entity is in training, nor any string equal to one after case folding."""
+    rows = "".join(f"E{i}\tname {i}\tAlias {i}|shared {i % 3}\n" for i in range(60))
+    path = tmp_path / "base.tsv"
+    path.write_text(f"id\tname\taliases\n{rows}", encoding="utf-8")
+    held = held_out_aliases(path)
+    kept = without_strings(base_examples(path, kb="b"), held)
+
+    assert {fold(e.entity.partition(":")[2]) for e in kept} <= set(TRAIN_FOLDS)
+    assert not held & {name.casefold() for e in kept for name in (e.name, *e.others)}
+    assert "shared 0" in held
+    assert name_key("Route 66 ") == name_key("route 12")
+
+
+def test_typed_names_keep_all_their_types(tmp_path: Path) -> None:
+    """A name with two types allows either; test names stay out."""
+    names = [f"place {chr(97 + i)}{chr(97 + j)}" for i in range(20) for j in range(5)]
+    path = tmp_path / "typed.tsv"
+    rows = "".join(f"{name}\tGPE\n{name}\tLOC\n" for name in names)
+    path.write_text(f"name\tonto_type\n{rows}", encoding="utf-8")
+    found = typed_examples(path)
+
+    assert 0 < len(found) < len(names)
+    assert all(fold(name_key(e.name)) not in TEST_FOLDS for e in found)
+    assert found[0].allowed == any_class(["GPE", "LOC"])
+    prepositional = prepositional_examples(found, 5, random.Random(0))
+    assert {PHRASE_TYPES[i] for i in prepositional[0].allowed} == {"PP-GPE", "PP-LOC"}
+
+
+def test_escaped_aliases_are_split() -> None:
+    r"""A bar or backslash in a name is escaped by a backslash."""
+    assert split_aliases(r"a|b\|c|d\\|") == ["a", "b|c", "d\\"]
+
+
+def test_pairs_that_share_an_entity_or_a_string_are_no_negatives() -> None:
+    """In a batch, equal entities and equal folded strings are marked as the same."""
+    examples = [
+        Example("Alpha One", ("alpha-one",), "1"),
+        Example("ALPHA ONE", ("zed",), "2"),
+        Example("beta", ("gamma",), "3"),
+        Example("delta", ("epsilon",), "3"),
+    ]
+    batch = next(batches([Source(examples, 1.0)], n_pairs=4, run=4, rng=random.Random(5)))
+
+    names = list(zip(batch.anchors, batch.positives, strict=True))
+    assert batch.same[2, 3], "one entity"
+    assert not batch.same[0, 2]
+    folded = [{"".join(c for c in n.casefold() if c.isalnum()) for n in pair} for pair in names]
+    assert bool(batch.same[0, 1]) == bool(folded[0] & folded[1])
+
+
+def test_averaging_mixes_the_encoders(tmp_path: Path) -> None:
+    """Half and half is the mean of the two; the ends are the encoders themselves."""
+    original = load_phrase_encoder(make_bert(tmp_path / "a", seed=1))
+    tuned = load_phrase_encoder(make_bert(tmp_path / "b", seed=2))
+    before = {k: v.clone() for k, v in tuned.state_dict().items()}
+    average_weights(original, tuned, ratio=0.25)
+
+    key = "encoder.layer.0.output.dense.weight"
+    expected = 0.25 * before[key] + 0.75 * original.state_dict()[key]
+    assert torch.allclose(tuned.state_dict()[key], expected, atol=1e-6)
+    with pytest.raises(ValueError, match="ratio"):
+        average_weights(original, tuned, ratio=2)
+
+
+def test_a_head_learns_what_can_be_told_apart() -> None:
+    """On two clouds of vectors the head finds both types, and scores say so."""
+    vectors = torch.randn(400, 8, generator=generator())
+    vectors[:, 0] += torch.tensor([4.0, -4.0]).repeat_interleave(200)
+    allowed = torch.zeros(400, 95, dtype=torch.bool)
+    allowed[:200, list(one_class("NP", ["ORG"]))] = True
+    allowed[200:, list(one_class("NP", ["GPE"]))] = True
+    head = fit_head(vectors, allowed, weights=torch.ones(400), epochs=30, batch=64, generator=generator())
+    scores = score_types(head(vectors), [{"ORG"}] * 200 + [{"GPE", "LOC"}] * 200)
+
+    assert scores.accuracy > 0.98
+    assert scores.macro_f1 > 0.98
+    assert scores.n == 400
+
+
+def test_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
+    """A run killed half way and started again ends with the weights of one that was not."""
+    folder = make_bert(tmp_path / "bert")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    examples = [Example(f"new york w{i}", (f"city {i}",), str(i), any_class(["GPE"])) for i in range(40)]
+
+    def run(work: Path, *stops: int) -> tuple[torch.Tensor, list[list[str]]]:
+        """Train to 6 steps, stopping on the way."""
+        for stop in (*stops, 6):
+            torch.manual_seed(0)
+            network = PearlNetwork(load_phrase_encoder(folder), new_type_head(DIM))
+            drawn = batches([Source(examples, 1.0)], n_pairs=8, run=4, rng=random.Random(1))
+            config = FitConfig(steps=6, save_every=2)
+            taken = iter(list(islice(drawn, stop))) if stop < 6 else drawn
+            try:
+                fit(network, tokenizer, taken, config, work)
+            except StopIteration:
+                continue
+        with (work / "log.csv").open() as file:
+            log = [row[:3] for row in csv.reader(file)]
+        return pool_phrases(network, tokenizer, ["new york"], 16, 8), log
+
+    straight, log = run(tmp_path / "straight")
+    resumed, _ = run(tmp_path / "resumed", 4)
+
+    assert torch.allclose(straight, resumed, atol=1e-6)
+    assert [row[0] for row in log] == ["step", "1", "2", "3", "4", "5", "6"]
+
+
+def test_calibration_finds_the_coefficients_that_made_the_data() -> None:
+    """Outcomes drawn from known coefficients give these coefficients back, roughly."""
+    rng = random.Random(0)
+    true = Calibration(25.0, -18.0)
+    scores, right = [], []
+    for _ in range(6000):
+        row = sorted((rng.uniform(0.4, 1.0) for _ in range(3)), reverse=True)
+        scores.append(row)
+        right.append(rng.random() < true.probabilities(row)[0])
+    fitted = fit_calibration(scores, right)
+
+    assert fitted.slope == pytest.approx(true.slope, rel=0.1)
+    assert fitted.intercept == pytest.approx(true.intercept, rel=0.1)
+    with pytest.raises(ValueError, match="linked right"):
+        fit_calibration([[0.9]], [True])
+
+
+def test_nearest_scores_say_whether_the_first_is_right() -> None:
+    """The best name of each mention is compared with the gold one, whatever its case."""
+    names = torch.eye(3)
+    scores, right = nearest_scores(names[:2], names, gold=["A", "c"], names_of=["a", "b", "c"], limit=2)
+
+    assert scores == [[1.0, 0.0], [1.0, 0.0]]
+    assert right == [True, False]
