@@ -216,7 +216,7 @@ def test_a_head_learns_what_can_be_told_apart() -> None:
     allowed = torch.zeros(400, 95, dtype=torch.bool)
     allowed[:200, list(one_class("NP", ["ORG"]))] = True
     allowed[200:, list(one_class("NP", ["GPE"]))] = True
-    head = fit_head(vectors, allowed, weights=torch.ones(400), epochs=30, batch=64, generator=generator())
+    head = fit_head(vectors, allowed, weights=torch.ones(400), epochs=200, batch=64, generator=generator())
     scores = score_types(head(vectors), [{"ORG"}] * 200 + [{"GPE", "LOC"}] * 200)
 
     assert scores.accuracy > 0.98
