@@ -144,11 +144,12 @@ def train_head(network: PearlNetwork, tokenizer: Any, examples: list[Example]) -
 
 
 def held_out_types(data: Path, folds: range) -> list[tuple[str, set[str]]]:
-    """Typed names that training never saw, with all types of each."""
+    """A natural sample of typed names that training never saw, with all types of each."""
     types: dict[str, set[str]] = {}
     for row in read_tsv(data / "typed_names" / "onto_typed_names.tsv"):
         types.setdefault(row["name"], set()).add(row["onto_type"])
-    return [(name, found) for name, found in types.items() if fold(name_key(name)) in folds]
+    held_out = [(name, found) for name, found in types.items() if fold(name_key(name)) in folds]
+    return random.Random(4).sample(held_out, min(8000, len(held_out)))
 
 
 def alias_scores(
@@ -161,7 +162,7 @@ def alias_scores(
     base = [row["name"] for row in read_tsv(data / "kb" / "general.tsv")]
     mentions = [row["alias"] for row in pairs[:4000]]
     gold = [row["canonical"] for row in pairs[:4000]]
-    names = sorted({*rng.sample(base, 100_000), *gold})
+    names = sorted({*rng.sample(base, 40_000), *gold})
     absent = {name.casefold() for name in gold[:800]}
     names = [name for name in names if name.casefold() not in absent]
 
@@ -197,7 +198,7 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     fit(network, tokenizer, drawn, CONFIG, work)
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=RATIO)
 
-    head, label_counts = train_head(network, tokenizer, head_examples(material, random.Random(2), 40_000))
+    head, label_counts = train_head(network, tokenizer, head_examples(material, random.Random(2), 12_000))
     network.type_head = head
     scores: dict[str, TypeScores] = {}
     for split, folds in (("development", DEVELOPMENT_FOLDS), ("test", TEST_FOLDS)):

@@ -122,7 +122,7 @@ def wait_until(condition: Any, *, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
+        time.sleep(0.001)
 
 
 def python(script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -565,7 +565,8 @@ def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
 
 def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
     """After kill -9 while the graph is built, search is exact as before, and finalize can run again."""
-    points, vectors, _ = many(1000, dim=WIDE)
+    points, vectors, encodable = many(5000, dim=WIDE)
+    wide.upsert(points, vectors, encodable)
     shard = wide._folder.path / "shard"
 
     def kill_when_busy() -> None:
@@ -580,7 +581,7 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
 
     assert list((shard / "temp_segments").glob("*")) == []
     status = wide.status()
-    assert (status.points, status.indexed_vectors, status.is_finalized) == (1000, 0, False)
+    assert (status.points, status.indexed_vectors, status.is_finalized) == (5000, 0, False)
     assert nearest_names(wide, vectors) == [point.name for point in points]
 
     wide.finalize()
