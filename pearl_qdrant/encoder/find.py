@@ -33,7 +33,7 @@ class FoundModel:
     """Where a model lies.
 
     Attributes:
-        name: As the user would type it.
+        name: As the user would type it, from any folder.
         folder: Its files; in the hub's cache for a hub id.
     """
 
@@ -72,7 +72,9 @@ def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
     if name in shipped:
         return FoundModel(name, models_dir / name)
     if name and Path(name).expanduser().is_dir():
-        return FoundModel(name, Path(name).expanduser())
+        # The whole path: a manifest keeps the name, and is read from elsewhere.
+        folder = Path(name).expanduser().resolve()
+        return FoundModel(str(folder), folder)
     if match := _HUB_ID.fullmatch(name):
         return FoundModel(name, _fetch(name, match["repo"], match["revision"], shipped))
     near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.5)

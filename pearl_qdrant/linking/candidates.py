@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.protocol import Encoded, FloatArray
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.protocol import Collection, ScoredName
 
-NAMES_PER_ENTITY = 5
-"""Names fetched for each entity wanted: an entity's aliases lie close together and would crowd out others."""
+EXTRA_NAMES = 6
+"""Names fetched beyond the entities wanted, since aliases of one entity lie close together. Where they were not enough,
+`MORE_NAMES` times as many are fetched: reading payloads is half the time of a search."""
+
+MORE_NAMES = 6
 
 SAME_SCORE = 1e-6
 """Scores closer than this are equal: cosines of one and the same name differ by rounding."""
 
 
 def find_candidates(
-    encoder: Encoder,
     collections: Sequence[Collection],
     mentions: Sequence[str],
+    encoded: Encoded,
     *,
     limit: int,
     types: Sequence[str] = (),
@@ -31,26 +34,40 @@ def find_candidates(
     """Candidates of each mention, best first, without probabilities.
 
     Args:
-        encoder: The model that made the collections.
         collections: Where to look; an entity is told apart by base and id.
         mentions: m strings.
+        encoded: Of the mentions, by the model that made the collections.
         limit: Entities a mention at most.
         types: Keep only entities of these types; empty for all.
 
     Returns:
         m lists.
     """
-    encoded = encoder.encode(mentions)
     found: list[list[ScoredName]] = [[] for _ in mentions]
     for collection in collections:
-        nearest = collection.search(encoded.vectors, limit=limit * NAMES_PER_ENTITY, types=types)
-        for names, more in zip(found, nearest, strict=True):
-            names.extend(more)
+        for names, nearest in zip(found, _search(collection, encoded.vectors, limit, types), strict=True):
+            names.extend(nearest)
     results = [_fold(names, limit) for names in found]
     for i, mention in enumerate(mentions):
         if not encoded.encodable[i] and mention.strip():
             results[i] = _exact(collections, mention.strip(), limit=limit, types=types)
     return results
+
+
+def _search(collection: Collection, vectors: FloatArray, limit: int, types: Sequence[str]) -> list[list[ScoredName]]:
+    """The nearest names of each mention, enough of them for `limit` entities if there are so many."""
+    wanted = limit + EXTRA_NAMES
+    found = collection.search(vectors, limit=wanted, types=types)
+    short = [i for i, names in enumerate(found) if len(names) == wanted and _n_entities(names) <= limit]
+    if short:
+        again = collection.search(vectors[short], limit=wanted * MORE_NAMES, types=types)
+        for i, names in zip(short, again, strict=True):
+            found[i] = names
+    return found
+
+
+def _n_entities(names: Iterable[ScoredName]) -> int:
+    return len({(s.point.kb, s.point.entity_id) for s in names})
 
 
 def _fold(names: Iterable[ScoredName], limit: int) -> list[Candidate]:
@@ -69,7 +86,7 @@ def _exact(collections: Sequence[Collection], name: str, *, limit: int, types: S
     scored = [
         ScoredName(point, 1.0)
         for collection in collections
-        for point in collection.find(names=[name], types=types, limit=limit * NAMES_PER_ENTITY)
+        for point in collection.find(names=[name], types=types, limit=limit * MORE_NAMES)
     ]
     unique = {(s.point.kb, s.point.entity_id): s for s in reversed(scored)}
     ordered = [unique[key] for key in sorted(unique)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.calibration import DEFAULT, Calibration
 from pearl_qdrant.linking.candidates import find_candidates
@@ -136,7 +137,7 @@ class EntityLinker:
         threshold: float | None = None,
         on_tie: OnTie = "null",
     ) -> Iterator[Link]:
-        """Link many mentions, in order, `BATCH` at a time; takes any iterable and never holds all of it.
+        """Link many mentions, in order; takes any iterable, and reads at most two batches of `BATCH` ahead.
 
         Arguments as in `link`.
         """
@@ -150,10 +151,24 @@ class EntityLinker:
     def _link_stream(
         self, mentions: Iterator[str], types: Sequence[str], limit: int, threshold: float, on_tie: OnTie
     ) -> Iterator[Link]:
-        while batch := list(islice(mentions, BATCH)):
-            found = find_candidates(self._encoder, self._collections, batch, limit=limit, types=types)
+        def link_all(batch: Sequence[str], encoded: Encoded) -> Iterator[Link]:
+            found = find_candidates(self._collections, batch, encoded, limit=limit, types=types)
             for mention, candidates in zip(batch, found, strict=True):
                 yield self._decide(mention, candidates, threshold, on_tie)
+
+        batch = list(islice(mentions, BATCH))
+        if len(batch) < BATCH:
+            yield from link_all(batch, self._encoder.encode(batch))
+            return
+        # While one batch is searched for, the next one is encoded.
+        with ThreadPoolExecutor(1, "link") as worker:
+            encoded = worker.submit(self._encoder.encode, batch)
+            while batch:
+                following = list(islice(mentions, BATCH))
+                ready = encoded.result()
+                encoded = worker.submit(self._encoder.encode, following)
+                yield from link_all(batch, ready)
+                batch = following
 
     def _decide(self, mention: str, candidates: list[Candidate], threshold: float, on_tie: OnTie) -> Link:
         """Give the candidates their probabilities, and take the best or NIL."""

@@ -109,8 +109,7 @@ class NamePoint:
         except ValidationError as error:
             first = error.errors()[0]
             raise ManifestError(collection, f"a point has no valid '{first['loc'][0]}' in its payload") from error
-        known = {name: getattr(parsed, name) for name in _Payload.model_fields}
-        return cls(**known, extra={k: str(v) for k, v in (parsed.model_extra or {}).items()})
+        return cls(**vars(parsed), extra={k: str(v) for k, v in (parsed.model_extra or {}).items()})
 
 
 class _Payload(BaseModel):
