@@ -25,12 +25,23 @@ say() {
 say "A base of well-known entities, one line each, becomes a collection. No server is needed."
 show pearl-qdrant ingest examples/sample_base.tsv --collection demo
 
-say "Figure 1 of the paper: names of The New York Times beside New York Post and New York."
-show pearl-qdrant link "The New York Times" NYTimes nytimes.com --collection demo --limit 3
+say "Figure 1 of the paper: three names of The New York Times rank before New York Post and New York."
+show python examples/figure1.py
 
-say "A name can belong to several entities. A type filter changes the answer."
-show pearl-qdrant link "New York" --collection demo --limit 3
-show pearl-qdrant link "New York" --type ORG --collection demo --limit 3
+say "So each of them links to the newspaper, and the Post to itself."
+show pearl-qdrant link NYTimes nytimes.com "New-York Daily Times" "New York Post" --collection demo --limit 2
+
+say "A name can belong to several entities: nothing separates them, so the answer is NIL, with all of them first."
+show pearl-qdrant link "New York" --collection demo --limit 4
+
+say "A type filter changes the answer."
+show pearl-qdrant link "New York" --type city --collection demo --limit 2
+show pearl-qdrant link "New York" --type magazine --collection demo --limit 2
+
+say "Diseases and drugs by any of their names; JSON for programs."
+show pearl-qdrant link "heart attack" Tylenol --collection demo --limit 1 --json
 
 say "What is not in the base is NIL, with the reason."
-show pearl-qdrant link "Quetzaltenango Municipal Brass Band" --collection demo --limit 3
+show pearl-qdrant link "Quetzaltenango Municipal Brass Band" --collection demo --limit 2
+
+say "The same from Python: see the README. The collection stays in $PEARL_QDRANT_STORE."

@@ -28,6 +28,7 @@ from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
+from training.augment import augment_or_abbreviate
 from training.batches import Source, batches
 from training.evaluate_types import TypeScores, score_types
 from training.export import export_onnx
@@ -52,6 +53,8 @@ NAME = "pearl-mini-en"
 MAX_LENGTH = 64
 RATIO = 0.5
 CONFIG = FitConfig(steps=1100, learning_rate=5e-5, temperature=0.05, save_every=50)
+ABBREVIATIONS = FitConfig(steps=300, learning_rate=4e-5, temperature=0.05, save_every=50)
+"""A second stage, with short forms of proper names among the variants."""
 N_PAIRS = 128
 RUN = 8
 RARE = 30
@@ -196,6 +199,8 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     network = PearlNetwork(load_phrase_encoder(base), new_type_head(384))
     drawn = batches(material, n_pairs=N_PAIRS, run=RUN, rng=random.Random(1))
     fit(network, tokenizer, drawn, CONFIG, work)
+    varied = batches(material, n_pairs=N_PAIRS, run=RUN, rng=random.Random(5), vary=augment_or_abbreviate)
+    fit(network, tokenizer, varied, ABBREVIATIONS, work / "abbreviations")
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=RATIO)
 
     head, label_counts = train_head(network, tokenizer, head_examples(material, random.Random(2), 12_000))
@@ -215,7 +220,7 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     write_int8_graph(network, int8)
     training = {
         "base": "sentence-transformers/all-MiniLM-L6-v2",
-        "steps": CONFIG.steps,
+        "steps": CONFIG.steps + ABBREVIATIONS.steps,
         "pairs": N_PAIRS,
         "learning_rate": CONFIG.learning_rate,
         "temperature": CONFIG.temperature,

@@ -18,7 +18,7 @@ from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_
 from pearl_qdrant.linking.calibration import Calibration
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from tests.tiny_models import DIM, make_bert
-from training.augment import augment
+from training.augment import abbreviate, augment, augment_or_abbreviate
 from training.batches import Source, batches
 from training.evaluate_types import score_types
 from training.fit_calibration import fit_calibration, nearest_scores
@@ -100,7 +100,16 @@ def test_the_type_loss_is_cross_entropy_with_one_label_and_marginal_with_several
 @given(st.text(min_size=1), st.integers(0, 2**32))
 def test_no_variant_is_ever_empty(phrase: str, seed: int) -> None:
     """Whatever the phrase, its variant has something in it if the phrase has."""
-    assert augment(phrase, random.Random(seed)).strip() or not phrase.strip()
+    for vary in (augment, augment_or_abbreviate):
+        assert vary(phrase, random.Random(seed)).strip() or not phrase.strip()
+
+
+def test_proper_names_are_abbreviated_as_people_do() -> None:
+    """Short forms join initials and words; other phrases stay as they are."""
+    made = {abbreviate("The New York Times", random.Random(i)) for i in range(1000)}
+
+    assert {"NYTimes", "NY Times", "NYT", "nytimes.com"} <= made
+    assert abbreviate("heart attack", random.Random(0)) == "heart attack"
 
 
 def test_variants_are_seeded() -> None:

@@ -75,6 +75,31 @@ def vary_surface(phrase: str, rng: random.Random) -> str:
     return phrase
 
 
+def abbreviate(phrase: str, rng: random.Random) -> str:
+    """A short form that people make of a proper name: "New York Times" gives NYTimes, NY Times, NYT or nytimes.com.
+
+    A phrase that is not at least two capitalised words comes back unchanged.
+    """
+    words = [word for word in phrase.split() if word.lower() not in ("the", "of", "and", "&")]
+    if len(words) < 2 or not all(word[0].isupper() for word in words):
+        return phrase
+    n_initials = rng.randrange(2, len(words) + 1) if len(words) > 2 else 1
+    initials = "".join(word[0] for word in words[:n_initials])
+    rest = words[n_initials:]
+    joined = "".join([initials, *rest])
+    if rest and rng.random() < 0.35:
+        return " ".join([initials, *rest])
+    if rng.random() < 0.3:
+        site = joined if rng.random() < 0.6 else "".join(words)
+        return f"{''.join(c for c in site if c.isalnum()).lower()}.{rng.choice(('com', 'com', 'org', 'net'))}"
+    return joined
+
+
+def augment_or_abbreviate(phrase: str, rng: random.Random) -> str:
+    """As `augment`, with short forms of proper names among the variants."""
+    return abbreviate(phrase, rng) if rng.random() < 0.5 else augment(phrase, rng)
+
+
 def augment(phrase: str, rng: random.Random) -> str:
     """One variant of a phrase, or now and then the phrase itself. Never empty unless `phrase` is."""
     draw = rng.random()

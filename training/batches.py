@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import augment
 from training.sources import Example
+
+Vary = Callable[[str, random.Random], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class PairBatch:
     allowed: Tensor
 
 
-def batches(sources: Sequence[Source], *, n_pairs: int, run: int, rng: random.Random) -> Iterator[PairBatch]:
+def batches(
+    sources: Sequence[Source], *, n_pairs: int, run: int, rng: random.Random, vary: Vary = augment
+) -> Iterator[PairBatch]:
     """Endless batches.
 
     Args:
@@ -46,6 +50,7 @@ def batches(sources: Sequence[Source], *, n_pairs: int, run: int, rng: random.Ra
         n_pairs: Pairs a batch.
         run: Alphabetical neighbours drawn together: they are each other's hard negatives.
         rng: Decides everything.
+        vary: Makes a variant of a phrase.
     """
     weights = [source.weight for source in sources]
     while True:
@@ -54,14 +59,14 @@ def batches(sources: Sequence[Source], *, n_pairs: int, run: int, rng: random.Ra
             examples = rng.choices(sources, weights)[0].examples
             start = rng.randrange(max(1, len(examples) - run))
             drawn.extend(examples[start : start + run])
-        yield _batch(drawn[:n_pairs], rng)
+        yield _batch(drawn[:n_pairs], rng, vary)
 
 
-def _batch(examples: Sequence[Example], rng: random.Random) -> PairBatch:
+def _batch(examples: Sequence[Example], rng: random.Random, vary: Vary) -> PairBatch:
     """Draw a positive for each example, and compare entities and strings."""
     anchors, positives = [], []
     for example in examples:
-        anchor, positive = _pair(example, rng)
+        anchor, positive = _pair(example, rng, vary)
         anchors.append(anchor)
         positives.append(positive)
     allowed = torch.zeros(len(examples), len(PHRASE_TYPES), dtype=torch.bool)
@@ -75,14 +80,14 @@ def _batch(examples: Sequence[Example], rng: random.Random) -> PairBatch:
     return PairBatch(anchors, positives, same, allowed)
 
 
-def _pair(example: Example, rng: random.Random) -> tuple[str, str]:
+def _pair(example: Example, rng: random.Random, vary: Vary) -> tuple[str, str]:
     """Two names of one entity; an augmented copy where there is only one, or now and then anyway."""
     if not example.others or rng.random() < 0.15:
-        return example.name, augment(example.name, rng)
+        return example.name, vary(example.name, rng)
     names = (example.name, *example.others)
     first, second = rng.sample(range(len(names)), 2)
     positive = names[second]
-    return names[first], augment(positive, rng) if rng.random() < 0.15 else positive
+    return names[first], vary(positive, rng) if rng.random() < 0.15 else positive
 
 
 def _shares(keys: Sequence[str]) -> Tensor:

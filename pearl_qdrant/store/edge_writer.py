@@ -86,6 +86,13 @@ class ShardLoad:
         self._shard.optimize()
         return self.close()
 
+    def finish(self) -> Answer:
+        """Close, with little left in the growing segment: `finalize` would hold its payload indexes in memory.
+
+        With a graph it is left as it is: compacting it would build graphs, which is for `finalize` to do.
+        """
+        return self.compact() if self._is_lean else self.close()
+
     def close(self) -> Answer:
         """Flush and close."""
         answer = self.count()
@@ -100,7 +107,7 @@ def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
         FLUSH: load.flush,
         COUNT: load.count,
         COMPACT: load.compact,
-        FINISH: load.close,
+        FINISH: load.finish,
     }
     while frame := receive(requests):
         kind, body = frame
