@@ -19,7 +19,14 @@ _NEEDED = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "nump
 
 @click.command()
 @store_option
-@click.option("--model", envvar="PEARL_QDRANT_MODEL", default=DEFAULT_MODEL, show_default=True)
+@click.option(
+    "--model",
+    envvar="PEARL_QDRANT_MODEL",
+    show_envvar=True,
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="The model to check.",
+)
 @json_option
 @click.pass_context
 def doctor(context: click.Context, store: str, model: str, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from pearl_qdrant.cli.options import json_option
 
 @click.group()
 def models() -> None:
-    """See the encoders."""
+    """See the encoders that ship, and look into any other."""
 
 
 @models.command("list")

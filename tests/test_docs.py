@@ -1,0 +1,102 @@
+"""What the README says is so."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from pearl_qdrant.cli import cli
+from pearl_qdrant.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its path, as `collections list`."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+        yield f"{path}{name}", command
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands(cli)])
+def test_every_command_and_option_is_explained(path: str) -> None:
+    """`--help` of each command says in a sentence what it does, and the README names it."""
+    command = dict(commands(cli))[path]
+    assert command.help
+    assert len(command.help.splitlines()[0]) > 20
+    group, _, name = path.partition(" ")
+    row = next((line for line in README.splitlines() if f"`pearl-qdrant {group}" in line), "")
+    assert row, f"pearl-qdrant {group} is not in the README"
+    assert re.search(rf"\b{name}\b", row.replace("\\", "")) if name else True
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.name in ("model", "store", "kb", "threshold", "limit"):
+            assert parameter.help, f"{path} {parameter.opts[0]} has no help"
+
+
+def test_every_environment_variable_is_in_the_readme() -> None:
+    """The table names all variables that settings and options read."""
+    named = {
+        v
+        for _, c in commands(cli)
+        for p in c.params
+        for v in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or [])
+    }
+    for variable in named | {"QDRANT_API_KEY"}:
+        assert f"`{variable}`" in README, variable
+    settings = Settings.from_environment(
+        {"QDRANT_URL": "http://q:6333", "QDRANT_API_KEY": "k", "PEARL_QDRANT_MODEL": ""}
+    )
+    assert (settings.store, settings.api_key, settings.model) == ("http://q:6333", "k", "pearl-mini-en")
+
+
+def run(*words: str, env: dict[str, str]) -> str:
+    """Run Python in a folder that holds nothing of ours but what is installed."""
+    done = subprocess.run(
+        [sys.executable, *words], env=os.environ | env, cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_python_example_runs_and_answers_right(tmp_path: Path) -> None:
+    """The README's Python, on the sample base with the shipped model, links each name as it should."""
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    store = str(tmp_path / "demo-store")
+    run("-m", "pearl_qdrant", "ingest", "examples/sample_base.tsv", "--store", store, env={})
+
+    lines = run("-c", example.replace('"demo-store"', repr(store)), env={}).splitlines()
+
+    assert lines[0].startswith("the-new-york-times 0.")
+    assert "Big Apple New York City" in lines
+    assert "heart attack myocardial infarction" in lines
+
+
+def test_the_demo_shows_figure_1_and_a_filter_that_changes_the_answer(tmp_path: Path) -> None:
+    """`make demo` ranks the three names of The New York Times first, and each filter gives another New York."""
+    bin_folder = str(Path(sys.executable).parent)
+    environment = {"DEMO_STORE": str(tmp_path / "store"), "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", str(ROOT / "examples" / "demo.sh")],
+        env=os.environ | environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    ranked = re.findall(r"^\d  0\.\d{4}  (.*?)  ", done.stdout, re.MULTILINE)
+    assert set(ranked[:3]) == {"nytimes.com", "NYTimes", "New-York Daily Times"}
+    assert set(ranked[3:]) == {"New York Post", "New York"}
+    answers = re.findall(r"^(.+?)  ->  (.+?)  \[", done.stdout, re.MULTILINE)
+    assert {answer for mention, answer in answers if mention == "New York"} == {"New York City", "New York Magazine"}
+    assert ("New York Post", "New York Post") in answers
+    assert "New York  ->  NIL (ambiguous)" in done.stdout
+    assert "Brass Band  ->  NIL (below threshold)" in done.stdout
