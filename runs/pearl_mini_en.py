@@ -28,7 +28,7 @@ from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
-from training.augment import augment_or_abbreviate
+from training.augment import abbreviate, augment_or_abbreviate
 from training.batches import Source, batches
 from training.evaluate_types import TypeScores, score_types
 from training.export import export_onnx
@@ -55,6 +55,9 @@ RATIO = 0.5
 CONFIG = FitConfig(steps=1100, learning_rate=5e-5, temperature=0.05, save_every=50)
 ABBREVIATIONS = FitConfig(steps=300, learning_rate=4e-5, temperature=0.05, save_every=50)
 """A second stage, with short forms of proper names among the variants."""
+MORE_ABBREVIATIONS = FitConfig(steps=450, learning_rate=4e-5, temperature=0.05, save_every=50)
+"""A third one, with a third of each batch proper names."""
+PROPER = ("ORG", "WORK_OF_ART", "FAC", "EVENT", "LAW")
 N_PAIRS = 128
 RUN = 8
 RARE = 30
@@ -105,6 +108,20 @@ def sources(data: Path, wordnet: Path, rng: random.Random) -> list[Source]:
 
 def _alphabetical(examples: list[Example]) -> list[Example]:
     return sorted(examples, key=lambda e: (e.name.casefold(), e.entity))
+
+
+def proper_names(material: list[Source]) -> list[Example]:
+    """Names of two words or more, all capitalised, of the types that people abbreviate."""
+    kinds = {f"NP-{kind}" for kind in PROPER}
+    chosen = {
+        example.name: example
+        for source in material
+        for example in source.examples
+        if not example.others
+        and any(PHRASE_TYPES[i] in kinds for i in example.allowed)
+        and abbreviate(example.name, random.Random(0)) != example.name
+    }
+    return _alphabetical(list(chosen.values()))
 
 
 @torch.inference_mode()
@@ -201,6 +218,9 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     fit(network, tokenizer, drawn, CONFIG, work)
     varied = batches(material, n_pairs=N_PAIRS, run=RUN, rng=random.Random(5), vary=augment_or_abbreviate)
     fit(network, tokenizer, varied, ABBREVIATIONS, work / "abbreviations")
+    named = [*material, Source(proper_names(material), 0.5)]
+    varied = batches(named, n_pairs=N_PAIRS, run=RUN, rng=random.Random(6), vary=augment_or_abbreviate)
+    fit(network, tokenizer, varied, MORE_ABBREVIATIONS, work / "more-abbreviations")
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=RATIO)
 
     head, label_counts = train_head(network, tokenizer, head_examples(material, random.Random(2), 12_000))
@@ -220,7 +240,7 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     write_int8_graph(network, int8)
     training = {
         "base": "sentence-transformers/all-MiniLM-L6-v2",
-        "steps": CONFIG.steps + ABBREVIATIONS.steps,
+        "steps": CONFIG.steps + ABBREVIATIONS.steps + MORE_ABBREVIATIONS.steps,
         "pairs": N_PAIRS,
         "learning_rate": CONFIG.learning_rate,
         "temperature": CONFIG.temperature,

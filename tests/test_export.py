@@ -1,0 +1,126 @@
+"""Trained networks as ONNX graphs, on tiny random models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+import pytest
+import torch
+
+from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from tests.tiny_models import DIM, make_bert, make_roberta
+from training.export import export_onnx, quantize_onnx
+from training.int8_graph import write_int8_graph
+
+Array = npt.NDArray[np.float32]
+
+IDS = torch.tensor([[2, 7, 9, 40, 3, 0], [2, 12, 3, 0, 0, 0], [2, 8, 9, 10, 11, 3]])
+MASK = (IDS != 0).long()
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> PearlNetwork:
+    """A tiny network with a random head."""
+    torch.manual_seed(0)
+    encoder = load_phrase_encoder(make_bert(tmp_path_factory.mktemp("bert") / "tiny"))
+    return PearlNetwork(encoder, new_type_head(DIM)).eval()
+
+
+def run(path: Path, ids: torch.Tensor = IDS, mask: torch.Tensor = MASK) -> tuple[Array, Array]:
+    """Embedding and logits from a graph."""
+    session = ort.InferenceSession(str(path))
+    assert [value.name for value in session.get_inputs()] == ["input_ids", "attention_mask"]
+    embedding, logits = session.run(
+        ["embedding", "type_logits"], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+    )
+    return embedding, logits
+
+
+def cosines(a: Array, b: Array) -> Array:
+    """Cosine of each pair of rows of unit vectors."""
+    result: Array = (a * b).sum(1)
+    return result
+
+
+def write_block(network: PearlNetwork, path: Path) -> None:
+    """fp32, then 8-bit weights in blocks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own, of torch and onnxscript
+        export_onnx(network, path.with_suffix(".fp32.onnx"))
+    quantize_onnx(path.with_suffix(".fp32.onnx"), path)
+
+
+@pytest.mark.parametrize("write", [write_int8_graph, write_block])
+def test_the_graph_gives_what_torch_gives(
+    network: PearlNetwork, tmp_path: Path, write: Callable[[PearlNetwork, Path], None]
+) -> None:
+    """The exported 8-bit graph agrees with the network that it was made from, in vectors and types."""
+    write(network, tmp_path / "model.onnx")
+    embedding, logits = run(tmp_path / "model.onnx")
+    with torch.inference_mode():
+        expected, expected_logits = network(IDS, MASK)
+
+    assert cosines(embedding, expected.numpy()).min() > 0.995
+    assert logits == pytest.approx(expected_logits.numpy(), abs=0.15)
+
+
+def test_an_fp32_graph_is_exact(network: PearlNetwork, tmp_path: Path) -> None:
+    """Without quantisation torch and ONNX agree to rounding."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own, of torch and onnxscript
+        export_onnx(network, tmp_path / "model.onnx")
+    embedding, _ = run(tmp_path / "model.onnx")
+    with torch.inference_mode():
+        expected, _ = network(IDS, MASK)
+
+    assert embedding == pytest.approx(expected.numpy(), abs=1e-5)
+
+
+def test_neither_batch_nor_padding_changes_an_int8_vector(network: PearlNetwork, tmp_path: Path) -> None:
+    """A name has the same vector alone and among longer ones, though activations are quantised."""
+    write_int8_graph(network, tmp_path / "model.onnx")
+    together, _ = run(tmp_path / "model.onnx")
+    for i in range(len(IDS)):
+        n = int(MASK[i].sum())
+        alone, _ = run(tmp_path / "model.onnx", IDS[i : i + 1, :n], MASK[i : i + 1, :n])
+        assert cosines(alone, together[i : i + 1]).min() > 0.9999
+
+
+def test_odd_shapes_make_no_nan(network: PearlNetwork, tmp_path: Path) -> None:
+    """One token, all the positions that the model has, and a row of padding alone are all finite."""
+    write_int8_graph(network, tmp_path / "model.onnx")
+    n = network.phrase_encoder.config.max_position_embeddings  # type: ignore[union-attr]
+    for ids in (torch.full((1, 1), 7), torch.full((2, n), 9)):
+        embedding, logits = run(tmp_path / "model.onnx", ids, torch.ones_like(ids))
+        assert np.isfinite(embedding).all()
+        assert np.isfinite(logits).all()
+    embedding, _ = run(tmp_path / "model.onnx", IDS, torch.zeros_like(MASK))
+    assert np.isfinite(embedding).all()
+
+
+def test_cls_pooling_takes_the_first_token(network: PearlNetwork, tmp_path: Path) -> None:
+    """A network that pools by its first token does so in the graph too."""
+    by_first = PearlNetwork(network.phrase_encoder, network.type_head, pooling="cls").eval()
+    write_int8_graph(by_first, tmp_path / "model.onnx")
+    embedding, _ = run(tmp_path / "model.onnx")
+    with torch.inference_mode():
+        expected, _ = by_first(IDS, MASK)
+
+    assert cosines(embedding, expected.numpy()).min() > 0.995
+
+
+def test_what_cannot_be_exported_is_refused(network: PearlNetwork, tmp_path: Path) -> None:
+    """Another architecture, or no head, is a clear error that names the other way."""
+    roberta = PearlNetwork(load_phrase_encoder(make_roberta(tmp_path / "roberta")), new_type_head(DIM))
+    with pytest.raises(ValueError, match="quantize_onnx"):
+        write_int8_graph(roberta, tmp_path / "model.onnx")
+    headless = PearlNetwork(network.phrase_encoder, None)
+    with pytest.raises(ValueError, match="type head"):
+        write_int8_graph(headless, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="type head"):
+        export_onnx(headless, tmp_path / "model.onnx")
