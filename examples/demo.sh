@@ -25,10 +25,11 @@ say() {
 say "A base of well-known entities, one line each, becomes a collection. No server is needed."
 show pearl-qdrant ingest examples/sample_base.tsv --collection demo
 
-say "Figure 1 of the paper: three names of The New York Times rank before New York Post and New York."
+say "Figure 1 of the paper: how close five names are to The New York Times, by the vectors alone. Its own domain and its"
+say "old name rank before New York Post and New York; NYTimes, one rare word to a model without characters, does not."
 show python examples/figure1.py
 
-say "So each of them links to the newspaper, and the Post to itself."
+say "As aliases in the base all three link to the newspaper, and the Post to itself."
 show pearl-qdrant link NYTimes nytimes.com "New-York Daily Times" "New York Post" --collection demo --limit 2
 
 say "A name can belong to several entities: nothing separates them, so the answer is NIL, with all of them first."
