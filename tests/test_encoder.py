@@ -30,8 +30,13 @@ from pearl_qdrant.encoder.type_head import predict_types, type_marginals
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 
-GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {}
-"""The first five dimensions by shipped model and name; to be filled in with each model that ships."""
+GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
+    "pearl-mini-en": {
+        "The New York Times": (-0.0564, -0.0318, -0.0053, 0.0364, 0.0368),
+        "heart attack": (-0.0068, 0.0893, -0.0347, 0.0832, 0.0243),
+    },
+}
+"""The first five dimensions by shipped model and name; to be made again with each model that ships."""
 
 FAMILIES = {"bert": tiny_models.make_bert, "roberta": tiny_models.make_roberta, "albert": tiny_models.make_albert}
 

@@ -1,7 +1,7 @@
 """A BERT-like network as one ONNX graph whose matrices are multiplied in 8-bit integers.
 
     x      activations of a token, (k,)        s = max|x| / 127        q = round(x / s) + 128     uint8
-    W      matrix (k, n)                       S_j = clip_j / 127      Q = round(W / S)           int8
+    W      matrix (k, n)                       S_j = clip_j / 64       Q = round(W / S)           int8, in [-64, 64]
     x W  ~ s * S * ((q - 128) Q)
 
 Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch
@@ -31,6 +31,9 @@ _IR_VERSION = 9  # what onnxruntime 1.17 and later read
 _FUSED = "com.microsoft"
 _MASKED = -10000.0
 _ZERO_POINT = 128
+_LEVELS = 64
+"""Largest weight. Processors without VNNI add two products of a uint8 and an int8 in 16 bits, which saturate:
+2 * 255 * 64 = 32,640 fits, 2 * 255 * 127 does not, and the vectors would be wrong there without an error."""
 _CLIPS = np.linspace(0.6, 1.0, 21)
 
 Array = npt.NDArray[np.float32]
@@ -213,10 +216,10 @@ def _quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
         (k, n) int8, and (n,).
     """
     largest = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
-    best, least = largest / 127, np.full(matrix.shape[1], np.inf)
+    best, least = largest / _LEVELS, np.full(matrix.shape[1], np.inf)
     for clip in _CLIPS:
-        scales = largest * clip / 127
-        error = ((np.clip(np.rint(matrix / scales), -127, 127) * scales - matrix) ** 2).sum(axis=0)
+        scales = largest * clip / _LEVELS
+        error = ((np.clip(np.rint(matrix / scales), -_LEVELS, _LEVELS) * scales - matrix) ** 2).sum(axis=0)
         best, least = np.where(error < least, scales, best), np.minimum(error, least)
-    rounded = np.clip(np.rint(matrix / best), -127, 127).astype(np.int8)
+    rounded = np.clip(np.rint(matrix / best), -_LEVELS, _LEVELS).astype(np.int8)
     return rounded, best.astype(np.float32)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from qdrant_edge import Filter, Query, QueryBatchRequest, QueryRequest, SearchParams
+from qdrant_edge import AcornSearchParams, Filter, Query, QueryBatchRequest, QueryRequest, SearchParams
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.edge_folder import CollectionFolder
@@ -18,6 +18,12 @@ MAX_BATCH_QUERIES = 64
 
 HNSW_EF = 128
 """Candidates that a search in the graph keeps; at least `limit` in any case. Qdrant's default is 100."""
+
+ACORN_SELECTIVITY = 0.9
+"""A filter that passes fewer points than this share searches the graph by ACORN, which looks past a neighbour that
+does not pass. 13,500 names of a general base, recall@10 of mentions that are of another type than the filter's, the
+hardest: plainly 0.81 (PERSON) and 0.91 (GPE) in 0.6 ms of processor time; with ef 512 0.91 and 0.97 in 1.7 ms;
+by ACORN 0.997 and 0.996 in 2.6 ms."""
 
 _MAX_TIES = 1000  # points of one score that are put in order at the end of a result
 
@@ -88,7 +94,8 @@ def _query(
     folder: CollectionFolder, rows: list[list[float]], limit: int, query_filter: Filter | None
 ) -> list[list[FoundPoint]]:
     """One call of the engine."""
-    params = SearchParams(hnsw_ef=max(HNSW_EF, limit))
+    acorn = AcornSearchParams(enable=True, max_selectivity=ACORN_SELECTIVITY) if query_filter is not None else None
+    params = SearchParams(hnsw_ef=max(HNSW_EF, limit), acorn=acorn)
     requests = [
         QueryRequest(
             query=Query.Nearest(row, using=DENSE), filter=query_filter, limit=limit, params=params, with_payload=True
