@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from ingest.reader import make_excerpt
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
 
 # In order of preference, should a header have several.
 ID_HEADERS = ("id", "entity_id", "cui", "qid")
@@ -16,7 +16,7 @@ TYPE_HEADERS = ("type", "types")
 ALIAS_HEADERS = ("aliases", "alias")
 DESCRIPTION_HEADER = "description"
 
-RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id"}
+RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 """Names that an extra column must not take in the payload."""
 
 _EXTRA_PREFIX = "column_"

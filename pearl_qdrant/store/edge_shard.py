@@ -21,7 +21,6 @@ from qdrant_edge import (
     Filter,
     HasVectorCondition,
     HnswIndexConfig,
-    IsEmptyCondition,
     KeywordIndexParams,
     MatchAny,
     Memory,
@@ -33,7 +32,7 @@ from qdrant_edge import (
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, StoreLockedError
-from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, INDEXED_FIELDS, point_id
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, point_id
 
 HNSW_M = 16
 HNSW_EF_CONSTRUCT = 100
@@ -117,7 +116,7 @@ def create_indexes(shard: EdgeShard) -> None:
     present = shard.info().payload_schema
     for name in INDEXED_FIELDS:
         if name not in present:
-            params = KeywordIndexParams(enable_hnsw=name in FACET_FIELDS, memory=Memory.Cached)
+            params = KeywordIndexParams(enable_hnsw=name == FILTER_FIELD, memory=Memory.Cached)
             shard.update(UpdateOperation.create_field_index(name, params))
     if CANONICAL_FIELD not in present:
         shard.update(UpdateOperation.create_field_index(CANONICAL_FIELD, PayloadSchemaType.Bool))
@@ -171,8 +170,7 @@ def any_of(field: str, values: Sequence[str]) -> FieldCondition:
 
 def type_filter(types: Sequence[str]) -> Filter:
     """Points of these types; the predicted type counts where the base gives no coarse type."""
-    untyped = Filter(must=[IsEmptyCondition("types"), any_of("predicted_type", types)])
-    return Filter(should=[any_of("kb_types", types), any_of("types", types), untyped])
+    return Filter(must=[any_of(FILTER_FIELD, types)])
 
 
 def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.store.schema import DENSE
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD
 from pearl_qdrant.store.server_connection import Connection
 
 MAX_BATCH_QUERIES = 64
@@ -55,13 +55,7 @@ def type_filter(types: Sequence[str]) -> models.Filter | None:
     if not values:
         return None
 
-    def any_of(key: str) -> models.FieldCondition:
-        return models.FieldCondition(key=key, match=models.MatchAny(any=values))
-
-    untyped = models.IsEmptyCondition(is_empty=models.PayloadField(key="types"))
-    return models.Filter(
-        should=[any_of("kb_types"), any_of("types"), models.Filter(must=[untyped, any_of("predicted_type")])]
-    )
+    return models.Filter(must=[models.FieldCondition(key=FILTER_FIELD, match=models.MatchAny(any=values))])
 
 
 def nearest(
