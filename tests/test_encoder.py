@@ -32,8 +32,8 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPE
 
 GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
     "pearl-mini-en": {
-        "The New York Times": (-0.0564, -0.0318, -0.0053, 0.0364, 0.0368),
-        "heart attack": (-0.0068, 0.0893, -0.0347, 0.0832, 0.0243),
+        "The New York Times": (-0.0495, -0.0389, -0.0083, 0.0436, 0.0358),
+        "heart attack": (-0.0108, 0.0976, -0.0374, 0.0849, 0.0318),
     },
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""

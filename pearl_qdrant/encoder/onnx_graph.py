@@ -3,8 +3,8 @@
 Each batch runs on one thread (intra_op_num_threads=1) and several batches run at once on the one session. Against
 batches one after another over two threads, a 6 x 384 model made 1.35 times the names per second of processor time
 (2 cores): short names are small matrices, and waiting for one another at every operator costs more than it gives.
-One name takes less time too (5 against 7.6 ms). Spinning is off: idle workers burn nothing. The memory arena and
-memory patterns are off as well: no slower, and 160 MB less for batches of 2,048 tokens.
+One name takes less time too (5 against 7.6 ms). Spinning is off: idle workers burn nothing. With batches of 512 tokens
+the memory arena makes 1.1 times the names and holds 48 MB; without it malloc keeps 145 MB of the freed blocks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class OnnxGraph:
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-        options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.log_severity_level = 3  # errors only: they are raised too, and warnings are for the graph's author
         try:

@@ -12,7 +12,9 @@ from pearl_qdrant.encoder.onnx_graph import EMBEDDING, TYPE_LOGITS, OnnxGraph
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer
 
-MAX_BATCH_TOKENS = 2048
+MAX_BATCH_TOKENS = 512
+"""Larger batches leave the cache: the int8 graph makes 1,176 names per processor second with 512 and 992 with 2,048."""
+
 MAX_BATCH_NAMES = 256
 
 

@@ -1,0 +1,155 @@
+"""8-bit products without the loss that outlying channels bring, on tiny random models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+
+from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from tests.tiny_models import DIM, N_LAYERS, make_albert, make_bert
+from training.int8_graph import write_int8_graph
+from training.int8_weights import channel_scales, probe_inputs, quantize_columns, quantize_rows
+
+Array = npt.NDArray[np.float32]
+
+IDS = torch.randint(5, 70, (24, 9), generator=torch.Generator().manual_seed(3))
+MASK = torch.ones_like(IDS)
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> PearlNetwork:
+    """A tiny network with a random head."""
+    torch.manual_seed(0)
+    return PearlNetwork(load_phrase_encoder(make_bert(tmp_path / "tiny")), new_type_head(DIM)).eval()
+
+
+def in_eight_bits(x: Array, matrix: Array) -> Array:
+    """A product as the graph makes it: a scale for each row of x and each column of the matrix."""
+    rows = np.abs(x).max(axis=1, keepdims=True) / 127
+    values, columns = quantize_columns(matrix)
+    product: Array = (np.rint(x / rows) * rows) @ (values * columns)
+    return product
+
+
+def test_an_outlying_channel_costs_little_precision() -> None:
+    """A channel thirty times the others, as trained BERTs have, does not drown them in 8 bits."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 64)).astype(np.float32)
+    matrix = rng.normal(size=(64, 48)).astype(np.float32)
+    x[:, 3] *= 30
+    scales = channel_scales(np.abs(x).max(axis=0), matrix)
+
+    error = np.linalg.norm(in_eight_bits(x / scales, matrix * scales[:, None]) - x @ matrix)
+    plain = np.linalg.norm(in_eight_bits(x, matrix) - x @ matrix)
+
+    assert error < plain / 2
+
+
+def test_neither_scales_nor_corrections_bend_a_product(network: PearlNetwork, tmp_path: Path) -> None:
+    """What is divided out of a channel comes back: with outlying channels too, graph and network agree."""
+    encoder: Any = network.phrase_encoder
+    with torch.no_grad():
+        for layer in encoder.encoder.layer:
+            layer.attention.output.LayerNorm.weight[3] *= 8
+            layer.output.LayerNorm.bias[5] += 4
+    write_int8_graph(network, tmp_path / "model.onnx")
+    feed = {"input_ids": IDS.numpy(), "attention_mask": MASK.numpy()}
+    embedding, logits = ort.InferenceSession(str(tmp_path / "model.onnx")).run(["embedding", "type_logits"], feed)
+    with torch.inference_mode():
+        expected, expected_logits = network(IDS, MASK)
+
+    assert (embedding * expected.numpy()).sum(1).min() > 0.999
+    assert logits == pytest.approx(expected_logits.numpy(), abs=0.15)
+
+
+def test_an_albert_is_refused(tmp_path: Path) -> None:
+    """Layers that share weights are another architecture, and the message names the other way."""
+    albert = PearlNetwork(load_phrase_encoder(make_albert(tmp_path / "albert")), new_type_head(DIM))
+
+    with pytest.raises(ValueError, match=r"albert.*quantize_onnx"):
+        write_int8_graph(albert, tmp_path / "model.onnx")
+
+
+def test_another_gelu_is_refused(network: PearlNetwork, tmp_path: Path) -> None:
+    """The graph has the exact GELU: an approximation in its place would be silently off."""
+    encoder: Any = network.phrase_encoder
+    encoder.config.hidden_act = "gelu_new"
+
+    with pytest.raises(ValueError, match="gelu_new"):
+        write_int8_graph(network, tmp_path / "model.onnx")
+
+
+def test_the_same_network_gives_the_same_file(network: PearlNetwork, tmp_path: Path) -> None:
+    """Nothing random is left in a graph, and the network is as it was before."""
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    network.train()
+    for name in ("a.onnx", "b.onnx"):
+        write_int8_graph(network, tmp_path / name)
+
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    assert network.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert not any(module._forward_pre_hooks for module in network.modules())
+
+
+def test_the_optimizer_keeps_the_fast_operators(network: PearlNetwork, tmp_path: Path) -> None:
+    """The optimizer does not fuse additions back into its slow SkipLayerNormalization and BiasGelu."""
+    write_int8_graph(network, tmp_path / "model.onnx")
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    options.log_severity_level = 3  # a warning says that the optimised file is for this machine alone
+    ort.InferenceSession(str(tmp_path / "model.onnx"), options)
+    kinds = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+
+    assert not {"SkipLayerNormalization", "BiasGelu", "FusedMatMul"} & set(kinds)
+    assert kinds.count("MatMulIntegerToFloat") == 6 * N_LAYERS
+
+
+def test_the_matrices_are_kept_in_eight_bits_once(network: PearlNetwork, tmp_path: Path) -> None:
+    """Every matrix but the type head, and the word table, take one byte a weight."""
+    write_int8_graph(network, tmp_path / "model.onnx")
+    tensors = onnx.load(tmp_path / "model.onnx").graph.initializer
+    n_int8 = sum(int(np.prod(t.dims)) for t in tensors if t.data_type == onnx.TensorProto.INT8)
+    encoder: Any = network.phrase_encoder
+    dense = [module for module in encoder.modules() if isinstance(module, torch.nn.Linear)]
+
+    assert n_int8 == sum(m.weight.numel() for m in dense) + encoder.embeddings.word_embeddings.weight.numel()
+    assert not any(t.data_type == onnx.TensorProto.FLOAT and len(t.dims) == 2 and t.dims[1] == 2 * DIM for t in tensors)
+
+
+def test_columns_and_rows_have_scales_of_their_own() -> None:
+    """A column or row a thousand times smaller than the others keeps its precision; zeros stay zeros."""
+    matrix = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    matrix[:, 2] *= 1e-3
+    matrix[:, 5] = 0
+    for values, scales in (quantize_columns(matrix), (quantize_rows(matrix.T.copy())[0].T, quantize_rows(matrix.T)[1])):
+        error = np.linalg.norm(values * scales - matrix, axis=0) / np.maximum(np.linalg.norm(matrix, axis=0), 1e-12)
+
+        assert values.dtype == np.int8
+        assert np.abs(values).max() <= 127
+        assert error.max() < 0.01
+
+
+def test_channel_scales_even_out_the_channels() -> None:
+    """A large channel is divided by more, and a channel that is never used does no harm."""
+    largest = np.array([1, 1, 16, 0], dtype=np.float32)
+    scales = channel_scales(largest, np.ones((4, 3), dtype=np.float32))
+
+    assert scales[2] / scales[0] == pytest.approx(8, rel=0.01)  # 16 ** 0.75
+    assert np.isfinite(scales).all()
+    assert (scales > 0).all()
+
+
+def test_the_probe_sees_every_dense_layer(network: PearlNetwork) -> None:
+    """Each product knows the size of what comes in."""
+    seen = probe_inputs(network.phrase_encoder)
+
+    assert len(seen) == 6 * N_LAYERS
+    assert all(np.isfinite(channels.mean).all() and (channels.largest > 0).all() for channels in seen.values())
