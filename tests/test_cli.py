@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+from tiny_models import make_pearl
 
 from pearl_qdrant.cli import main
-from tests.tiny_models import make_pearl
 
 BASE = (
     "id\tname\ttype\taliases\tdescription\n"
@@ -294,3 +296,24 @@ def test_doctor_names_the_fix(run: Run, model: Path, monkeypatch: pytest.MonkeyP
     assert ill.status == 1
     assert " fail  model" in ill.out
     assert "docker compose up -d" in ill.out
+
+
+def test_the_same_commands_work_on_a_server(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a URL as the store, ingest, link, verify and entities do what they do embedded, past a dropped request."""
+    with QdrantDouble() as server:
+        monkeypatch.setenv("PEARL_QDRANT_STORE", server.url)
+        server.faults.append(Fault("apply_then_drop"))
+        ingested = run("ingest", str(base), "--model", str(model), "--json")
+        assert ingested.status == 0, ingested.err
+        assert ingested.lines()[0]["points"] == 7
+        (link,) = run("link", "NYTimes", "--json", "--threshold", "0").lines()
+        assert link["entity_id"] == "nyt"
+        (filtered,) = run("link", "NYTimes", "--type", "city", "--json", "--threshold", "0").lines()
+        assert filtered["entity_id"] == "nyc"
+        assert run("entities", "delete", "nyc", "--yes").status == 0
+        assert run("collections", "show", "base", "--json").lines()[0]["points"] == 4
+        assert run("ingest", str(base), "--model", str(model)).status == 0
+        assert run("collections", "verify", "base").status == 0
+    gone = run("doctor", "--model", str(model))
+    assert gone.status == 1
+    assert "did not answer" in gone.out

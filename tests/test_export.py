@@ -11,9 +11,9 @@ import numpy.typing as npt
 import onnxruntime as ort
 import pytest
 import torch
+from tiny_models import DIM, make_bert, make_roberta
 
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
-from tests.tiny_models import DIM, make_bert, make_roberta
 from training.export import export_onnx, quantize_onnx
 from training.int8_graph import write_int8_graph
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_models import make_pearl
 
 from ingest.overlap import overlap
 from ingest.pipeline import IngestResult, ingest
@@ -20,7 +21,6 @@ from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.store.edge import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
-from tests.tiny_models import make_pearl
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
+from tiny_models import DIM, N_LAYERS, make_albert, make_bert
 
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
-from tests.tiny_models import DIM, N_LAYERS, make_albert, make_bert
 from training.int8_graph import write_int8_graph
 from training.int8_weights import channel_scales, probe_inputs, quantize_columns, quantize_rows
 

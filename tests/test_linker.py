@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.loading import load_encoder
@@ -17,7 +18,6 @@ from pearl_qdrant.linking.calibration import DEFAULT, Calibration
 from pearl_qdrant.store.edge import EdgeStore
 from pearl_qdrant.store.points import name_points
 from pearl_qdrant.store.schema import Manifest
-from tests.tiny_models import make_pearl
 
 ENTITIES = [
     Entity("nyt", "The New York Times", ("NYTimes", "nytimes.com"), ("ORG", "newspaper"), ("ORG",), "A newspaper"),

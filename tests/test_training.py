@@ -12,12 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_models import DIM, make_bert
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.linking.calibration import Calibration
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from tests.tiny_models import DIM, make_bert
 from training.augment import abbreviate, augment, augment_or_abbreviate
 from training.batches import Source, batches
 from training.evaluate_types import score_types
