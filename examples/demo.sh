@@ -25,8 +25,8 @@ say() {
 say "A base of well-known entities, one line each, becomes a collection. No server is needed."
 show pearl-qdrant ingest examples/sample_base.tsv --collection demo
 
-say "Figure 1 of the paper: how close five names are to The New York Times, by the vectors alone. Its own domain and its"
-say "old name rank before New York Post and New York; NYTimes, one rare word to a model without characters, does not."
+say "Figure 1 of the paper: how close five names are to The New York Times, by the vectors alone. Its own domain and its \
+old name rank before New York Post and New York; NYTimes, one rare word to a model without characters, does not."
 show python examples/figure1.py
 
 say "As aliases in the base all three link to the newspaper, and the Post to itself."

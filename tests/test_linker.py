@@ -104,6 +104,15 @@ def test_probabilities_and_nil_sum_to_at_most_one(linker: EntityLinker) -> None:
     assert 0 < sum(c.probability or 0 for c in link.candidates) < 1
 
 
+def test_the_limit_changes_what_is_shown_and_nothing_else(linker: EntityLinker) -> None:
+    """Asking for one candidate gives the same probability as asking for ten, and a tie stays a tie."""
+    one, ten = linker.link("heart attack", limit=1), linker.link("heart attack")
+
+    assert len(one.candidates) == 1
+    assert one.probability == ten.probability
+    assert linker.link("New York", limit=1).nil_reason == NilReason.AMBIGUOUS
+
+
 def test_a_type_filter_changes_the_answer(linker: EntityLinker) -> None:
     """Only entities of the types asked for are candidates; native and coarse types alike."""
     native = linker.link("New York Post", types=["city"])

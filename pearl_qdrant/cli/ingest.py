@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
     from pearl_qdrant.store.protocol import Collection, Store
 
+_SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
 _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|tsv|txt|csv|tab)$", re.IGNORECASE)
 
 
@@ -206,7 +207,7 @@ def _progress(names: int) -> Iterator[Callable[[int], None]]:
 
 
 def _say_graph(done: int, total: int) -> None:
-    if done < total:
+    if done < total and total > _SMALL:
         click.echo(f"building the graph of {total:,} vectors (search is exact until it is there)", err=True)
 
 

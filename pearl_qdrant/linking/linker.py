@@ -152,9 +152,12 @@ class EntityLinker:
         self, mentions: Iterator[str], types: Sequence[str], limit: int, threshold: float, on_tie: OnTie
     ) -> Iterator[Link]:
         def link_all(batch: Sequence[str], encoded: Encoded) -> Iterator[Link]:
-            found = find_candidates(self._collections, batch, encoded, limit=limit, types=types)
+            # A probability must not depend on how many candidates the caller wants to see.
+            considered = max(limit, DEFAULT_LIMIT)
+            found = find_candidates(self._collections, batch, encoded, limit=considered, types=types)
             for mention, candidates in zip(batch, found, strict=True):
-                yield self._decide(mention, candidates, threshold, on_tie)
+                link = self._decide(mention, candidates, threshold, on_tie)
+                yield link if len(candidates) <= limit else replace(link, candidates=link.candidates[:limit])
 
         batch = list(islice(mentions, BATCH))
         if len(batch) < BATCH:
