@@ -514,7 +514,7 @@ def test_a_full_disk_is_told_at_once(double: QdrantDouble, collection: ServerCol
 def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
     """Strict mode's refusal says which command makes the indexes, and that command does."""
     collection.upsert(*points_of(3))
-    double.schema[NAME].pop("types")
+    double.schema[NAME].pop("filter_types")
 
     with pytest.raises(StoreRejectedError, match="collections finalize umls"):
         collection.search(points_of(1)[1], limit=1, types=("ORG",))
