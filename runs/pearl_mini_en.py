@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
-from training.int8_graph import PRECISION, write_int8_graph
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
@@ -34,6 +33,7 @@ from training.evaluate_types import TypeScores, score_types
 from training.export import export_onnx
 from training.fit_calibration import fit_calibration, nearest_scores
 from training.head import fit_head
+from training.int8_graph import PRECISION, write_int8_graph
 from training.sources import (
     Example,
     base_examples,
