@@ -32,6 +32,7 @@ def test_every_command_and_option_is_explained(path: str) -> None:
     """`--help` of each command says in a sentence what it does, and the README names it."""
     command = dict(commands(cli))[path]
     assert command.help
+    assert "\\b" not in command.help, "the mark against wrapping must be the character, not its escape"
     assert len(command.help.splitlines()[0]) > 20
     group, _, name = path.partition(" ")
     row = next((line for line in README.splitlines() if f"`pearl-qdrant {group}" in line), "")

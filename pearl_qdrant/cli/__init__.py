@@ -29,7 +29,7 @@ _INTERRUPTED = 130
 @click.version_option(__version__, prog_name="pearl-qdrant")
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
 def cli(verbose: bool) -> None:
-    r"""Entity linking over Qdrant with PEARL phrase embeddings.
+    """Entity linking over Qdrant with PEARL phrase embeddings.
 
     \b
     pearl-qdrant ingest examples/sample_base.tsv

@@ -59,7 +59,7 @@ def add(
     store: str,
     device: str,
 ) -> None:
-    r"""Add an entity, or replace the one of the same id.
+    """Add an entity, or replace the one of the same id.
 
     \b
     pearl-qdrant entities add --id my-1 --name "Acme Corporation" --alias ACME --type ORG

@@ -81,7 +81,7 @@ def ingest(
     yes: bool,
     as_json: bool,
 ) -> None:
-    r"""Read a base of names, encode every name, and store it; `-` reads standard input.
+    """Read a base of names, encode every name, and store it; `-` reads standard input.
 
     An ingest that was interrupted goes on where it stopped when the same command is given again.
 

@@ -53,7 +53,7 @@ def link(
     on_tie: str,
     as_json: bool,
 ) -> None:
-    r"""Link mentions to entities, or say that there is none (NIL).
+    """Link mentions to entities, or say that there is none (NIL).
 
     \b
     pearl-qdrant link "heart attack" "NYTimes"
