@@ -66,8 +66,9 @@ class ReadReport:
         names: Their names, canonical ones and aliases; one point each.
         merged_rows: Rows whose id had come before, so that they were joined to that entity.
         conflicting_names: Merged rows with another canonical name than the rows they joined; it became an alias.
-        skipped: Rows passed over, by reason.
-        examples: The first few of them.
+        skipped: Bad rows passed over, by reason.
+        filtered: Good rows that the reader's options leave out (language, source, ...), by reason; no errors.
+        examples: The first few of the bad rows.
         notes: How each file was understood, in words, for the person who runs it.
     """
 
@@ -79,13 +80,18 @@ class ReadReport:
     merged_rows: int = 0
     conflicting_names: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
+    filtered: dict[str, int] = field(default_factory=dict)
     examples: list[Skip] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def n_skipped(self) -> int:
-        """Rows passed over, for whatever reason."""
+        """Bad rows passed over, for whatever reason."""
         return sum(self.skipped.values())
+
+    def leave_out(self, reason: str, count: int = 1) -> None:
+        """Count good rows that the options leave out."""
+        self.filtered[reason] = self.filtered.get(reason, 0) + count
 
     def skip(self, reason: str, *, path: str, line: int, text: str) -> None:
         """Count a bad row.
