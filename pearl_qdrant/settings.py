@@ -17,6 +17,7 @@ DEFAULT_LIMIT = 10
 DEFAULT_THRESHOLD = 0.5
 DEFAULT_DEVICE = "auto"
 DEFAULT_MAX_ERRORS = 100
+DEFAULT_QUANTIZATION = "int8"
 
 REQUEST_TIMEOUT_S = 60.0
 """qdrant-client's own default of 5 s is too short for a bulk load with wait=True."""

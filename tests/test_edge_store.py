@@ -372,7 +372,8 @@ def test_a_batch_survives_packing() -> None:
     first, second = [edge_points.PointBatch.unpack(batch.pack()) for batch in batches]
 
     assert (len(first), len(second)) == (1000, 500)
-    assert first.load_payloads() == [point.to_payload() for point in points[:1000]]
+    assert first.ids == [point.id for point in points[:1000]]
+    assert first.payloads == [edge_points.edge_payload(point) for point in points[:1000]]
     np.testing.assert_array_equal(second.vectors, vectors[1000:])
     np.testing.assert_array_equal(first.encodable, encodable[:1000])
     assert not first.vectors[7].any()

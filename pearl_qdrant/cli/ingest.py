@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli.options import device_option, json_option, open_store_at, store_option, yes_option
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
     from ingest.reader import Reader, ReadReport
     from ingest.scan import ScanResult
     from pearl_qdrant.encoder.protocol import Encoder
     from pearl_qdrant.store.protocol import Collection, Store
+    from pearl_qdrant.store.schema import Quantization
 
 _SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
 _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|tsv|txt|csv|tab)$", re.IGNORECASE)
@@ -44,6 +45,13 @@ _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|tsv|txt|csv|tab)$", re.IGNORECASE)
 @click.option("--limit", type=click.IntRange(1), help="Read only so many entities.")
 @click.option("--restart", is_flag=True, help="Delete the collection first, and begin anew.")
 @click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
+@click.option(
+    "--quantization",
+    type=click.Choice(["none", "int8", "binary", "turbo"]),
+    default=DEFAULT_QUANTIZATION,
+    show_default=True,
+    help="How a new collection keeps vectors for finding candidates; scores come from the whole ones.",
+)
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option(
     "--max-errors",
@@ -72,6 +80,7 @@ def ingest(
     limit: int | None,
     restart: bool,
     type_map: str | None,
+    quantization: Quantization,
     dry_run: bool,
     max_errors: int,
     id_column: str | None,
@@ -112,7 +121,7 @@ def ingest(
         try:
             if restart:
                 _begin_anew(opened_store, name, yes)
-            target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version)
+            target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version, quantization)
             with _progress(scanned.names) as advance:
                 result = run(
                     reader, scanned, encoder, target, max_errors=max_errors, on_progress=advance, on_finalize=_say_graph
@@ -161,7 +170,13 @@ def _begin_anew(store: Store, name: str, yes: bool) -> None:
 
 
 def _open_or_create(
-    store: Store, name: str, kb: str | None, kb_version: str | None, encoder: Encoder, type_map_version: str
+    store: Store,
+    name: str,
+    kb: str | None,
+    kb_version: str | None,
+    encoder: Encoder,
+    type_map_version: str,
+    quantization: Quantization,
 ) -> Collection:
     """The collection to load into, with a manifest that fits."""
     from pearl_qdrant._version import __version__
@@ -179,6 +194,7 @@ def _open_or_create(
             pooling=info.pooling,
             prefix=info.prefix,
             has_head=info.has_head,
+            quantization=quantization,
             type_map_version=type_map_version,
             created_by=f"pearl-qdrant {__version__}",
         )

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
 
-import numpy as np
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store import edge_shard
 from pearl_qdrant.store.edge_bulk import EdgeWriter
 from pearl_qdrant.store.edge_folder import SHARD_FOLDER, CollectionFolder, IndexState
-from pearl_qdrant.store.edge_points import check_points
+from pearl_qdrant.store.edge_points import CANONICAL_FIELD, check_points, read_record
 from pearl_qdrant.store.edge_process import EdgeProcess
-from pearl_qdrant.store.edge_search import nearest, storable
+from pearl_qdrant.store.edge_search import query_batch
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
 from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.search import chunks, search, storable
 
 _PAGE = 1000  # points a scroll
 _VALUES = 1000  # values of a filter condition, or points of a delete
@@ -66,7 +66,7 @@ class EdgeCollection:
         with folder.shard("writing to it") as shard:
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
-                edge_shard.upsert(shard, batch.load_payloads(), batch.vectors, batch.encodable)
+                edge_shard.upsert(shard, batch)
 
     def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
         """Nearest names of each query vector, best first; as in `protocol.Collection.search`.
@@ -74,21 +74,17 @@ class EdgeCollection:
         Raises:
             ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
         """
-        dim = self.manifest.dim
-        if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
-            raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
-        if limit < 1:
-            raise ValueError(f"limit must be positive, it is {limit}")
-        wanted = storable(types)
-        results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
+        folder, wanted = self._folder, storable(types)
         if types and not wanted:
-            return results
-        rows = np.flatnonzero(vectors.any(axis=1)).tolist()
+            return [[] for _ in range(len(vectors))]
         query_filter = edge_shard.type_filter(wanted) if wanted else None
-        found = nearest(self._folder, vectors[rows], limit=limit, query_filter=query_filter)
-        for row, points in zip(rows, found, strict=True):
-            results[row] = [ScoredName(NamePoint.from_payload(p.payload, self._name), p.score) for p in points]
-        return results
+        return search(
+            lambda rows, n: query_batch(folder, rows, limit=n, query_filter=query_filter),
+            vectors,
+            dim=folder.manifest.dim,
+            limit=limit,
+            read=self._read,
+        )
 
     def find(
         self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
@@ -112,12 +108,12 @@ class EdgeCollection:
                 return []
             must.append(edge_shard.type_filter(wanted))
         found = self._scroll(Filter(must=must), page=min(limit, _PAGE))
-        return [self._point(record) for record in islice(found, limit)]
+        return [self._read(record.payload) for record in islice(found, limit)]
 
     def scroll(self) -> Iterator[NamePoint]:
         """All points, ordered by point id."""
         for record in self._scroll(None, page=_PAGE):
-            yield self._point(record)
+            yield self._read(record.payload)
 
     def count(self) -> int:
         """Exact number of points; works while a writer is open, too."""
@@ -129,7 +125,7 @@ class EdgeCollection:
 
     def count_entities(self) -> int:
         """Exact number of points that carry a canonical name."""
-        return self._facet(edge_shard.CANONICAL_FIELD, 2).get("True", 0)
+        return self._facet(CANONICAL_FIELD, 2).get("True", 0)
 
     def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
         """Points by value of each type field, most frequent first."""
@@ -137,9 +133,9 @@ class EdgeCollection:
 
     def delete_entities(self, entity_ids: Sequence[str]) -> int:
         """Delete all points of these entities; returns how many points went."""
-        values, deleted = storable(dict.fromkeys(entity_ids)), 0
-        for start in range(0, len(values), _VALUES):
-            selected = Filter(must=[edge_shard.any_of("entity_id", values[start : start + _VALUES])])
+        deleted = 0
+        for values in chunks(storable(dict.fromkeys(entity_ids)), _VALUES):
+            selected = Filter(must=[edge_shard.any_of("entity_id", values)])
             with self._folder.shard("deleting from it") as shard:
                 n_points = edge_shard.count_points(shard, selected)
                 if n_points:
@@ -149,10 +145,9 @@ class EdgeCollection:
 
     def delete_points(self, ids: AbstractSet[str]) -> None:
         """Delete points by id; ids that are not there do not matter."""
-        values = sorted(ids)
-        for start in range(0, len(values), _VALUES):
+        for values in chunks(sorted(ids), _VALUES):
             with self._folder.shard("deleting from it") as shard:
-                shard.update(UpdateOperation.delete_points([*values[start : start + _VALUES]]))
+                shard.update(UpdateOperation.delete_points([*values]))
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Build the graph in a child process; as in `protocol.Collection.finalize`.
@@ -219,8 +214,8 @@ class EdgeCollection:
         """Whether so many vectors need no graph."""
         return n_vectors * self.manifest.dim * 4 <= edge_shard.INDEXING_THRESHOLD_KB * 1024
 
-    def _point(self, record: Record) -> NamePoint:
-        return NamePoint.from_payload(record.payload, self._name)
+    def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
+        return read_record(payload, self._name)
 
     def _facet(self, key: str, limit: int) -> dict[str, int]:
         """Points by value, most frequent first; counted by hand while a load has left no payload indexes."""

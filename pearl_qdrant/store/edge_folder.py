@@ -242,6 +242,7 @@ class CollectionFolder:
             shard=str(self.path / SHARD_FOLDER),
             dim=self.manifest.dim,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
+            quantization=self.manifest.quantization,
             has_graph=self.index_state() is not None,
             small_points=SMALL_POINTS,
             compact_points=COMPACT_POINTS,

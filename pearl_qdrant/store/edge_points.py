@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
+from qdrant_edge import Point
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import InvalidPointError
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.errors import InvalidPointError, ManifestError
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, NamePoint
 
 BATCH_POINTS = 1000
 """Points an update: Edge holds the interpreter lock for its 50 ms."""
 
-_HEADER = struct.Struct("!III")  # rows, width, bytes of JSON
+CANONICAL_FIELD = "is_canonical"
+"""Indexed beside `INDEXED_FIELDS`: a filter cannot match a bool (MatchValue(True) becomes the number 1), facets can."""
+
+RECORD_FIELD = "record"
+"""The whole `NamePoint` as JSON."""
+
+_HEADER = struct.Struct("!II")  # rows, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,41 +33,95 @@ class PointBatch:
     """Checked points.
 
     Attributes:
-        payloads: JSON array of n payloads, UTF-8. Encoding it is what finds invalid Unicode.
+        ids: n point ids.
+        payloads: n payloads as Edge keeps them, see `edge_payload`.
         vectors: (n, dim), finite, a copy of the caller's.
         encodable: (n,).
     """
 
-    payloads: bytes
+    ids: list[str]
+    payloads: list[dict[str, Any]]
     vectors: FloatArray
     encodable: BoolArray
 
     def __len__(self) -> int:
         return len(self.encodable)
 
-    def load_payloads(self) -> list[dict[str, object]]:
-        """The payloads as objects."""
-        loaded: list[dict[str, object]] = json.loads(self.payloads)
-        return loaded
+    def points(self) -> list[Point]:
+        """As Edge takes them."""
+        # A memoryview takes 12 us where a list takes 30.
+        vectors = [{DENSE: memoryview(row)} if ok else {} for row, ok in zip(self.vectors, self.encodable, strict=True)]
+        return [Point(*parts) for parts in zip(self.ids, vectors, self.payloads, strict=True)]  # type: ignore[arg-type]
 
     def pack(self) -> bytes:
-        """As bytes, for the pipe."""
+        """As bytes, for a child of this very interpreter; the vectors come first, where they are aligned."""
         rows, width = self.vectors.shape
-        header = _HEADER.pack(rows, width, len(self.payloads))
-        return b"".join((header, self.payloads, self.encodable.tobytes(), self.vectors.tobytes()))
+        header = _HEADER.pack(rows, width)
+        texts = marshal.dumps((self.ids, self.payloads))  # three times as fast as JSON
+        return b"".join((header, self.vectors.tobytes(), self.encodable.tobytes(), texts))
 
     @classmethod
     def unpack(cls, packed: bytes) -> PointBatch:
         """The reverse of `pack`; the arrays look into `packed`."""
-        rows, width, size = _HEADER.unpack_from(packed)
-        flags = _HEADER.size + size
-        return cls(
-            payloads=packed[_HEADER.size : flags],
-            encodable=np.frombuffer(packed, dtype=np.bool_, count=rows, offset=flags),
-            vectors=np.frombuffer(packed, dtype=np.float32, count=rows * width, offset=flags + rows).reshape(
-                rows, width
-            ),
-        )
+        rows, width = _HEADER.unpack_from(packed)
+        flags = _HEADER.size + 4 * rows * width
+        vectors = np.frombuffer(packed, dtype=np.float32, count=rows * width, offset=_HEADER.size)
+        encodable = np.frombuffer(packed, dtype=np.bool_, count=rows, offset=flags)
+        ids, payloads = marshal.loads(memoryview(packed)[flags + rows :])  # noqa: S302 - our own parent wrote it
+        return cls(ids, payloads, vectors.reshape(rows, width), encodable)
+
+
+def edge_payload(point: NamePoint) -> dict[str, Any]:
+    """A payload as Edge keeps it: the point as a record, and beside it only the fields that are indexed.
+
+    Edge takes 5 us to convert each text, and a list of one takes twice as long as its item, which stands in its place:
+    to a filter it is the same.
+
+    Raises:
+        UnicodeEncodeError, TypeError: If it cannot be stored.
+    """
+    payload: dict[str, Any] = {
+        RECORD_FIELD: _encode(point).decode(),
+        CANONICAL_FIELD: bool(point.is_canonical),
+        "kb": str(point.kb),
+        "entity_id": str(point.entity_id),
+        "name": str(point.name),
+    }
+    if point.predicted_type is not None:
+        payload["predicted_type"] = str(point.predicted_type)
+    for key, values in (
+        ("kb_types", point.kb_types),
+        ("types", point.types),
+        (FILTER_FIELD, point.filter_types),
+    ):
+        if len(values) == 1:
+            payload[key] = str(values[0])
+        elif values:
+            payload[key] = list(map(str, values))
+    return payload
+
+
+def read_record(payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
+    """The reverse of `edge_payload`.
+
+    Raises:
+        ManifestError: If it was not written by pearl-qdrant.
+    """
+    try:
+        return _decode((payload or {}).get(RECORD_FIELD, ""))
+    except msgspec.DecodeError as error:
+        raise ManifestError(collection, f"a point has no valid record in its payload ({error})") from error
+
+
+def _plain(value: Any) -> Any:
+    """What numpy's numbers are."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_decode = msgspec.json.Decoder(NamePoint).decode
 
 
 def check_points(
@@ -104,20 +167,19 @@ def _batches(points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray) ->
     """Cut into batches; encoding the payloads checks their text."""
     for start in range(0, len(points), BATCH_POINTS):
         part = slice(start, start + BATCH_POINTS)
-        payloads = [point.to_payload() for point in points[part]]
         try:
-            encoded = json.dumps(payloads, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            payloads = [edge_payload(point) for point in points[part]]
         except (ValueError, TypeError):
             for point in points[part]:
                 _check_payload(point)
             raise
-        yield PointBatch(encoded, rows[part], flags[part])
+        yield PointBatch([point.id for point in points[part]], payloads, rows[part], flags[part])
 
 
 def _check_payload(point: NamePoint) -> None:
     """Raise for a payload that cannot be stored."""
     try:
-        json.dumps(point.to_payload(), ensure_ascii=False, allow_nan=False).encode("utf-8")
+        edge_payload(point)
     except (ValueError, TypeError) as error:
         reason = "holds a lone surrogate" if isinstance(error, UnicodeEncodeError) else f"is no JSON ({error})"
         raise InvalidPointError(f"The payload of {_label(point)} {reason}. Repair it where it was read.") from error

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
+from pearl_qdrant.store.schema import Quantization
 
 MODULE = "pearl_qdrant.store.edge_writer"
 
@@ -45,6 +46,7 @@ class Job:
         shard: Folder of the shard.
         dim: Width of the vectors.
         threshold_kb: Vectors from which a segment is made compact, or gets a graph, in KB.
+        quantization: How the segments with a graph keep their vectors.
         has_graph: Whether compacted segments carry a graph already, and new ones must too.
         small_points: Beyond so many points a load drops the payload indexes, until the graph is built.
         compact_points: Points in the growing segment at which it is compacted, with payload indexes.
@@ -56,6 +58,7 @@ class Job:
     shard: str
     dim: int
     threshold_kb: int
+    quantization: Quantization
     has_graph: bool
     small_points: int
     compact_points: int

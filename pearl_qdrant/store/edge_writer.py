@@ -56,6 +56,7 @@ class ShardLoad:
             segments=_MANY_SEGMENTS,
             max_segment_kb=max(1, points * job.dim * 4 // 1024),
             threshold_kb=job.threshold_kb,
+            quantization=job.quantization if job.has_graph else "none",
         )
         self._shard: EdgeShard = edge_shard.load_shard(self._path, job.collection, config)
         self._is_lean = not edge_shard.has_indexes(self._shard)
@@ -69,7 +70,7 @@ class ShardLoad:
         job = self._job
         edge_shard.check_space(self._path, job.collection)
         batch = PointBatch.unpack(packed)
-        edge_shard.upsert(self._shard, batch.load_payloads(), batch.vectors, batch.encodable)
+        edge_shard.upsert(self._shard, batch)
         if not self._is_lean and not job.has_graph and self._shard.info().points_count > job.small_points:
             edge_shard.drop_indexes(self._shard)
             self._is_lean = True
@@ -124,6 +125,7 @@ def _finalize(job: Job) -> Answer:
         job.dim,
         segments=edge_shard.MAX_SEGMENTS if job.has_graph else 1,
         threshold_kb=job.threshold_kb,
+        quantization=job.quantization,
     )
     shard = edge_shard.load_shard(path, job.collection, config)
     edge_shard.create_indexes(shard)

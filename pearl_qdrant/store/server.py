@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import numpy as np
 from qdrant_client import QdrantClient, models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
@@ -23,9 +22,10 @@ from pearl_qdrant.store import server_connection, server_indexing
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.search import chunks, search, storable
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_indexing import Indexing
-from pearl_qdrant.store.server_queries import chunks, nearest, storable, type_filter
+from pearl_qdrant.store.server_queries import query_batch, type_filter
 from pearl_qdrant.store.server_upload import ServerWriter, Uploader, check_points
 
 MANIFEST_KEY = "pearl_qdrant"
@@ -96,6 +96,7 @@ class ServerStore:
             return client.create_collection(
                 name,
                 vectors_config={DENSE: models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE)},
+                quantization_config=server_indexing.quantization_config(manifest.quantization),
                 metadata={MANIFEST_KEY: manifest.model_dump(mode="json")},
             )
 
@@ -191,21 +192,17 @@ class ServerCollection:
         Raises:
             ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
         """
-        dim = self._manifest.dim
-        if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
-            raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
-        if limit < 1:
-            raise ValueError(f"limit must be positive, it is {limit}")
         self._check_open()
-        results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
         query_filter = type_filter(types)
         if types and query_filter is None:
-            return results
-        rows = np.flatnonzero(vectors.any(axis=1))
-        found = nearest(self._connection, self._name, vectors[rows], limit=limit, query_filter=query_filter)
-        for row, points in zip(rows.tolist(), found, strict=True):
-            results[row] = [ScoredName(NamePoint.from_payload(p.payload, self._name), p.score) for p in points]
-        return results
+            return [[] for _ in range(len(vectors))]
+        return search(
+            lambda rows, n: query_batch(self._connection, self._name, rows, limit=n, query_filter=query_filter),
+            vectors,
+            dim=self._manifest.dim,
+            limit=limit,
+            read=lambda payload: NamePoint.from_payload(payload, self._name),
+        )
 
     def find(
         self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int

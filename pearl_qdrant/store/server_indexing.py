@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
 from pearl_qdrant.store.protocol import CollectionStatus
-from pearl_qdrant.store.schema import INDEXED_FIELDS
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
 from pearl_qdrant.store.server_connection import Connection
 
 LOAD_KEY = "pearl_qdrant_load"
@@ -38,6 +38,19 @@ class Indexing:
 
     poll_s: float = 0.5
     stall_s: float = 1800.0
+
+
+def quantization_config(quantization: Quantization) -> models.QuantizationConfig | None:
+    """How the server is to keep vectors for finding candidates."""
+    if quantization == "int8":
+        return models.ScalarQuantization(
+            scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+        )
+    if quantization == "binary":
+        return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+    if quantization == "turbo":
+        return models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(always_ram=True))
+    return None
 
 
 def ensure_payload_indexes(connection: Connection, name: str) -> None:

@@ -1,0 +1,98 @@
+"""The part of searching that both stores share: arguments checked, batches, ties in order, payloads read.
+
+An engine returns any of several points with an equal score. Which of them stand at the end of a result must not be
+left to it: equal scores are ordered by point id, and where a tie reaches over the end more points are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.store.protocol import ScoredName
+from pearl_qdrant.store.schema import NamePoint
+
+BATCH_QUERIES = 64
+"""Queries at a time: enough to hide a round trip, few enough for a time-out; Edge holds the interpreter lock."""
+
+_MAX_TIES = 1000  # points of one score that are put in order at the end of a result
+
+
+class FoundPoint(NamedTuple):
+    """A point that a query found: its cosine, its id, and its payload as the store keeps it."""
+
+    score: float
+    id: str
+    payload: Any
+
+
+QueryBatch = Callable[[FloatArray, int], "list[list[FoundPoint]]"]
+"""Query vectors (q, dim) and how many points to find for each, to q lists, best first."""
+
+
+def search(
+    query: QueryBatch, vectors: FloatArray, *, dim: int, limit: int, read: Callable[[Any], NamePoint]
+) -> list[list[ScoredName]]:
+    """Nearest names of each vector, best first, equal scores by point id; see `protocol.Collection.search`.
+
+    Args:
+        query: One call of the engine.
+        vectors: (q, dim); a row of zeros finds nothing.
+        dim: Width of the collection's vectors.
+        limit: Names a query at most.
+        read: From a payload to the point.
+
+    Returns:
+        q lists.
+
+    Raises:
+        ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
+    """
+    if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
+        raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
+    if limit < 1:
+        raise ValueError(f"limit must be positive, it is {limit}")
+    results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
+    rows = np.flatnonzero(vectors.any(axis=1))
+    for start in range(0, len(rows), BATCH_QUERIES):
+        batch = rows[start : start + BATCH_QUERIES]
+        for row, found in zip(batch.tolist(), _search_batch(query, vectors[batch], limit), strict=True):
+            # Rounding can take a cosine just past 1.
+            results[row] = [ScoredName(read(point.payload), max(-1.0, min(1.0, point.score))) for point in found]
+    return results
+
+
+def _search_batch(query: QueryBatch, vectors: FloatArray, limit: int) -> list[list[FoundPoint]]:
+    """One batch; asks again, for more points, where a tie reaches over the end of a result."""
+    results: list[list[FoundPoint]] = [[] for _ in range(len(vectors))]
+    open_rows, fetch, most = list(range(len(vectors))), limit + 1, limit + _MAX_TIES
+    while open_rows:
+        tied = []
+        for i, points in zip(open_rows, query(vectors[open_rows], fetch), strict=True):
+            ordered = sorted(points, key=lambda point: (-point.score, point.id))
+            results[i] = ordered[:limit]
+            if len(points) == fetch and fetch < most and ordered[limit - 1].score == ordered[-1].score:
+                tied.append(i)
+        open_rows, fetch = tied, min(4 * fetch, most)
+    return results
+
+
+def storable(values: Iterable[str]) -> list[str]:
+    """The values that a point can have at all: one with a lone surrogate matches nothing and cannot be sent."""
+    kept = []
+    for value in values:
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            continue
+        kept.append(value)
+    return kept
+
+
+def chunks(values: Sequence[str], n: int) -> Iterable[list[str]]:
+    """Cut values into lists of at most `n`."""
+    for start in range(0, len(values), n):
+        yield list(values[start : start + n])
