@@ -178,7 +178,7 @@ def _decompress_streams(path: str, raw: RawInput, head: bytes, compression: str)
         except (zlib.error, OSError, lzma.LZMAError, EOFError, zstandard.ZstdError, MemoryError) as error:
             raise FormatError(path, None, f"its {compression} data is damaged ({error}). Fetch it again") from error
         n_written += len(output)
-        _check_expansion(path, n_read, n_written, compression)
+        check_expansion(path, n_read, n_written, compression)
         if output:
             yield output
         data = b""
@@ -199,8 +199,12 @@ def _decompress_streams(path: str, raw: RawInput, head: bytes, compression: str)
             n_read += len(data)
 
 
-def _check_expansion(path: str, n_read: int, n_written: int, compression: str) -> None:
-    """Stop at a decompression bomb."""
+def check_expansion(path: str, n_read: int, n_written: int, compression: str) -> None:
+    """Stop at a decompression bomb.
+
+    Raises:
+        FormatError: If so many bytes out of so few are more than `MAX_RATIO` and `MAX_DECOMPRESSED` allow.
+    """
     too_dense = n_written > RATIO_GRACE and n_written > MAX_RATIO * n_read
     if too_dense or n_written > MAX_DECOMPRESSED:
         raise FormatError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ingest.reader import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
-from ingest.streams import Source
+from ingest.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 
 MAX_LINE_BYTES = 1 << 20
@@ -57,7 +57,7 @@ class BadLine:
     text: str
 
 
-def read_lines(source: Source) -> Iterator[tuple[int, str | BadLine]]:
+def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
     r"""Line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``).
 
     A byte order mark at the start is dropped. Blank lines come as they are.
@@ -78,7 +78,7 @@ def read_lines(source: Source) -> Iterator[tuple[int, str | BadLine]]:
         raise FormatError(source.path, number, f"after this line, {message}") from error
 
 
-def check_is_text(source: Source, head: bytes) -> None:
+def check_is_text(source: ByteSource, head: bytes) -> None:
     """Refuse what is plainly not UTF-8 text with newlines.
 
     Args:
@@ -103,13 +103,13 @@ def check_is_text(source: Source, head: bytes) -> None:
 
 
 def _is_row(line: bytes) -> bool:
-    """Whether a line could be a row: valid text with a tab in it. A NUL alone makes a file no binary file."""
-    return b"\t" in line and b"\0" not in line
+    """Whether a line could be a row: no NUL, and a separator. A NUL alone makes a file no binary file."""
+    return b"\0" not in line and (b"\t" in line or b"|" in line)
 
 
-def _number_lines(source: Source) -> Iterator[tuple[int, str | BadLine]]:
+def _number_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
     number = 0
-    for block in _line_blocks(source):
+    for block in line_blocks(source):
         if isinstance(block, BadLine):
             number += 1
             yield number, block
@@ -139,8 +139,13 @@ def _decode(line: bytes) -> str | BadLine:
         return BadLine(INVALID_UTF8, line.decode("utf-8", "replace"))
 
 
-def _line_blocks(source: Source) -> Iterator[bytes | BadLine]:
-    """Blocks of whole lines, the last newline cut off, and the lines that are too long between them."""
+def line_blocks(source: ByteSource) -> Iterator[bytes | BadLine]:
+    """Blocks of whole lines, the last newline cut off, and the lines that are too long between them.
+
+    Raises:
+        FormatError: As `read_lines`, without a line.
+        InputError: If reading fails.
+    """
     rest = b""
     too_long: bytes | None = None
     chunks = source.chunks()

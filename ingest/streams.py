@@ -14,14 +14,17 @@ import stat
 import sys
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
-from ingest.decompress import CHUNK, decompress, detect_compression
+from ingest.decompress import CHUNK, RawInput, decompress, detect_compression
 from pearl_qdrant.errors import FormatError, InputError
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from typing_extensions import Self
 
 STDIN = "-"
@@ -31,32 +34,34 @@ HEAD_BYTES = 1 << 20
 """How much of a file's start goes into its digest."""
 
 
-class Source:
-    """One thing to read.
+class RawFile(RawInput, Protocol):
+    """Bytes as stored, from the start; closed by leaving its ``with`` block."""
+
+    def __enter__(self) -> RawInput: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+
+class ByteSource(ABC):
+    """Something that can be read from its start any number of times, also by several threads at once.
 
     Attributes:
-        path: As given; ``-`` is standard input.
+        path: What it is called in errors; ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
         size: In bytes, as stored (compressed).
     """
 
-    def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
-        """Look at the path, and copy it to a temporary file if it can be read only once.
+    path: str
+    size: int
 
-        Raises:
-            FormatError: If it does not exist, is a directory or device, or may not be read.
-            InputError: If it could not be copied.
-        """
-        self.path = os.fspath(path)
-        self._spool: BinaryIO | None = None
-        self._lock = threading.Lock()
-        if self.path == STDIN:
-            self._copy(stdin or sys.stdin.buffer)
-        else:
-            with self._open_file() as file:
-                mode = os.fstat(file.fileno()).st_mode
-                if not stat.S_ISREG(mode):
-                    self._copy(file)
-        self.size = self._find_size()
+    @abstractmethod
+    def _open(self) -> RawFile:
+        """The stored bytes, from the start."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is held open; temporary files go."""
 
     def chunks(self) -> Iterator[bytes]:
         """The decompressed content, in pieces of `CHUNK` bytes, the last one shorter and never empty.
@@ -94,12 +99,40 @@ class Source:
         with self._open() as raw:
             return hashlib.sha256(self.size.to_bytes(8, "little") + raw.read(HEAD_BYTES)).digest()
 
+
+class Source(ByteSource):
+    """A file, a pipe or standard input.
+
+    Attributes:
+        path: As given; ``-`` is standard input.
+        size: In bytes, as stored (compressed).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
+        """Look at the path, and copy it to a temporary file if it can be read only once.
+
+        Raises:
+            FormatError: If it does not exist, is a directory or device, or may not be read.
+            InputError: If it could not be copied.
+        """
+        self.path = os.fspath(path)
+        self._spool: BinaryIO | None = None
+        self._lock = threading.Lock()
+        if self.path == STDIN:
+            self._copy(stdin or sys.stdin.buffer)
+        else:
+            with self._open_file() as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    self._copy(file)
+        self.size = self._find_size()
+
     def close(self) -> None:
         """Remove the temporary copy, if there is one."""
         if self._spool is not None:
             self._spool.close()
 
-    def _open(self) -> BinaryIO | _SpoolView:
+    def _open(self) -> RawFile:
         return self._open_file() if self._spool is None else _SpoolView(self._spool, self._lock)
 
     def _open_file(self) -> BinaryIO:

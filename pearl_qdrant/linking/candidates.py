@@ -7,20 +7,54 @@ vector; its candidates are the entities that bear exactly its name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from pearl_qdrant.encoder.protocol import Encoded, FloatArray
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.protocol import Collection, ScoredName
 
-EXTRA_NAMES = 6
+EXTRA_NAMES = 5
 """Names fetched beyond the entities wanted, since aliases of one entity lie close together. Where they were not enough,
-`MORE_NAMES` times as many are fetched: reading payloads is half the time of a search."""
+`MORE_NAMES` times as many are fetched."""
 
-MORE_NAMES = 6
+MORE_NAMES = 3
 
 SAME_SCORE = 1e-6
 """Scores closer than this are equal: cosines of one and the same name differ by rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entity that was found, not yet judged.
+
+    Attributes:
+        scored: Its best name.
+        is_dense: Whether the score is a cosine, not an equality of names.
+        tie: Whether nothing separates it from another one with an equal best name.
+    """
+
+    scored: ScoredName
+    is_dense: bool
+    tie: bool
+
+    def to_candidate(self, probability: float) -> Candidate:
+        """The candidate, with its probability."""
+        point, score = self.scored.point, self.scored.score
+        return Candidate(
+            entity_id=point.entity_id,
+            kb=point.kb,
+            canonical_name=point.canonical_name,
+            name=point.name,
+            kb_types=point.kb_types,
+            types=point.types,
+            phrase_type=point.phrase_type,
+            type_probability=point.type_probability,
+            description=point.description,
+            dense_score=score if self.is_dense else None,
+            score=score,
+            probability=probability,
+            tie=self.tie,
+        )
 
 
 def find_candidates(
@@ -30,8 +64,8 @@ def find_candidates(
     *,
     limit: int,
     types: Sequence[str] = (),
-) -> list[list[Candidate]]:
-    """Candidates of each mention, best first, without probabilities.
+) -> list[list[Found]]:
+    """Entities for each mention, best first.
 
     Args:
         collections: Where to look; an entity is told apart by base and id.
@@ -43,14 +77,15 @@ def find_candidates(
     Returns:
         m lists.
     """
-    found: list[list[ScoredName]] = [[] for _ in mentions]
-    for collection in collections:
-        for names, nearest in zip(found, _search(collection, encoded.vectors, limit, types), strict=True):
-            names.extend(nearest)
-    results = [_fold(names, limit) for names in found]
+    nearest = [_search(collection, encoded.vectors, limit, types) for collection in collections]
+    encodable = encoded.encodable.tolist()
+    results = []
     for i, mention in enumerate(mentions):
-        if not encoded.encodable[i] and mention.strip():
-            results[i] = _exact(collections, mention.strip(), limit=limit, types=types)
+        if encodable[i]:
+            names = nearest[0][i] if len(nearest) == 1 else [name for found in nearest for name in found[i]]
+            results.append(_fold(names, limit, is_dense=True))
+        else:
+            results.append(_exact(collections, mention.strip(), limit=limit, types=types))
     return results
 
 
@@ -70,49 +105,33 @@ def _n_entities(names: Iterable[ScoredName]) -> int:
     return len({(s.point.kb, s.point.entity_id) for s in names})
 
 
-def _fold(names: Iterable[ScoredName], limit: int) -> list[Candidate]:
-    """One candidate an entity, by its best name; equal scores in the order of base and id."""
-    ordered = sorted(names, key=lambda s: (-s.score, s.point.kb, s.point.entity_id, not s.point.is_canonical))
+def _fold(names: Iterable[ScoredName], limit: int, *, is_dense: bool) -> list[Found]:
+    """One for each entity, by its best name; equal scores in the order of base and id."""
+    ordered = sorted(names, key=_rank)
     best: dict[tuple[str, str], ScoredName] = {}
     for scored in ordered:
         best.setdefault((scored.point.kb, scored.point.entity_id), scored)
-        if len(best) == limit + 1:
+        if len(best) > limit:
             break
-    return _mark_ties([_candidate(s, dense_score=s.score) for s in best.values()])[:limit]
+    scores = [scored.score for scored in best.values()]
+    # Only at the top does a tie leave open which entity is meant.
+    n_tied = sum(scores[0] - score <= SAME_SCORE for score in scores) if scores else 0
+    tied = n_tied if n_tied > 1 else 0
+    return [Found(scored, is_dense, i < tied) for i, scored in enumerate(best.values())][:limit]
 
 
-def _exact(collections: Sequence[Collection], name: str, *, limit: int, types: Sequence[str]) -> list[Candidate]:
+def _rank(scored: ScoredName) -> tuple[float, str, str, bool]:
+    point = scored.point
+    return -scored.score, point.kb, point.entity_id, not point.is_canonical
+
+
+def _exact(collections: Sequence[Collection], name: str, *, limit: int, types: Sequence[str]) -> list[Found]:
     """The entities that bear exactly this name."""
+    if not name:
+        return []
     scored = [
         ScoredName(point, 1.0)
         for collection in collections
         for point in collection.find(names=[name], types=types, limit=limit * MORE_NAMES)
     ]
-    unique = {(s.point.kb, s.point.entity_id): s for s in reversed(scored)}
-    ordered = [unique[key] for key in sorted(unique)]
-    return _mark_ties([_candidate(s, dense_score=None) for s in ordered])[:limit]
-
-
-def _candidate(scored: ScoredName, *, dense_score: float | None) -> Candidate:
-    point = scored.point
-    return Candidate(
-        entity_id=point.entity_id,
-        kb=point.kb,
-        canonical_name=point.canonical_name,
-        name=point.name,
-        kb_types=point.kb_types,
-        types=point.types,
-        phrase_type=point.phrase_type,
-        type_probability=point.type_probability,
-        description=point.description,
-        dense_score=dense_score,
-        score=scored.score,
-    )
-
-
-def _mark_ties(candidates: list[Candidate]) -> list[Candidate]:
-    """Mark the candidates at the top that nothing separates: equal score."""
-    if len(candidates) < 2 or candidates[0].score - candidates[1].score > SAME_SCORE:
-        return candidates
-    top = candidates[0].score
-    return [replace(c, tie=True) if top - c.score <= SAME_SCORE else c for c in candidates]
+    return _fold(scored, limit, is_dense=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import Literal
@@ -15,8 +14,8 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.calibration import DEFAULT, Calibration
-from pearl_qdrant.linking.candidates import find_candidates
-from pearl_qdrant.records import Candidate, Entity, Link, NilReason
+from pearl_qdrant.linking.candidates import Found, find_candidates
+from pearl_qdrant.records import Entity, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, DEFAULT_THRESHOLD, default_store
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import entity_from_points, name_points
@@ -24,7 +23,7 @@ from pearl_qdrant.store.protocol import Collection, Store
 
 OnTie = Literal["null", "first"]
 
-BATCH = 256
+BATCH = 1024
 """Mentions encoded and searched together by `link_batch`."""
 
 _ALL_NAMES = 10_000
@@ -155,9 +154,8 @@ class EntityLinker:
             # A probability must not depend on how many candidates the caller wants to see.
             considered = max(limit, DEFAULT_LIMIT)
             found = find_candidates(self._collections, batch, encoded, limit=considered, types=types)
-            for mention, candidates in zip(batch, found, strict=True):
-                link = self._decide(mention, candidates, threshold, on_tie)
-                yield link if len(candidates) <= limit else replace(link, candidates=link.candidates[:limit])
+            for mention, entities in zip(batch, found, strict=True):
+                yield self._decide(mention, entities, limit, threshold, on_tie)
 
         batch = list(islice(mentions, BATCH))
         if len(batch) < BATCH:
@@ -173,19 +171,19 @@ class EntityLinker:
                 yield from link_all(batch, ready)
                 batch = following
 
-    def _decide(self, mention: str, candidates: list[Candidate], threshold: float, on_tie: OnTie) -> Link:
-        """Give the candidates their probabilities, and take the best or NIL."""
-        if not candidates:
+    def _decide(self, mention: str, found: list[Found], limit: int, threshold: float, on_tie: OnTie) -> Link:
+        """Give the entities their probabilities, and take the best or NIL."""
+        if not found:
             return Link(mention, None, None, None, NilReason.NO_CANDIDATES)
-        probabilities = self._calibration.probabilities([c.score for c in candidates])
-        scored = tuple(replace(c, probability=p) for c, p in zip(candidates, probabilities, strict=True))
-        best = scored[0]
-        together = sum(c.probability or 0.0 for c in scored if c.tie) if best.tie else probabilities[0]
+        probabilities = self._calibration.probabilities([entity.scored.score for entity in found])
+        candidates = tuple(entity.to_candidate(p) for entity, p in zip(found[:limit], probabilities, strict=False))
+        best = candidates[0]
+        together = sum(p for entity, p in zip(found, probabilities, strict=True) if entity.tie) or probabilities[0]
         if together < threshold:
-            return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, scored)
+            return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates)
         if best.tie and on_tie == "null":
-            return Link(mention, None, None, None, NilReason.AMBIGUOUS, scored)
-        return Link(mention, best.entity_id, best.canonical_name, best.probability, None, scored)
+            return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
+        return Link(mention, best.entity_id, best.canonical_name, best.probability, None, candidates)
 
     def entity(self, entity_id: str) -> Entity:
         """An entity with all its names, types and description.

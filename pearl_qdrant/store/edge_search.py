@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from qdrant_edge import (
     AcornSearchParams,
     Filter,
@@ -35,7 +37,7 @@ does not pass. The same names, mentions of any type, recall@16: plainly with ef 
 
 def query_batch(
     folder: CollectionFolder, vectors: FloatArray, *, limit: int, query_filter: Filter | None
-) -> list[list[FoundPoint]]:
+) -> Sequence[Sequence[FoundPoint]]:
     """Points near each vector, in one call of the engine.
 
     Args:
@@ -61,5 +63,4 @@ def query_batch(
         for row in vectors
     ]
     with folder.shard("searching it") as shard:
-        answers = shard.query_batch(QueryBatchRequest(requests))
-    return [[FoundPoint(point.score, str(point.id), point.payload) for point in answer] for answer in answers]
+        return shard.query_batch(QueryBatchRequest(requests))

@@ -7,7 +7,8 @@ left to it: equal scores are ordered by point id, and where a tie reaches over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from operator import gt
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,20 +22,25 @@ BATCH_QUERIES = 64
 _MAX_TIES = 1000  # points of one score that are put in order at the end of a result
 
 
-class FoundPoint(NamedTuple):
-    """A point that a query found: its cosine, its id, and its payload as the store keeps it."""
+class FoundPoint(Protocol):
+    """A point that a query found, as either engine gives it. Reading a field may cost: it converts."""
 
-    score: float
-    id: str
-    payload: Any
+    @property
+    def score(self) -> float: ...
+
+    @property
+    def id(self) -> object: ...
+
+    @property
+    def payload(self) -> dict[str, Any] | None: ...
 
 
-QueryBatch = Callable[[FloatArray, int], "list[list[FoundPoint]]"]
+QueryBatch = Callable[[FloatArray, int], "Sequence[Sequence[FoundPoint]]"]
 """Query vectors (q, dim) and how many points to find for each, to q lists, best first."""
 
 
 def search(
-    query: QueryBatch, vectors: FloatArray, *, dim: int, limit: int, read: Callable[[Any], NamePoint]
+    query: QueryBatch, vectors: FloatArray, *, dim: int, limit: int, read: Callable[[dict[str, Any] | None], NamePoint]
 ) -> list[list[ScoredName]]:
     """Nearest names of each vector, best first, equal scores by point id; see `protocol.Collection.search`.
 
@@ -72,12 +78,21 @@ def _search_batch(query: QueryBatch, vectors: FloatArray, limit: int) -> list[li
     while open_rows:
         tied = []
         for i, points in zip(open_rows, query(vectors[open_rows], fetch), strict=True):
-            ordered = sorted(points, key=lambda point: (-point.score, point.id))
+            ordered, scores = _in_order(points)
             results[i] = ordered[:limit]
-            if len(points) == fetch and fetch < most and ordered[limit - 1].score == ordered[-1].score:
+            if len(points) == fetch and fetch < most and scores[limit - 1] == scores[-1]:
                 tied.append(i)
         open_rows, fetch = tied, min(4 * fetch, most)
     return results
+
+
+def _in_order(points: Sequence[FoundPoint]) -> tuple[list[FoundPoint], list[float]]:
+    """Best first, equal scores by point id; and their scores."""
+    scores = [point.score for point in points]
+    if all(map(gt, scores, scores[1:])):  # the usual case; 17 ids take 60 us to read
+        return list(points), scores
+    ordered = sorted(zip(scores, points, strict=True), key=lambda pair: (-pair[0], str(pair[1].id)))
+    return [point for _, point in ordered], [score for score, _ in ordered]
 
 
 def storable(values: Iterable[str]) -> list[str]:

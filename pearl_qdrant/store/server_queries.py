@@ -29,7 +29,7 @@ def type_filter(types: Sequence[str]) -> models.Filter | None:
 
 def query_batch(
     connection: Connection, collection: str, vectors: FloatArray, *, limit: int, query_filter: models.Filter | None
-) -> list[list[FoundPoint]]:
+) -> Sequence[Sequence[FoundPoint]]:
     """Points near each vector, in one request.
 
     Args:
@@ -47,7 +47,7 @@ def query_batch(
         models.QueryRequest(query=row, using=DENSE, filter=query_filter, limit=limit, with_payload=True, params=params)
         for row in vectors.tolist()
     ]
-    answers = connection.call(
+    answers: list[models.QueryResponse] = connection.call(
         lambda: connection.client.query_batch_points(collection, requests=requests), collection=collection
     )
-    return [[FoundPoint(point.score, str(point.id), point.payload) for point in answer.points] for answer in answers]
+    return [answer.points for answer in answers]

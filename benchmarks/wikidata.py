@@ -1,0 +1,214 @@
+"""How fast the Wikidata reader reads: `python benchmarks/wikidata.py`, on a made-up dump in true form.
+
+The entities are of the size of real ones (5 to 15 KB: labels in tens of languages, statements with qualifiers and
+references, non-ASCII text escaped as in the dumps). Columns: seconds, decompressed MB (10^6) a second, and by how much
+RssAnon grew; `both` reads the input twice and counts it twice. `decode` is the decompression alone, the ceiling of
+what comes after it; `json.loads` of the same lines is what most scripts do with them, and makes no entities yet.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ingest.reader import ReadReport
+from ingest.streams import Source
+from ingest.wikidata import WikidataReader
+
+LANGUAGES = "en de fr es it nl ru ja zh pl pt sv uk ar fa he ko cs fi hu no da tr ro ca eo sr hy ka el vi th".split()
+ALPHABETS = {
+    "ru": "абвгдеиклмнопрст",
+    "ja": "東京大阪名古屋山川",
+    "ar": "ابتثجحخدذ",
+    "el": "αβγδεζηθικ",
+    "he": "אבגדהוזח",
+}
+N_DISTINCT = 2000
+N_CLASSES = 400
+
+
+def _word(rng: random.Random, language: str, n_words: int) -> str:
+    letters = ALPHABETS.get(language, "abcdefghijklmnoprstu")
+    return " ".join("".join(rng.choices(letters, k=rng.randint(3, 9))) for _ in range(n_words))
+
+
+def _terms(rng: random.Random, n_languages: int, n_words: int) -> dict[str, Any]:
+    chosen = ["en", *rng.sample(LANGUAGES[1:], min(n_languages, len(LANGUAGES) - 1))]
+    return {key: {"language": key, "value": _word(rng, key, n_words)} for key in chosen}
+
+
+def _item_snak(rng: random.Random, prop: str, number: int) -> dict[str, Any]:
+    value = {"entity-type": "item", "numeric-id": number, "id": f"Q{number}"}
+    return {
+        "snaktype": "value",
+        "property": prop,
+        "hash": f"{rng.getrandbits(160):040x}",
+        "datavalue": {"value": value, "type": "wikibase-entityid"},
+        "datatype": "wikibase-item",
+    }
+
+
+def _statement(rng: random.Random, item: int, prop: str, number: int) -> dict[str, Any]:
+    statement: dict[str, Any] = {
+        "mainsnak": _item_snak(rng, prop, number),
+        "type": "statement",
+        "id": f"Q{item}${rng.getrandbits(128):032x}",
+        "rank": "normal",
+    }
+    if rng.random() < 0.3:
+        qualifier = f"P{rng.randint(500, 900)}"
+        statement["qualifiers"] = {qualifier: [_item_snak(rng, qualifier, rng.randint(1, 10**8))]}
+        statement["qualifiers-order"] = [qualifier]
+    if rng.random() < 0.6:
+        time_value = {"time": "+2013-10-28T00:00:00Z", "timezone": 0, "before": 0, "after": 0, "precision": 11}
+        retrieved = {
+            "snaktype": "value",
+            "property": "P813",
+            "hash": f"{rng.getrandbits(160):040x}",
+            "datavalue": {"value": time_value, "type": "time"},
+            "datatype": "time",
+        }
+        snaks = {"P248": [_item_snak(rng, "P248", 36578)], "P813": [retrieved]}
+        reference = {"hash": f"{rng.getrandbits(160):040x}", "snaks": snaks, "snaks-order": ["P248", "P813"]}
+        statement["references"] = [reference]
+    return statement
+
+
+def make_entity(rng: random.Random, number: int) -> dict[str, Any]:
+    """One item; the first `N_CLASSES` numbers are classes, each below another one."""
+    is_class = number <= N_CLASSES
+    claims = {"P31": [_statement(rng, number, "P31", rng.randint(1, N_CLASSES))]}
+    if is_class:
+        claims["P279"] = [_statement(rng, number, "P279", rng.randint(1, max(1, number // 2)))]
+    for prop in rng.sample(range(1000, 9000), rng.randint(3, 16)):
+        claims[f"P{prop}"] = [_statement(rng, number, f"P{prop}", rng.randint(1, 10**8))]
+    aliases = {key: [value] for key, value in _terms(rng, 4, 2).items()}
+    wikis = rng.sample(LANGUAGES, rng.randint(0, 8))
+    return {
+        "type": "item",
+        "id": f"Q{number}",
+        "labels": _terms(rng, rng.randint(1, 30), 2),
+        "descriptions": _terms(rng, rng.randint(1, 30), 5),
+        "aliases": aliases,
+        "claims": claims,
+        "sitelinks": {f"{w}wiki": {"site": f"{w}wiki", "title": _word(rng, w, 2), "badges": []} for w in wikis},
+        "lastrevid": rng.randint(10**8, 10**9),
+    }
+
+
+def make_dump(folder: Path, megabytes: int) -> Path:
+    """A plain dump of so many MB: some thousand entities, again and again under new ids."""
+    rng = random.Random(0)
+    models = [json.dumps(make_entity(rng, i + 1), separators=(",", ":")).encode() for i in range(N_DISTINCT)]
+    path, number, size = folder / "dump.json", 0, 0
+    with path.open("wb") as file:
+        file.write(b"[\n")
+        while size < megabytes * 1e6:
+            model = models[number % N_DISTINCT]
+            number += 1
+            # A class comes once: later copies of it are instances only.
+            name = b'"P279"' if number <= N_DISTINCT else b'"P280"'
+            line = model.replace(f'"id":"Q{(number - 1) % N_DISTINCT + 1}"'.encode(), f'"id":"Q{number}"'.encode(), 1)
+            size += file.write((b",\n" if number > 1 else b"") + line.replace(b'"P279"', name))
+        file.write(b"\n]\n")
+    return path
+
+
+def make_truthy(path: Path, megabytes: int) -> Path:
+    """Truthy triples of so many MB."""
+    rng, number, size = random.Random(1), 0, 0
+    site, label = "http://www.wikidata.org", "http://www.w3.org/2000/01/rdf-schema#label"
+    with path.open("w", encoding="ascii") as file:
+        while size < megabytes * 1e6:
+            number += 1
+            subject = f"<{site}/entity/Q{number}>"
+            rows = []
+            for language in ["en", *rng.sample(LANGUAGES[1:], rng.randint(1, 20))]:
+                name = json.dumps(_word(rng, language, 2))
+                predicates = (label, "http://www.w3.org/2004/02/skos/core#prefLabel", "http://schema.org/name")
+                rows += [f"{subject} <{predicate}> {name}@{language} .\n" for predicate in predicates]
+            edges = [("P31", N_CLASSES), *((f"P{rng.randint(400, 9999)}", 10**8) for _ in range(rng.randint(5, 25)))]
+            edges += [("P279", N_CLASSES)] * (number <= N_CLASSES)
+            for prop, highest in edges:
+                value = f"<{site}/entity/Q{rng.randint(1, highest)}>"
+                rows.append(f"{subject} <{site}/prop/direct/{prop}> {value} .\n")
+            size += file.write("".join(rows))
+    return path
+
+
+def _copies(path: Path) -> Iterator[Path]:
+    yield path
+    data = path.read_bytes()
+    for suffix, compress in ((".gz", lambda b: gzip.compress(b, 6)), (".bz2", lambda b: bz2.compress(b[: 1 << 26]))):
+        copy = path.with_name(path.name + suffix)
+        copy.write_bytes(compress(data))
+        yield copy
+
+
+def _anonymous() -> float:
+    """RssAnon of this process, in MB."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def _measure(what: str, size: int, work: Callable[[], object]) -> None:
+    before, start = _anonymous(), time.perf_counter()
+    work()
+    seconds = time.perf_counter() - start
+    click.echo(f"{what:<34}{seconds:>8.2f} s {size / 1e6 / seconds:>9.1f} MB/s {_anonymous() - before:>+9.1f} MB")
+
+
+def _parse(path: Path) -> None:
+    with path.open("rb") as file:
+        for line in file:
+            if len(line) > 2:
+                json.loads(line.rstrip(b",\n"))
+
+
+def _bench(path: Path) -> None:
+    """All measurements of one file."""
+    size = sum(map(len, Source(path).chunks()))
+    click.echo(f"{path.name}: {size / 1e6:.0f} MB")
+    _measure("  decode", size, lambda: sum(map(len, Source(path).chunks())))
+    if path.suffix == ".json":
+        _measure("  peer: json.loads", size, lambda: _parse(path))
+    with WikidataReader([path]) as reader:
+        _measure("  classes (first pass)", size, reader.read_classes)
+        _measure("  entities (each further pass)", size, lambda: _read(reader))
+    with WikidataReader([path]) as reader:
+        _measure("  both", 2 * size, lambda: _read(reader))
+
+
+def _read(reader: WikidataReader) -> int:
+    return sum(1 for _ in reader.read_runs(ReadReport(max_errors=None)))
+
+
+@click.command()
+@click.option("--megabytes", default=300, show_default=True, help="Size of the dump, decompressed.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep the dump here.")
+def main(megabytes: int, folder: Path | None) -> None:
+    """Measure each pass over a made-up dump: plain, gz, 64 MiB as bz2, and a third of its size as truthy triples."""
+    with tempfile.TemporaryDirectory() as temporary:
+        where = folder or Path(temporary)
+        path, truthy = where / "dump.json", where / "truthy.nt"
+        if not path.exists():
+            make_dump(where, megabytes)
+        if not truthy.exists():
+            make_truthy(truthy, megabytes // 3)
+        kept = [path.with_name(path.name + suffix) for suffix in ("", ".gz", ".bz2")]
+        for copy in kept if all(map(Path.exists, kept)) else _copies(path):
+            _bench(copy)
+        _bench(truthy)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""Zip archives that nobody vouches for: their members as sources, zips within them, and nothing written by name.
+
+Members are read in place; nothing is unpacked. `zipfile` reads the directory and checks the checksums; this module
+adds what it leaves to the caller: names that climb out, names that stand twice, sizes that lie, bombs (per member,
+measured against the bytes that the outermost file really holds), and one kind of error for all damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ingest.decompress import CHUNK, RawInput, check_expansion
+from ingest.streams import HEAD_BYTES, ByteSource, RawFile
+from ingest.zip_directory import LOCAL_HEADER, MAGICS, FilePart, as_format_error, check_directory, name_members
+from pearl_qdrant.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SEPARATOR = "!"
+"""Between an archive and its member in a source's path: ``base.zip!folder/names.tsv``."""
+
+MAX_DEPTH = 4
+"""Archives within each other; UMLS has two."""
+
+_ENCRYPTED = 0x1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_METHOD_NAMES = {6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd", 99: "AES"}
+
+
+def is_zip(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a zip archive does; False for what cannot be opened, and for pipes."""
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(4) in MAGICS
+    except (OSError, ValueError):
+        return False
+
+
+class Archive:
+    """A zip archive, open for reading.
+
+    Attributes:
+        path: As given; that of a zip within a zip is ``outer.zip!inner.nlm``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open a file and read its directory.
+
+        Raises:
+            FormatError: If it cannot be opened or is no sound zip archive, or a member has a name that is unsafe.
+        """
+        self.path = os.fspath(path)
+        try:
+            # Not opened at once: opening a pipe would wait for its writer.
+            if not stat.S_ISREG(Path(self.path).stat().st_mode):
+                raise FormatError(self.path, None, "is no regular file, which a zip archive has to be")
+            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise FormatError(self.path, None, f"cannot be opened: {reason}") from error
+        self._begin(descriptor, start=0, size=os.fstat(descriptor).st_size, density=1.0, depth=1)
+
+    def _begin(self, descriptor: int, *, start: int, size: int, density: float, depth: int) -> None:
+        """Take over a descriptor, and read the directory of the archive that lies in this part of its file.
+
+        Args:
+            descriptor: Closed with the archive.
+            start, size: Where the archive lies in the file, in bytes.
+            density: Bytes in the outermost file for each byte of this archive, at most 1.
+            depth: 1 for the outermost one.
+        """
+        self._file = FilePart(descriptor, start, size)
+        self._density = density
+        self._depth = depth
+        try:
+            check_directory(self.path, self._file)
+            with as_format_error(self.path):
+                self._zip = zipfile.ZipFile(self._file)
+            self._members = name_members(self.path, self._zip, size)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def members(self) -> tuple[str, ...]:
+        """The names of all files in it, in its order: forward slashes, no ``.`` and ``..``."""
+        return tuple(self._members)
+
+    def source(self, member: str) -> ByteSource:
+        """A member to read; one that is itself compressed (.gz) comes decompressed, as from `Source`.
+
+        It works as long as the archive is open; closing it leaves the archive open.
+
+        Raises:
+            FormatError: If the member is encrypted, or packed by a method that is not supported.
+            ValueError: If there is no such member.
+        """
+        return _MemberSource(self._member_path(member), self._zip, self._find(member), self._density)
+
+    def archive(self, member: str) -> Archive:
+        """A zip within the zip, independent of this one: read in place if it is stored, else from a temporary copy.
+
+        Raises:
+            FormatError: As the constructor, and if it is encrypted, damaged, a bomb, or nested too deep.
+            InputError: If the temporary copy cannot be written.
+            ValueError: If there is no such member.
+        """
+        info, path = self._find(member), self._member_path(member)
+        if self._depth >= MAX_DEPTH:
+            raise FormatError(path, None, f"lies in {self._depth} archives, one in the other. Unpack the outer ones")
+        inner = Archive.__new__(Archive)
+        inner.path = path
+        depth = self._depth + 1
+        if info.compress_type == zipfile.ZIP_STORED:
+            start = self._content_start(path, info)
+            inner._begin(
+                os.dup(self._file.descriptor), start=start, size=info.file_size, density=self._density, depth=depth
+            )
+        else:
+            source = _MemberSource(path, self._zip, info, self._density)
+            descriptor, size = source.copy_to_temporary()
+            density = self._density * min(1.0, info.compress_size / max(size, 1))
+            inner._begin(descriptor, start=0, size=size, density=density, depth=depth)
+        return inner
+
+    def close(self) -> None:
+        """Close the file; its sources end, archives taken from it stay."""
+        self._zip.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _member_path(self, member: str) -> str:
+        return f"{self.path}{SEPARATOR}{member}"
+
+    def _find(self, member: str) -> zipfile.ZipInfo:
+        """The entry of a member, having looked that it can be read."""
+        if member not in self._members:
+            raise ValueError(f"{self.path} has no member {member!r}")
+        info, path = self._members[member], self._member_path(member)
+        if info.flag_bits & _ENCRYPTED:
+            raise FormatError(path, None, "is encrypted. Unpack the archive with its password, and name the folder")
+        if info.compress_type not in _METHODS:
+            method = _METHOD_NAMES.get(info.compress_type, f"number {info.compress_type}")
+            message = f"is packed by the method {method}; only stored and deflate are read. Unpack it (7z x, unzip)"
+            raise FormatError(path, None, message)
+        return info
+
+    def _content_start(self, path: str, info: zipfile.ZipInfo) -> int:
+        """Where a stored member's bytes begin in the file of the descriptor."""
+        header = self._file.read_at(info.header_offset, LOCAL_HEADER)
+        if len(header) < LOCAL_HEADER or header[:4] != MAGICS[0]:
+            raise FormatError(path, None, "the zip archive is damaged (no local header). Fetch it again")
+        offset = info.header_offset + LOCAL_HEADER
+        offset += int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        if info.file_size != info.compress_size or offset + info.file_size > self._file.size:
+            raise FormatError(path, None, "the zip archive is damaged (sizes do not agree). Fetch it again")
+        return self._file.start + offset
+
+
+class _MemberSource(ByteSource):
+    """A member of an archive."""
+
+    def __init__(self, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, density: float) -> None:
+        self.path = path
+        self.size = info.file_size
+        self._archive = archive
+        self._info = info
+        # Nested compression multiplies: what counts in the end are the bytes in the outermost file.
+        self._n_stored = int(info.compress_size * density) + 1
+
+    def chunks(self) -> Iterator[bytes]:
+        n_written = 0
+        for chunk in super().chunks():
+            n_written += len(chunk)
+            check_expansion(self.path, self._n_stored, n_written, "zip")
+            yield chunk
+
+    def copy_to_temporary(self) -> tuple[int, int]:
+        """Copy the member, as it is, to an unnamed temporary file; its descriptor, for the caller to close, and size.
+
+        Raises:
+            FormatError: If it is damaged, or expands beyond all measure.
+            InputError: If the file cannot be written.
+        """
+        n_written = 0
+        try:
+            with tempfile.TemporaryFile(prefix="pearl-qdrant-") as spool, self._open() as raw:
+                while chunk := raw.read(CHUNK):
+                    n_written += len(chunk)
+                    check_expansion(self.path, self._n_stored, n_written, "zip")
+                    spool.write(chunk)
+                spool.flush()
+                return os.dup(spool.fileno()), n_written
+        except OSError as error:
+            message = f"could not be copied to a temporary file in {tempfile.gettempdir()}: {error.strerror or error}. "
+            raise InputError(self.path, None, message + "Point TMPDIR to a larger disk") from error
+
+    def digest(self) -> bytes:
+        with self._open() as raw:
+            known = self.size.to_bytes(8, "little") + self._info.CRC.to_bytes(4, "little")
+            return hashlib.sha256(known + raw.read(HEAD_BYTES)).digest()
+
+    def close(self) -> None:
+        """Nothing is held but the archive."""
+
+    def _open(self) -> RawFile:
+        with as_format_error(self.path):
+            return _MemberFile(self.path, self._archive.open(self._info), self._info.file_size)
+
+
+class _MemberFile:
+    """A member's bytes as stored in it, with zipfile's errors made ours."""
+
+    def __init__(self, path: str, file: IO[bytes], size: int) -> None:
+        self._path = path
+        self._file = file
+        self._missing = size
+
+    def read(self, n_bytes: int, /) -> bytes:
+        with as_format_error(self._path):
+            data = self._file.read(n_bytes)
+        self._missing -= len(data)
+        if not data and n_bytes and self._missing:
+            raise FormatError(self._path, None, f"its zip data ends {self._missing:,} bytes early. Fetch it again")
+        return data
+
+    def __enter__(self) -> RawInput:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._file.close()

@@ -1,0 +1,249 @@
+"""OBO ontologies (Mondo, HPO, DOID, GO, ChEBI, Uberon, ...): one entity for each ``[Term]`` stanza.
+
+::
+
+    [Term]
+    id: MADE:0001
+    name: sore left toe
+    namespace: complaint
+    alt_id: MADE:0900
+    def: "A toe that hurts." [MADE:curator]
+    synonym: "toe pain, left" EXACT []
+    synonym: "hurting foot" BROAD [MADE:curator]
+    xref: OTHER:77 {source="MADE:curator"}
+    is_a: MADE:0002 ! sore toe
+
+``name`` is the canonical name, synonyms of the wanted scopes are aliases (OBO 1.0's ``exact_synonym`` and its like
+too; a synonym that gives no scope is RELATED), ``def`` is the description. `kb_types` are the ids of all ancestors
+by ``is_a``, nearest first, and then the namespace. Comments (`` ! ...``), modifiers (``{...}``) and escapes are taken
+off. `extra` holds ``xrefs`` and ``alt_ids``, each joined by ``|``: under ``alt_ids`` stand the term's own ``alt_id``
+and the ids of obsolete terms that say ``replaced_by`` it. Obsolete terms, terms without a name (stubs of other
+ontologies) and stanzas of other kinds are left out and counted.
+
+Two passes over the files: the first finds the ancestors and replaced ids, once for a reader. It keeps the ids that
+are somebody's parent, and 12 bytes for each ``is_a``. Several files are one base: ancestors go from one to another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
+from typing import TYPE_CHECKING, BinaryIO
+
+from ingest.merge import merge_adjacent, merge_scattered
+from ingest.obo_lines import TERM, Stanza, first_word, is_obsolete, plain_value, quoted_value, read_stanzas
+from ingest.obo_tree import TermTree
+from ingest.reader import NO_ID, NO_NAME, ReadReport
+from ingest.scan import Hashes, find_scattered
+from ingest.streams import STDIN, ByteSource, Source, open_sources
+from ingest.type_map import TypeMap
+from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.records import Entity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+
+OBSOLETE = "obsolete"
+NOT_A_TERM = "not_a_term"
+BAD_SYNONYM = "bad_synonym"
+
+_OLD_SYNONYMS = {f"{scope.lower()}_synonym": scope for scope in SCOPES}
+_TAGS = frozenset(
+    {"id", "name", "namespace", "default-namespace", "alt_id", "def", "synonym", "xref", "is_a", "is_obsolete"}
+    | set(_OLD_SYNONYMS)
+)
+_HEAD_BYTES = 1 << 16
+_IS_OBO = re.compile(rb"^(?:format-version:[ \t]*1\.|\[Term\][ \t]*\r?$)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class OboOptions:
+    """What is read of an ontology.
+
+    Attributes:
+        scopes: Synonyms of these scopes are aliases, of `SCOPES`.
+        xrefs: Whether references to other bases are kept in `Entity.extra`.
+    """
+
+    scopes: tuple[str, ...] = ("EXACT",)
+    xrefs: bool = True
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.scopes) - set(SCOPES)):
+            raise ValueError(f"no scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
+
+
+class OboReader:
+    """An ontology in one or several OBO files; a `Reader`. A row of its report is a stanza."""
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        options: OboOptions | None = None,
+        *,
+        type_map: TypeMap | None = None,
+        limit: int | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> None:
+        """Open the files; standard input and pipes are copied to a temporary file now.
+
+        Args:
+            paths: Files to read one after the other; ``-`` is standard input.
+            options: Which synonyms are wanted.
+            type_map: From ids and namespaces to coarse types; the shipped one by default.
+            limit: Read only so many terms.
+            stdin: What ``-`` means; the process's own by default.
+
+        Raises:
+            FormatError: If a file is not there, is a directory, or may not be read.
+        """
+        self._options = options or OboOptions()
+        self._type_map = type_map or TypeMap.load()
+        self._find_coarse = lru_cache(maxsize=65_536)(self._find_coarse_types)
+        self._limit = limit
+        self._tree: TermTree | None = None
+        self._sources = open_sources(paths, stdin)
+
+    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
+        """Entities, each id once; see `Reader.read`."""
+        if scattered is None:
+            scattered = find_scattered(self)
+        yield from merge_scattered(self.read_runs(report), scattered, report)
+
+    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
+        """Entities in the order of the input; see `Reader.read_runs`."""
+        rows = chain.from_iterable(self._read_terms(source, report) for source in self._sources)
+        return islice(merge_adjacent(rows, report), self._limit)
+
+    def digest(self) -> str:
+        """Hex SHA-256; see `Reader.digest`."""
+        digest = hashlib.sha256(repr(("obo", self._options, self._limit, self._type_map.version)).encode())
+        for source in self._sources:
+            digest.update(source.digest())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Remove the copy of standard input, if there is one."""
+        for source in self._sources:
+            source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _read_terms(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each good term of a file."""
+        if self._tree is None:
+            self._tree = TermTree(self._sources)
+        tree, namespace, n_terms = self._tree, "", 0
+        for stanza in read_stanzas(source, _TAGS, report):
+            if not stanza.kind:
+                namespace = next((plain_value(v) for _, tag, v in stanza.tags if tag == "default-namespace"), "")
+                continue
+            report.rows += 1
+            if stanza.kind != TERM:
+                report.leave_out(NOT_A_TERM)
+                continue
+            n_terms += 1
+            term = _parse_term(source.path, stanza, namespace, self._options, report)
+            if term is not None:
+                yield self._make_entity(term, tree)
+        if not n_terms:
+            raise FormatError(source.path, None, "holds no [Term] stanza. Is this an OBO file?")
+
+    def _find_coarse_types(self, kb_type: str) -> tuple[str, ...]:
+        return self._type_map.map_types((kb_type,))
+
+    def _make_entity(self, term: _Term, tree: TermTree) -> Entity:
+        kb_types = [above for above in tree.ancestors(term.parents) if above != term.id]
+        if term.namespace:
+            kb_types.append(term.namespace)
+        extra = {}
+        alt_ids = dict.fromkeys([*term.alt_ids, *tree.replaced.get(term.id, ())])
+        if alt_ids:
+            extra["alt_ids"] = "|".join(alt_ids)
+        if term.xrefs:
+            extra["xrefs"] = "|".join(dict.fromkeys(term.xrefs))
+        names = dict.fromkeys(term.names)
+        name = next(iter(names))
+        del names[name]
+        types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, kb_types))))
+        return Entity(term.id, name, tuple(names), tuple(kb_types), types, term.description, extra)
+
+
+def is_obo(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins like an OBO ontology; False for standard input and for what cannot be read."""
+    if os.fspath(path) == STDIN or not os.path.isfile(path):  # noqa: PTH113 - a path with NUL is no error here
+        return False
+    try:
+        return _IS_OBO.search(Source(path).head(_HEAD_BYTES)) is not None
+    except InputError:
+        return False
+
+
+@dataclass(slots=True)
+class _Term:
+    """A stanza, understood; `names` is not empty, the canonical name stands first."""
+
+    id: str
+    names: list[str]
+    namespace: str
+    description: str | None
+    parents: list[str]
+    alt_ids: list[str]
+    xrefs: list[str]
+
+
+def _parse_term(path: str, stanza: Stanza, namespace: str, options: OboOptions, report: ReadReport) -> _Term | None:
+    """The term of a stanza; None if it is bad or left out, which is counted."""
+    values: dict[str, list[str]] = {}
+    for _, tag, value in stanza.tags:
+        values.setdefault(tag, []).append(value)
+    term_id = first_word(values.get("id", [""])[0])
+    if not term_id:
+        report.skip(NO_ID, path=path, line=stanza.line, text=f"[{stanza.kind}]")
+        return None
+    if is_obsolete(stanza):
+        report.leave_out(OBSOLETE)
+        return None
+    names = [name for name in map(plain_value, values.get("name", ())) if name]
+    if not names:
+        report.leave_out(NO_NAME)
+        return None
+    names += _read_synonyms(path, stanza, options, report)
+    definition = quoted_value(values["def"][0]) if "def" in values else None
+    return _Term(
+        term_id,
+        names,
+        plain_value(values["namespace"][0]) if "namespace" in values else namespace,
+        (definition[0] or None) if definition else None,
+        [parent for parent in map(first_word, values.get("is_a", ())) if parent],
+        [other for other in map(first_word, values.get("alt_id", ())) if other],
+        [other for other in map(first_word, values.get("xref", ())) if other] if options.xrefs else [],
+    )
+
+
+def _read_synonyms(path: str, stanza: Stanza, options: OboOptions, report: ReadReport) -> Iterator[str]:
+    """Synonyms of the wanted scopes; the others are counted."""
+    for number, tag, value in stanza.tags:
+        if tag == "synonym" or tag in _OLD_SYNONYMS:
+            parsed = quoted_value(value)
+            if parsed is None:
+                report.skip(BAD_SYNONYM, path=path, line=number, text=f"{tag}: {value}")
+                continue
+            text, rest = parsed
+            given = rest.split(None, 1)[0] if rest.strip() else ""
+            scope = _OLD_SYNONYMS.get(tag) or (given if given in SCOPES else "RELATED")
+            if scope not in options.scopes:
+                report.leave_out(f"{scope.lower()}_synonym")
+            elif text:
+                yield text

@@ -1,0 +1,74 @@
+"""The tree of an ontology: ancestors by `is_a` over several OBO files, and which ids were replaced."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ingest.ancestors import ClassGraph
+from ingest.obo_lines import TERM, Stanza, first_word, is_obsolete, read_stanzas
+from ingest.reader import ReadReport
+from ingest.scan import hash_texts, name_hash
+from ingest.streams import ByteSource
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_TAGS = frozenset({"id", "is_a", "is_obsolete", "replaced_by"})
+
+
+class TermTree:
+    """What a first pass over all files finds: who is above whom, and which ids were replaced.
+
+    Attributes:
+        replaced: Obsolete ids by the id that replaces them.
+    """
+
+    def __init__(self, sources: Sequence[ByteSource]) -> None:
+        self._numbers: dict[str, int] = {}
+        self.replaced: dict[str, list[str]] = {}
+        parents, children = array("i"), bytearray()
+        for source in sources:
+            for stanza in read_stanzas(source, _TAGS, ReadReport(max_errors=None)):
+                if stanza.kind == TERM:
+                    self._add(stanza, children, parents)
+        self._ids = list(self._numbers)
+        self._graph = self._connect(children, np.asarray(parents, dtype=np.int32))
+        # Terms with the same parents are many.
+        self._ancestors = lru_cache(maxsize=16_384)(self._find_ancestors)
+
+    def ancestors(self, parents: Sequence[str]) -> list[str]:
+        """The parents and all that is above them, nearest first."""
+        return list(self._ancestors(tuple(self._numbers[parent] for parent in parents if parent in self._numbers)))
+
+    def _find_ancestors(self, parents: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(self._ids[number] for number in chain.from_iterable(self._graph.levels(parents)))
+
+    def _add(self, stanza: Stanza, children: bytearray, parents: array[int]) -> None:
+        term_id = next((first_word(value) for _, tag, value in stanza.tags if tag == "id"), "")
+        is_gone = is_obsolete(stanza)
+        above = 0
+        for _, tag, value in stanza.tags:
+            if tag == "is_a" and not is_gone and (parent := first_word(value)):
+                parents.append(self._numbers.setdefault(parent, len(self._numbers)))
+                above += 1
+            elif tag == "replaced_by" and is_gone and term_id:
+                self.replaced.setdefault(first_word(value), []).append(term_id)
+        if above:
+            children += name_hash(term_id).to_bytes(8, sys.byteorder) * above
+
+    def _connect(self, children: bytearray, parents: npt.NDArray[np.int32]) -> ClassGraph:
+        """Keep the edges between ids that are parents themselves: a leaf's own edges stand in its stanza."""
+        if not self._ids:
+            return ClassGraph([], [])
+        hashes, lower = hash_texts(self._ids), np.frombuffer(children, dtype=np.uint64)
+        order = np.argsort(hashes)
+        places = np.minimum(np.searchsorted(hashes[order], lower), len(hashes) - 1)
+        is_parent = hashes[order][places] == lower
+        return ClassGraph(order[places[is_parent]], parents[is_parent])

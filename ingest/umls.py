@@ -1,0 +1,279 @@
+"""UMLS in its Rich Release Format: an entity for each CUI, its names from MRCONSO.RRF.
+
+Form: see `ingest.umls_rows` for the rows, `ingest.umls_files` for where files are looked for. Read are
+
+- ``MRCONSO.RRF``, 18 columns, one row an atom (a name in a source): CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI
+  SAB TTY CODE STR SRL SUPPRESS CVF; `ingest.umls_atoms` says which atoms are wanted and which name is preferred;
+- ``MRSTY.RRF``, where it is there: semantic types. An entity's native types are, for each, its TUI, its name, its
+  tree number with those above it, and its semantic group;
+- ``MRDEF.RRF``, where it is there: one definition, of an atom that was read, as the description;
+- ``MRRANK.RRF``, ``SemGroups.txt``, ``SRDEF``, where they are there, and the columns that ``MRFILES.RRF`` lists.
+
+`Entity.extra` holds ``sab``, the sources of its names in alphabetical order, joined by commas, and ``srl``, the lowest
+restriction level among them. Good rows that the options leave out are counted in `ReadReport.filtered`, by
+``other_language``, ``suppressed``, ``other_source``, ``restricted`` and ``semantic_type``, in this order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ingest.lines import BadLine, read_lines
+from ingest.merge import merge_adjacent, merge_scattered
+from ingest.reader import ReadReport
+from ingest.scan import Hashes, find_scattered
+from ingest.streams import ByteSource
+from ingest.type_map import TypeMap
+from ingest.umls_atoms import UNKNOWN_LEVEL, AtomFilter, Atoms, Ranks
+from ingest.umls_files import UmlsFiles, is_umls
+from ingest.umls_index import DefinitionIndex, TypeIndex
+from ingest.umls_options import UmlsOptions
+from ingest.umls_rows import Layout, make_keys, read_blocks
+from ingest.umls_types import SemanticTypes
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.records import Entity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["UmlsOptions", "UmlsReader", "is_umls"]
+
+SEMANTIC_TYPE = "semantic_type"
+
+_LEVELS = tuple("0123456789")
+
+COLUMNS = {
+    "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF".split(),
+    "MRSTY": "CUI TUI STN STY ATUI CVF".split(),
+    "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF".split(),
+}
+_NEEDED = {
+    "MRCONSO": "CUI LAT TS STT ISPREF AUI SAB TTY STR SRL SUPPRESS".split(),
+    "MRSTY": "CUI TUI STN STY".split(),
+    "MRDEF": "CUI AUI SAB DEF SUPPRESS".split(),
+}
+
+
+class UmlsReader:
+    """A UMLS release; a `Reader`."""
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        options: UmlsOptions | None = None,
+        *,
+        type_map: TypeMap | None = None,
+        limit: int | None = None,
+    ) -> None:
+        """Find and open the files.
+
+        Args:
+            paths: The META folder or one above it, an archive, or files: MRCONSO.RRF, and MRSTY.RRF and others with
+                it.
+            options: What is wanted; English names that are not suppressed by default.
+            type_map: From native types to coarse ones; the shipped one by default.
+            limit: Read only so many entities.
+
+        Raises:
+            FormatError: If a file is missing, damaged, or not of the format.
+            SettingsError: If a semantic type is not known.
+        """
+        self._options = options or UmlsOptions()
+        self._type_map = type_map or TypeMap.load()
+        self._limit = limit
+        self._files = UmlsFiles(paths)
+        try:
+            sources = self._files.sources
+            self._conso = sources["MRCONSO"]
+            self._types = SemanticTypes.load(sources.get("SEMGROUPS"), sources.get("SRDEF"))
+            self._wanted = self._types.resolve(self._options.semantic_types)
+            if self._wanted and "MRSTY" not in sources:
+                message = "there is no MRSTY.RRF beside it, which semantic types are chosen by. Add it to the paths"
+                raise FormatError(self._conso.path, None, message)
+            self._layouts, self._n_promised = _read_layouts(sources.get("MRFILES"))
+            self._ranks = _read_ranks(sources.get("MRRANK"))
+        except BaseException:
+            self._files.close()
+            raise
+
+    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
+        """Entities, each id once; see `Reader.read`."""
+        if scattered is None:
+            scattered = find_scattered(self)
+        yield from merge_scattered(self.read_runs(report), scattered, report)
+
+    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
+        """Entities in the order of the input; see `Reader.read_runs`."""
+        return islice(merge_adjacent(self._read_entities(report), report), self._limit)
+
+    def digest(self) -> str:
+        """Hex SHA-256; see `Reader.digest`."""
+        known = ("umls", self._options, self._limit, self._type_map.version, self._types.version())
+        digest = hashlib.sha256(repr(known).encode())
+        for table, source in sorted(self._files.sources.items()):
+            digest.update(table.encode() + source.digest())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Close the files, and remove temporary ones."""
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _read_entities(self, report: ReadReport) -> Iterator[Entity]:
+        """An entity for each run of atoms."""
+        sources, options = self._files.sources, self._options
+        self._note(report)
+        types = TypeIndex.read(sources.get("MRSTY"), self._layouts["MRSTY"], self._types, report)
+        definitions = DefinitionIndex.read(
+            sources.get("MRDEF"), self._layouts["MRDEF"], report, sabs=options.sabs, suppress=options.suppress
+        )
+        # Few combinations occur: each is mapped once, and told once whether it is wanted.
+        combinations = [(kb_types, self._type_map.map_types(kb_types)) for kb_types in types.kb_types]
+        unwanted = {
+            place
+            for place, (kb_types, _) in enumerate(combinations)
+            if self._wanted and self._wanted.isdisjoint(kb_types)
+        }
+        atom_filter = AtomFilter(options, self._ranks)
+        n_skipped = report.n_skipped
+        report.rows += n_skipped
+        n_before = report.rows
+        for block in read_blocks(self._conso, self._layouts["MRCONSO"], report):
+            report.rows += len(block) + report.n_skipped - n_skipped
+            n_skipped = report.n_skipped
+            atoms = atom_filter.choose(block, report)
+            if atoms is None:
+                continue
+            keys = make_keys(atoms.ids)
+            chosen = _choose_definitions(definitions, atoms, definitions.find(keys)) if len(definitions) else {}
+            places = types.find(keys)
+            yield from _make_entities(atoms, places, chosen, combinations, unwanted, report)
+        report.rows += report.n_skipped - n_skipped
+        n_rows = report.rows - n_before
+        if self._n_promised not in (None, n_rows):
+            message = f"MRFILES.RRF promises {self._n_promised:,} rows, but there are {n_rows:,}. Is the file whole?"
+            report.notes.append(f"{self._conso.path}: {message}")
+        for sab in options.sabs:
+            if sab.encode() not in atom_filter.seen_sabs:
+                seen = ", ".join(sorted(seen.decode() for seen in atom_filter.seen_sabs)) or "none"
+                report.notes.append(f"{self._conso.path}: no row of source {sab} (there are: {seen})")
+
+    def _note(self, report: ReadReport) -> None:
+        options, path = self._options, self._conso.path
+        languages = ", ".join(options.languages) or "all"
+        others = ", ".join(sorted(set(self._files.sources) - {"MRCONSO"})) or "nothing"
+        report.notes.append(f"{path}: UMLS, languages: {languages}; with it: {others}")
+        if "MRSTY" not in self._files.sources:
+            report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so that no entity has a type")
+
+
+def _make_entities(
+    atoms: Atoms,
+    places: list[int],
+    definitions: dict[int, str],
+    combinations: list[tuple[tuple[str, ...], tuple[str, ...]]],
+    unwanted: set[int],
+    report: ReadReport,
+) -> Iterator[Entity]:
+    """An entity for each run of atoms of a block.
+
+    Args:
+        atoms: The runs.
+        places: Index of each run's types in `combinations`, (runs,).
+        definitions: By run, where there is one.
+        combinations: Native and coarse types.
+        unwanted: Indices of those that the options leave out.
+        report: Counts them.
+    """
+    bounds, all_names, all_sabs = atoms.bounds, atoms.names, atoms.sabs
+    aliases: tuple[str, ...]
+    n_left_out = 0
+    ids = b"|".join(atoms.ids).decode().split("|")
+    find_definition = definitions.get
+    for run, (id_, place, level) in enumerate(zip(ids, places, atoms.levels, strict=True)):
+        first, after = bounds[run], bounds[run + 1]
+        if place in unwanted:
+            n_left_out += after - first
+            continue
+        kb_types, types = combinations[place]
+        sab = all_sabs[first]
+        if after - first == 1:
+            name, aliases = all_names[first], ()
+        else:
+            names = tuple(dict.fromkeys(all_names[first:after]))
+            name, aliases = names[0], names[1:]
+            sabs = set(all_sabs[first:after])
+            if len(sabs) > 1:
+                sab = ",".join(sorted(sabs))
+        extra = {"sab": sab} if level == UNKNOWN_LEVEL else {"sab": sab, "srl": _LEVELS[level]}
+        yield Entity(id_, name, aliases, kb_types, types, find_definition(run), extra)
+    if n_left_out:
+        report.leave_out(SEMANTIC_TYPE, n_left_out)
+
+
+def _choose_definitions(
+    definitions: DefinitionIndex, atoms: Atoms, rows: tuple[list[int], list[int]]
+) -> dict[int, str]:
+    """Definition of each run that has one."""
+    chosen: dict[int, str] = {}
+    runs = [(run, *found) for run, found in enumerate(zip(*rows, strict=True)) if found[0] < found[1]]
+    if not runs:
+        return chosen
+    auis = atoms.block.cells("AUI", atoms.rows)
+    for run, first, after in runs:
+        text = definitions.choose(first, after, auis[atoms.bounds[run] : atoms.bounds[run + 1]])
+        if text is not None:
+            chosen[run] = text
+    return chosen
+
+
+def _read_layouts(mrfiles: ByteSource | None) -> tuple[dict[str, Layout], int | None]:
+    """Columns of each table: those that MRFILES.RRF lists in its third field, or the usual ones; rows of MRCONSO.RRF.
+
+    The rows, its fifth field, are None where it does not tell them.
+    """
+    columns = dict(COLUMNS)
+    n_rows = None
+    for number, cells in _read_small(mrfiles):
+        table = cells[0].removesuffix(".RRF") if len(cells) > 2 else ""
+        if table in columns:
+            columns[table] = cells[2].split(",")
+            missing = [name for name in _NEEDED[table] if name not in columns[table]]
+            if missing and mrfiles is not None:
+                message = f"lists no column {', '.join(missing)} for {cells[0]} (it has: {cells[2]})"
+                raise FormatError(mrfiles.path, number, message)
+            if table == "MRCONSO" and len(cells) > 4 and cells[4].isascii() and cells[4].isdigit():
+                n_rows = int(cells[4][:18])
+    names_in = {"MRCONSO": "STR"}
+    return {table: Layout(tuple(names), "CUI", names_in.get(table)) for table, names in columns.items()}, n_rows
+
+
+def _read_ranks(mrrank: ByteSource | None) -> Ranks:
+    """MRRANK.RRF: rank, source, term type, SUPPRESS."""
+    ranks = {}
+    for number, cells in _read_small(mrrank):
+        if len(cells) < 3 or not (cells[0].isascii() and cells[0].isdigit()):
+            path = "MRRANK.RRF" if mrrank is None else mrrank.path
+            raise FormatError(path, number, "expected a rank, a source and a term type. Is this MRRANK.RRF?")
+        ranks[cells[1].encode(), cells[2].encode()] = int(cells[0][:9])
+    return ranks
+
+
+def _read_small(source: ByteSource | None) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and fields of a small file that is optional."""
+    if source is None:
+        return
+    for number, line in read_lines(source):
+        if isinstance(line, BadLine):
+            raise FormatError(source.path, number, f"{line.reason}. Fetch the file again")
+        if line.strip():
+            yield number, line.split("|")

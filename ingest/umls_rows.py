@@ -1,0 +1,302 @@
+"""Rows of RRF files, a block at a time: which fields lie where is found with numpy, before anything is decoded.
+
+RRF: UTF-8, one row a line, each field closed by a bar, no quoting, no header. Where every row of a block is whole, the
+places of its bars and newlines form a table, (rows, fields + 1), and a column is two vectors of offsets. A block with
+a bad row is sifted line by line first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.lines import BadLine, line_blocks
+from ingest.reader import (
+    INVALID_UTF8,
+    NO_ID,
+    NO_NAME,
+    NUL_CHARACTER,
+    TOO_FEW_COLUMNS,
+    TOO_MANY_COLUMNS,
+    ReadReport,
+)
+from ingest.streams import ByteSource
+from pearl_qdrant.errors import FormatError
+
+Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+BLOCK = 1 << 20
+"""Bytes looked at together; larger blocks leave the processor's cache, smaller ones spend more on numpy's calls."""
+
+ASCII_SPACES = " \t\r\v\f"
+"""What is cut off the ends of a name; other scripts' spaces are left, as nothing shows that they are no part of it."""
+
+MAX_RUN = 1 << 26
+"""Bytes of the rows of one id that are held together; the largest of UMLS have some 100 KB."""
+
+_FORMAT_BYTES = 1 << 16
+_BAR, _NEWLINE, _SPACE = 124, 10, 32
+_SPACES = ASCII_SPACES.encode()
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of one RRF file.
+
+    Attributes:
+        columns: Their names in order, as in MRFILES.RRF.
+        id: Name of the column by which rows belong together; no row may lack it.
+        name: Name of a further column that no row may lack, or None.
+    """
+
+    columns: tuple[str, ...]
+    id: str
+    name: str | None = None
+
+    def place(self, column: str) -> int:
+        """Index of a column."""
+        return self.columns.index(column)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some whole rows.
+
+    Attributes:
+        raw: Their bytes, valid UTF-8, each row closed by a newline.
+        codes: The same as numbers, (bytes,).
+        bars: Offset of each field's end, and of the row's newline, (rows, fields + 1).
+        layout: What the fields are.
+    """
+
+    raw: bytes
+    codes: npt.NDArray[np.uint8]
+    bars: Offsets
+    layout: Layout
+
+    def __len__(self) -> int:
+        return len(self.bars)
+
+    def span(self, column: str) -> tuple[Offsets, Offsets]:
+        """Start and end of a column in each row, (rows,) each."""
+        place = self.layout.place(column)
+        if place:
+            return self.bars[:, place - 1] + 1, self.bars[:, place]
+        return np.append(0, self.bars[:-1, -1] + 1), self.bars[:, 0]
+
+    def equals(self, column: str, text: bytes) -> Mask:
+        """Whether a column holds just this, in each row, (rows,)."""
+        starts, ends = self.span(column)
+        same: Mask = ends - starts == len(text)
+        for i, code in enumerate(text):
+            # The row's own end bounds the offset: a shorter field is followed by bars.
+            same &= self.codes[np.minimum(starts + i, ends)] == code
+        return same
+
+    def cells(self, column: str, rows: Offsets) -> list[bytes]:
+        """A column of some rows, as bytes."""
+        starts, ends = self.span(column)
+        raw = self.raw
+        return [raw[start:end] for start, end in zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)]
+
+    def texts(self, column: str, rows: Offsets) -> list[str]:
+        """A column of some rows, decoded at once: no field holds a bar."""
+        return b"|".join(self.cells(column, rows)).decode().split("|") if len(rows) else []
+
+
+def read_blocks(source: ByteSource, layout: Layout, report: ReadReport) -> Iterator[Block]:
+    """Blocks of whole rows; rows of one id that stand together are in one block, up to `MAX_RUN` bytes.
+
+    Bad rows are skipped and counted; `report.rows` is not.
+
+    Raises:
+        FormatError: If the file is empty or damaged (with the line that was reached), or no row of its first block
+            is whole.
+        InputError: If reading fails.
+        TooManyErrorsError: If there are more bad rows than the report allows.
+    """
+    n_good = 0
+    for first, raw in _read_raw(source, layout.place(layout.id)):
+        if isinstance(raw, BadLine):
+            report.skip(raw.reason, path=source.path, line=first, text=raw.text)
+            continue
+        block = _find_bars(raw, layout)
+        if block is None:
+            if not n_good:
+                _check_format(source.path, first, raw, layout)
+            good = _sift(source.path, first, raw, layout, report)
+            block = _find_bars(good, layout) if good else None
+        if block is not None:
+            n_good += len(block)
+            yield block
+    if not n_good:
+        raise FormatError(source.path, None, "holds no sound row. Is this an unmodified RRF file of UMLS?")
+
+
+def _check_format(path: str, first: int, raw: bytes, layout: Layout) -> None:
+    """Refuse a file whose first rows are all bad: it is another file, and counting them would not say so."""
+    lines = [line for line in raw[:_FORMAT_BYTES].split(b"\n")[:-1] if line.strip()]
+    if lines and all(_find_fault(line, layout) for line in lines):
+        n_found, width = lines[0].count(b"|"), len(layout.columns)
+        expected = f"expected {width} fields, found {n_found}" if n_found != width else "its first rows are damaged"
+        raise FormatError(path, first, f"{expected}. Is this an unmodified RRF file of UMLS?")
+
+
+def _read_raw(source: ByteSource, id_place: int) -> Iterator[tuple[int, bytes | BadLine]]:
+    """Line number and bytes of blocks that do not cut a run of rows of one id, and lines that are too long."""
+    number = 1
+    parts: list[bytes] = []
+    n_bytes, wanted = 0, BLOCK
+    try:
+        for piece in line_blocks(source):
+            if isinstance(piece, BadLine):
+                if parts:
+                    raw = b"".join(parts)
+                    yield number, raw
+                    number += raw.count(b"\n")
+                yield number, piece
+                number += 1
+                parts, n_bytes, wanted = [], 0, BLOCK
+                continue
+            if number == 1 and not parts:
+                piece = piece.removeprefix(_BOM)
+            # The bars before the line ends are what tells a row's end: a return within a field stays.
+            parts += (piece.replace(b"|\r\n", b"|\n").removesuffix(b"\r") if b"\r" in piece else piece, b"\n")
+            n_bytes += len(parts[-2]) + 1
+            if n_bytes < wanted:
+                continue
+            raw = b"".join(parts)
+            cut = _last_run(raw, id_place)
+            if cut or n_bytes >= MAX_RUN:
+                cut = cut or n_bytes
+                yield number, raw[:cut]
+                number += raw.count(b"\n", 0, cut)
+            parts = [raw[cut:]] if cut < n_bytes else []
+            n_bytes -= cut
+            # A run longer than a block is looked through again only when it has doubled.
+            wanted = max(BLOCK, 2 * n_bytes)
+    except FormatError as error:
+        reached = number - 1 + sum(part.count(b"\n") for part in parts)
+        if error.line is not None or not reached:
+            raise
+        message = str(error).removeprefix(f"{source.path}: ")
+        raise FormatError(source.path, reached, f"after this line, {message}") from error
+    if parts:
+        yield number, b"".join(parts)
+
+
+def _last_run(raw: bytes, id_place: int) -> int:
+    """Where the rows of the last id begin; 0 if all rows have it."""
+    start = raw.rfind(b"\n", 0, -1) + 1
+    last = raw[start:].split(b"|", id_place + 1)[: id_place + 1]
+    while start:
+        before = raw.rfind(b"\n", 0, start - 1) + 1
+        if raw[before:start].split(b"|", id_place + 1)[id_place : id_place + 1] != last[id_place:]:
+            return start
+        start = before
+    return 0
+
+
+def _find_bars(raw: bytes, layout: Layout) -> Block | None:
+    """The block, or None if there is a row in it that is not sound."""
+    width = len(layout.columns)
+    codes = np.frombuffer(raw, dtype=np.uint8)
+    places = np.flatnonzero((codes == _BAR) | (codes == _NEWLINE))
+    n_rows = raw.count(b"\n")
+    if len(places) != n_rows * (width + 1) or b"\0" in raw:
+        return None
+    bars = places.reshape(n_rows, width + 1)
+    if (codes[bars[:, -1]] != _NEWLINE).any() or (bars[:, -1] - bars[:, -2] != 1).any():
+        return None
+    block = Block(raw, codes, bars, layout)
+    for column in (layout.id, layout.name):
+        if column is not None:
+            starts, ends = block.span(column)
+            if (starts == ends).any():
+                return None
+            # What looks blank is judged row by row.
+            for row in np.flatnonzero(codes[starts] <= _SPACE).tolist():
+                if not raw[starts[row] : ends[row]].strip(_SPACES):
+                    return None
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return None
+    return block
+
+
+def _sift(path: str, first: int, raw: bytes, layout: Layout, report: ReadReport) -> bytes:
+    """The sound rows of a block; the others are counted, blank lines are passed over."""
+    good = []
+    for number, line in enumerate(raw.split(b"\n")[:-1], start=first):
+        if not line.strip():
+            continue
+        reason = _find_fault(line, layout)
+        if reason is None:
+            good.append(line)
+        else:
+            report.skip(reason, path=path, line=number, text=line[:1024].decode("utf-8", "replace"))
+    return b"".join(line + b"\n" for line in good)
+
+
+def _find_fault(line: bytes, layout: Layout) -> str | None:
+    """Why a row is passed over; None if it is sound."""
+    cells = line.split(b"|")
+    width = len(layout.columns)
+    if len(cells) != width + 1 or cells[-1]:
+        return TOO_FEW_COLUMNS if len(cells) <= width else TOO_MANY_COLUMNS
+    if b"\0" in line:
+        return NUL_CHARACTER
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return INVALID_UTF8
+    if not cells[layout.place(layout.id)].strip(_SPACES):
+        return NO_ID
+    return NO_NAME if layout.name is not None and not cells[layout.place(layout.name)].strip(_SPACES) else None
+
+
+def find_runs(block: Block, rows: Offsets | None = None) -> tuple[Offsets, list[bytes]]:
+    """Where runs of rows of one id begin, (runs,), and the ids.
+
+    Args:
+        block: What is looked at.
+        rows: Only these rows of it, ascending; all by default.
+    """
+    starts, ends = block.span(block.layout.id)
+    if rows is not None:
+        starts, ends = starts[rows], ends[rows]
+    if not len(starts):
+        return np.zeros(0, np.int64), []
+    lengths = ends - starts
+    changed = lengths[1:] != lengths[:-1]
+    for i in range(int(lengths.max())):
+        # Past the end of a shorter id stands a bar on both sides, or the lengths differ.
+        codes = block.codes[np.minimum(starts + i, ends)]
+        changed |= codes[1:] != codes[:-1]
+    firsts = np.flatnonzero(np.append(True, changed))
+    raw = block.raw
+    spans = zip(starts[firsts].tolist(), ends[firsts].tolist(), strict=True)
+    return firsts, [raw[start:end] for start, end in spans]
+
+
+def make_keys(ids: Sequence[bytes]) -> npt.NDArray[np.uint64]:
+    """64-bit keys of ids, (n,): an id of 8 ASCII bytes is its own key and sorts as it does, others are hashed."""
+    joined = b"".join(ids)
+    if joined.isascii() and set(map(len, ids)) == {8}:
+        return np.frombuffer(joined, dtype=">u8").astype(np.uint64)
+    return np.array([_key(one) for one in ids], dtype=np.uint64)
+
+
+def _key(one: bytes) -> int:
+    if len(one) == 8 and one.isascii():
+        return int.from_bytes(one, "big")
+    # The highest bit keeps hashes apart from ids, whose bytes are ASCII.
+    return int.from_bytes(blake2b(one, digest_size=8).digest(), "big") | 1 << 63

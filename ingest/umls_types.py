@@ -1,0 +1,153 @@
+"""Semantic types of UMLS: names, tree numbers and groups, and which of them a user means.
+
+The table ships as `umls_semantic_types.tsv`; a ``SemGroups.txt`` or ``SRDEF`` beside the base wins over it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+
+from ingest.lines import BadLine, read_lines
+from ingest.streams import ByteSource
+from pearl_qdrant.errors import FormatError, SettingsError
+
+SHIPPED = "umls_semantic_types.tsv"
+
+_N_NEAR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticType:
+    """One semantic type.
+
+    Attributes:
+        tui: As in ``T047``.
+        name: As in ``Disease or Syndrome``.
+        tree_number: As in ``B2.2.1.2.1``; empty where it is not known.
+        group: As in ``DISO``; empty where it is not known.
+        group_name: As in ``Disorders``.
+    """
+
+    tui: str
+    name: str = ""
+    tree_number: str = ""
+    group: str = ""
+    group_name: str = ""
+
+    def kb_types(self) -> Iterator[str]:
+        """What an entity of this type carries: TUI, name, tree number and those above it, group."""
+        yield self.tui
+        if self.name:
+            yield self.name
+        yield from tree_prefixes(self.tree_number)
+        if self.group:
+            yield self.group
+
+
+def tree_prefixes(number: str) -> Iterator[str]:
+    """A tree number and all above it, lowest first: ``B2.2`` gives B2.2, B2, B."""
+    while number:
+        yield number
+        head, dot, _ = number.rpartition(".")
+        number = head if dot else number[:1] if len(number) > 1 else ""
+
+
+class SemanticTypes:
+    """The table of semantic types, by TUI."""
+
+    def __init__(self, types: Iterable[SemanticType]) -> None:
+        self._types = {found.tui: found for found in types}
+
+    @classmethod
+    def load(cls, sem_groups: ByteSource | None = None, srdef: ByteSource | None = None) -> SemanticTypes:
+        """The shipped table, with what the base's own files say over it.
+
+        Args:
+            sem_groups: ``SemGroups.txt``: group, its name, TUI and type, cut at bars, no header.
+            srdef: ``SRDEF``: rows that begin with ``STY`` hold TUI, type and tree number.
+
+        Raises:
+            FormatError: If one of the files is not of that form.
+        """
+        table = cls(_read_shipped())
+        for cells in _read_rows(sem_groups, 4):
+            group, group_name, tui, name = cells[:4]
+            table._change(tui, name=name, group=group, group_name=group_name)
+        for cells in _read_rows(srdef, 4):
+            if cells[0] == "STY":
+                table._change(cells[1], name=cells[2], tree_number=cells[3])
+        return table
+
+    def get(self, tui: str, *, name: str = "", tree_number: str = "") -> SemanticType:
+        """A type by its TUI; one that the table does not have is what the arguments say."""
+        return self._types.get(tui) or SemanticType(tui, name, tree_number)
+
+    def resolve(self, wanted: Iterable[str]) -> frozenset[str]:
+        """What the user asks for, as the `SemanticType.kb_types` to look for.
+
+        Args:
+            wanted: TUIs, type names, tree numbers, groups or their names; case does not matter.
+
+        Raises:
+            SettingsError: If one of them is none of these; names those that are near.
+        """
+        known: dict[str, str] = {}
+        for found in self._types.values():
+            # A group's own name is no type of a point: its abbreviation stands for it.
+            for spelling in (*found.kb_types(), found.group):
+                known.setdefault(spelling.casefold(), spelling)
+        for found in self._types.values():
+            known.setdefault(found.group_name.casefold(), found.group)
+        known.pop("", None)
+        return frozenset(known[_check(text.strip().casefold(), text, known)] for text in wanted)
+
+    def version(self) -> str:
+        """A text that differs where two tables differ."""
+        return repr(sorted(self._types.items()))
+
+    def _change(self, tui: str, *, name: str, group: str = "", group_name: str = "", tree_number: str = "") -> None:
+        old = self.get(tui)
+        self._types[tui] = replace(
+            old,
+            name=name or old.name,
+            group=group or old.group,
+            group_name=group_name or old.group_name,
+            tree_number=tree_number or old.tree_number,
+        )
+
+
+def _check(folded: str, text: str, known: dict[str, str]) -> str:
+    """The folded spelling, having looked that it is known."""
+    if folded in known:
+        return folded
+    near = difflib.get_close_matches(folded, known, n=_N_NEAR, cutoff=0.5)
+    near += [spelling for spelling in known if folded and folded in spelling and spelling not in near][:_N_NEAR]
+    advice = f"Near it: {', '.join(known[spelling] for spelling in near)}. " if near else ""
+    raise SettingsError(
+        f"'{text}' is no semantic type of UMLS. {advice}"
+        "Give a TUI (T047), a type's name (Disease or Syndrome), a tree number (B2.2.1.2) or a group (DISO, Disorders)"
+    )
+
+
+@lru_cache(maxsize=1)
+def _read_shipped() -> tuple[SemanticType, ...]:
+    text = resources.files("ingest").joinpath(SHIPPED).read_text(encoding="utf-8")
+    return tuple(SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
+
+
+def _read_rows(source: ByteSource | None, width: int) -> Iterator[list[str]]:
+    """Cells of the rows of a small file that is optional."""
+    if source is None:
+        return
+    for number, line in read_lines(source):
+        if isinstance(line, BadLine):
+            raise FormatError(source.path, number, f"{line.reason}: {line.text[:60]!r}. Fetch the file again")
+        if line.strip():
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) < width:
+                raise FormatError(source.path, number, f"expected {width} fields or more, found {len(cells)}")
+            yield cells

@@ -1,0 +1,250 @@
+"""Wikidata: its JSON dump or its truthy N-Triples, whole, in part or in several shards.
+
+Forms (each told by its content, see `ingest.wikidata_json` and `ingest.wikidata_truthy`): ``latest-all.json`` and
+JSON Lines; ``latest-truthy.nt``; as they are or compressed.
+
+Names: the canonical name is the label in the first wanted language that has one, else the one in ``mul`` (names that
+are the same everywhere), else the English one; an item without any is left out. Aliases are its other labels and all
+aliases in the wanted languages, in ``mul``, and in the language of the canonical name.
+
+Types: `kb_types` are the classes that the item is an instance of (P31), those that it is a subclass of (P279), and
+all classes above, nearest first, `MAX_KB_TYPES` at most. Statements of deprecated rank do not count, and where one is
+preferred only the preferred ones do. Coarse types come from the nearest classes that the type map knows.
+
+Only items are entities, not properties and lexemes. `extra` has ``sitelinks``, the number of pages about the item
+(JSON only), and ``language`` where the canonical name is not in the first wanted language.
+
+Passes over the input: one for the classes, once for a reader, which searches for "P279" and parses little else; one
+for each call of `read` or `read_runs`, and one more for `read` without `scattered`. So a load takes three: classes,
+scan, entities. Nothing is kept on disk. Memory: 8 bytes a class edge (some 40 MB for all of Wikidata, twice that
+while they are sorted), the ids of classes met, and the longest line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, BinaryIO
+
+from ingest.merge import merge_adjacent, merge_scattered
+from ingest.reader import NUL_CHARACTER, ReadReport
+from ingest.scan import Hashes, find_scattered
+from ingest.streams import STDIN, ByteSource, Source, open_sources
+from ingest.type_map import TypeMap
+from ingest.wikidata_classes import ClassTypeFinder, ClassTypes
+from ingest.wikidata_items import MULTILINGUAL, Item, item_number, languages_in_order
+from ingest.wikidata_json import ItemDecoder, read_class_edges
+from ingest.wikidata_truthy import read_truthy_edges, read_truthy_items
+from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.records import Entity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+NO_LABEL = "no_label"
+NO_SITELINK = "no_sitelink"
+OTHER_CLASS = "other_class"
+WIKIMEDIA_INTERNAL = "wikimedia_internal"
+
+_HEAD_BYTES = 1 << 16
+_IS_TRUTHY = re.compile(
+    rb"^\s*<https?://www\.wikidata\.org/(?:entity/|wiki/Special:EntityData/)[^>\s]*>\s", re.MULTILINE
+)
+_IS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*\"")
+_ENTITY_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
+_ENTITY_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+_BREAKS = re.compile(r"[\t\n\r]+")
+
+
+@dataclass(frozen=True, slots=True)
+class WikidataOptions:
+    """What is read of Wikidata.
+
+    Attributes:
+        languages: Wanted languages, best first; ``mul`` and English are fallbacks in any case.
+        require_sitelink: Only items that some Wikimedia project has a page about (JSON only). Off by default: it
+            drops three items of four, among them most genes, articles and streets, which is the user's to decide.
+        exclude_internal: Leave out disambiguation pages, categories, templates, lists and their like.
+        include_types: Ids of classes: only their instances and subclasses, of whatever depth; empty for all.
+        ancestors: Whether to make the first pass, which finds the classes above classes. Without it a type is
+            a class that the item itself names, and the filters and coarse types know no others.
+    """
+
+    languages: tuple[str, ...] = ("en",)
+    require_sitelink: bool = False
+    exclude_internal: bool = True
+    include_types: tuple[str, ...] = ()
+    ancestors: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.languages or not all(map(_LANGUAGE.fullmatch, self.languages)):
+            raise ValueError(f"no codes of languages: {self.languages!r}. Give some like en, fi, zh-hans")
+        if wrong := [name for name in self.include_types if not item_number(name)]:
+            raise ValueError(f"no id of a class: {', '.join(wrong)}. Give ids like Q5")
+
+
+class WikidataReader:
+    """Wikidata in one or several files, all JSON or all truthy triples; a `Reader`."""
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        options: WikidataOptions | None = None,
+        *,
+        type_map: TypeMap | None = None,
+        limit: int | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> None:
+        """Open the files; standard input and pipes are copied to a temporary file now.
+
+        Args:
+            paths: Files to read one after the other; ``-`` is standard input.
+            options: What is wanted of them.
+            type_map: From ids of classes to coarse types; the shipped one by default.
+            limit: Read only so many items. The pass for the classes reads all of the input all the same.
+            stdin: What ``-`` means; the process's own by default.
+
+        Raises:
+            FormatError: If a file is not there, is a directory, or may not be read.
+        """
+        self._options = options or WikidataOptions()
+        self._type_map = type_map or TypeMap.load()
+        self._limit = limit
+        self._languages = languages_in_order([language.lower() for language in self._options.languages])
+        self._wanted = self._languages[: len(dict.fromkeys(map(str.lower, self._options.languages)))]
+        self._finder: ClassTypeFinder | None = None
+        self._sources = open_sources(paths, stdin)
+
+    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
+        """Entities, each id once; see `Reader.read`."""
+        if scattered is None:
+            scattered = find_scattered(self)
+        yield from merge_scattered(self.read_runs(report), scattered, report)
+
+    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
+        """Entities in the order of the input; see `Reader.read_runs`."""
+        return islice(merge_adjacent(self._read_rows(report), report), self._limit)
+
+    def read_classes(self) -> ClassTypeFinder:
+        """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
+        if self._finder is None:
+            edges = chain.from_iterable(map(_read_edges, self._sources)) if self._options.ancestors else ()
+            wanted = frozenset(map(item_number, self._options.include_types))
+            self._finder = ClassTypeFinder(edges, type_map=self._type_map, wanted=wanted)
+        return self._finder
+
+    def digest(self) -> str:
+        """Hex SHA-256; see `Reader.digest`."""
+        digest = hashlib.sha256(repr(("wikidata", self._options, self._limit, self._type_map.version)).encode())
+        for source in self._sources:
+            digest.update(source.digest())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Remove the copy of standard input, if there is one."""
+        for source in self._sources:
+            source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each wanted item of all files; of these a shard alone may be without any."""
+        rows_before = report.rows
+        for source in self._sources:
+            yield from self._read_entities(source, report)
+        if report.rows == rows_before:
+            path = self._sources[0].path
+            raise FormatError(path, None, "holds no entity. Is this a dump of Wikidata, JSON or truthy?")
+
+    def _read_entities(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each wanted item of a file."""
+        find = self.read_classes().find
+        for item in self._read_items(source, report):
+            types = find(item.classes, item.superclasses)
+            reason = self._find_reason(item, types)
+            if reason is not None:
+                report.leave_out(reason)
+                continue
+            names, language = self._find_names(item)
+            if any("\0" in name for name in names):
+                report.skip(NUL_CHARACTER, path=source.path, line=item.line, text=f"{item.id} {names[0]}")
+            elif names:
+                yield self._make_entity(item, types, names, language)
+            else:
+                report.leave_out(NO_LABEL)
+
+    def _read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
+        if not _is_truthy(source):
+            return ItemDecoder(self._languages).read_items(source, report)
+        if self._options.require_sitelink:
+            raise FormatError(source.path, None, "truthy triples tell no sitelinks: to require one, read the JSON dump")
+        return read_truthy_items(source, self._languages, report)
+
+    def _find_reason(self, item: Item, types: ClassTypes) -> str | None:
+        """Why the options leave an item out."""
+        if self._options.exclude_internal and types.is_internal:
+            return WIKIMEDIA_INTERNAL
+        if not types.is_included:
+            return OTHER_CLASS
+        if self._options.require_sitelink and not item.sitelinks:
+            return NO_SITELINK
+        return None
+
+    def _find_names(self, item: Item) -> tuple[list[str], str]:
+        """All names, the canonical one first, and its language; none if there is no label."""
+        labels = {key: name for key in self._languages if (name := _clean(item.labels.get(key)))}
+        if not labels:
+            return [], ""
+        language = next(iter(labels))
+        wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
+        names = dict.fromkeys(labels[key] for key in wanted if key in labels)
+        for key in wanted:
+            names.update(dict.fromkeys(filter(None, map(_clean, item.aliases.get(key, ())))))
+        return list(names), language
+
+    def _make_entity(self, item: Item, types: ClassTypes, names: list[str], language: str) -> Entity:
+        extra = {} if item.sitelinks is None else {"sitelinks": str(item.sitelinks)}
+        if language != self._languages[0]:
+            extra["language"] = language
+        descriptions = (_clean(item.descriptions.get(key)) for key in self._languages)
+        description = next((text for text in descriptions if text and "\0" not in text), None)
+        kb_types, coarse = types.kb_types, types.types
+        return Entity(item.id, names[0], tuple(names[1:]), kb_types, coarse, description, extra)
+
+
+def is_wikidata(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins like a dump of Wikidata; False for standard input and for what cannot be read."""
+    if os.fspath(path) == STDIN or not os.path.isfile(path):  # noqa: PTH113 - a path with NUL is no error here
+        return False
+    try:
+        head = Source(path).head(_HEAD_BYTES)
+    except InputError:
+        return False
+    if _IS_JSON.match(head):
+        return bool(_ENTITY_TYPE.search(head) and _ENTITY_ID.search(head))
+    return _IS_TRUTHY.search(head) is not None
+
+
+def _is_truthy(source: ByteSource) -> bool:
+    """Whether a file is N-Triples, by its first character that is no space."""
+    return source.head(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"<", b"_", b"#")
+
+
+def _read_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
+    return read_truthy_edges(source) if _is_truthy(source) else read_class_edges(source)
+
+
+def _clean(name: str | None) -> str:
+    """A name on one line, without space around it."""
+    if not name:
+        return ""
+    return _BREAKS.sub(" ", name).strip() if "\n" in name or "\t" in name or "\r" in name else name.strip()

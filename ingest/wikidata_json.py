@@ -1,0 +1,206 @@
+"""Items out of Wikidata's JSON dump: one entity a line, in one array or none.
+
+::
+
+    [
+    {"type":"item","id":"Q42","labels":{"en":{"language":"en","value":"Douglas Adams"}, ...}, ...},
+    {"type":"property","id":"P31", ...}
+    ]
+
+Only what is wanted of a line becomes an object: `msgspec` walks over all the rest (other languages, other
+statements, qualifiers, references), which is most of it. A line that is no JSON, or JSON of another shape than an
+entity's, is a bad row; an empty map may be written as an empty list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ingest.byte_lines import byte_lines, lines_with
+from ingest.lines import BadLine
+from ingest.reader import INVALID_UTF8, NO_ID, ReadReport
+from ingest.streams import ByteSource
+from ingest.wikidata_items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
+
+INVALID_JSON = "invalid_json"
+NOT_AN_ENTITY = "not_an_entity"
+NESTED_TOO_DEEP = "nested_too_deep"
+
+MAX_LINE_BYTES = 1 << 25
+"""A longer line is skipped. The longest honest ones hold several MB: Wikidata refuses larger items."""
+
+_EXCERPT_BYTES = 1 << 8
+
+
+class _Term(msgspec.Struct):
+    value: str
+
+
+class _Value(msgspec.Struct):
+    id: str | None = None
+
+
+class _DataValue(msgspec.Struct):
+    value: _Value | None = None
+
+
+class _Snak(msgspec.Struct):
+    snaktype: str
+    datavalue: _DataValue | None = None
+
+
+class _Statement(msgspec.Struct):
+    mainsnak: _Snak
+    rank: str = "normal"
+
+
+class _Claims(msgspec.Struct):
+    instance_of: list[_Statement] = msgspec.field(default_factory=list, name=INSTANCE_OF)
+    subclass_of: list[_Statement] = msgspec.field(default_factory=list, name=SUBCLASS_OF)
+
+
+class _Sitelink(msgspec.Struct):
+    pass
+
+
+class _ClassLine(msgspec.Struct):
+    """What the class pass wants of a line."""
+
+    id: str
+    claims: _Claims | tuple[()] = ()
+
+
+_CLASS_DECODER = msgspec.json.Decoder(_ClassLine)
+
+
+class ItemDecoder:
+    """Turns lines into items, with the text of some languages."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        """Make a decoder that keeps these languages only."""
+        self._keys = [(f"language_{i}", language) for i, language in enumerate(languages)]
+        names = dict(self._keys)
+        terms = [(key, _Term | None, None) for key, _ in self._keys]
+        lists = [(key, list[_Term] | None, None) for key, _ in self._keys]
+        terms_type = msgspec.defstruct("_Terms", terms, rename=names)
+        lists_type = msgspec.defstruct("_Lists", lists, rename=names)
+        fields = [
+            ("type", str | None, None),
+            ("id", str | None, None),
+            ("labels", terms_type | tuple[()] | None, None),
+            ("descriptions", terms_type | tuple[()] | None, None),
+            ("aliases", lists_type | tuple[()] | None, None),
+            ("claims", _Claims | tuple[()] | None, None),
+            ("sitelinks", dict[str, _Sitelink] | tuple[()] | None, None),
+        ]
+        self._decoder = msgspec.json.Decoder(msgspec.defstruct("_Line", fields))
+
+    def read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
+        """Items of a dump; what is none is counted. Raises as `byte_lines`, and TooManyErrorsError."""
+        is_open = False
+        for number, line in byte_lines(source, max_bytes=MAX_LINE_BYTES):
+            if isinstance(line, BadLine):
+                report.rows += 1
+                report.skip(line.reason, path=source.path, line=number, text=line.text)
+                continue
+            is_open = is_open and not line.rstrip().endswith(b"]")
+            line = trim(line)
+            if line in (b"", b"[", b"]"):
+                is_open = is_open or line == b"["
+                continue
+            report.rows += 1
+            item = self._decode(line, number)
+            if isinstance(item, Item):
+                yield item
+            elif item == NOT_AN_ITEM:
+                report.leave_out(NOT_AN_ITEM)
+            else:
+                text = line[:_EXCERPT_BYTES].decode("utf-8", "replace")
+                report.skip(item, path=source.path, line=number, text=text)
+        if is_open:
+            report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was cut off")
+
+    def _decode(self, line: bytes, number: int) -> Item | str:
+        """The item of a line, or why there is none."""
+        try:
+            row: Any = self._decoder.decode(line)
+        except msgspec.ValidationError:
+            return NOT_AN_ENTITY
+        except msgspec.DecodeError:
+            return INVALID_JSON
+        except UnicodeDecodeError:
+            return INVALID_UTF8
+        except RecursionError:
+            return NESTED_TOO_DEEP
+        if row.type not in ("item", None) or (row.type is None and row.id is not None and not item_number(row.id)):
+            return NOT_AN_ITEM
+        if not item_number(row.id):
+            return NO_ID
+        claims = row.claims if isinstance(row.claims, _Claims) else None
+        return Item(
+            row.id,
+            number,
+            self._terms(row.labels),
+            {language: [term.value for term in terms] for language, terms in self._fields(row.aliases)},
+            self._terms(row.descriptions),
+            _best(claims.instance_of) if claims else (),
+            _best(claims.subclass_of) if claims else (),
+            len(row.sitelinks) if row.sitelinks else 0,
+        )
+
+    def _terms(self, terms: Any) -> dict[str, str]:
+        return {language: term.value for language, term in self._fields(terms)}
+
+    def _fields(self, terms: Any) -> Iterator[tuple[str, Any]]:
+        """Languages that are there."""
+        if terms:
+            for key, language in self._keys:
+                value = getattr(terms, key)
+                if value:
+                    yield language, value
+
+
+def read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Numbers of the classes of a dump, each with those directly above it; bad lines are passed over uncounted.
+
+    Only lines with "P279" in them are parsed. Raises as `byte_lines`.
+    """
+    for line in lines_with(source, b'"P279"', max_bytes=MAX_LINE_BYTES):
+        try:
+            row = _CLASS_DECODER.decode(trim(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        number = item_number(row.id)
+        if number and isinstance(row.claims, _Claims):
+            above = _best(row.claims.subclass_of)
+            if above:
+                yield number, above
+
+
+def trim(line: bytes) -> bytes:
+    """A line without the comma at its end, and without the array's brackets where they share a line with an entity."""
+    line = line.strip()
+    if line.endswith(b","):
+        line = line[:-1].rstrip()
+    if line.startswith(b"[") and len(line) > 1:
+        line = line[1:].lstrip()
+    if line.endswith(b"}]"):
+        line = line[:-1]
+    return line
+
+
+def _best(statements: list[_Statement]) -> tuple[int, ...]:
+    """Item numbers of the statements of the best rank: the preferred ones if there is one, else the normal ones.
+
+    An unknown value (somevalue) or none (novalue) takes part in that, as in the truthy dump, but gives no number.
+    """
+    best = [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
+    numbers = []
+    for statement in best:
+        value = statement.mainsnak.datavalue
+        if statement.mainsnak.snaktype == "value" and value is not None and value.value is not None:
+            numbers.append(item_number(value.value.id))
+    return tuple(dict.fromkeys(filter(None, numbers)))

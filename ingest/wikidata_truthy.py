@@ -1,0 +1,83 @@
+"""Items out of Wikidata's truthy N-Triples: statements of the best rank only, the rows of an item together.
+
+::
+
+    <http://www.wikidata.org/entity/Q42> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q5> .
+    <http://www.wikidata.org/entity/Q42> <http://www.w3.org/2000/01/rdf-schema#label> "Douglas Adams"@en .
+
+An unknown value is a blank node, and gives no class. This dump has no sitelinks (Wikibase's ``DumpRdf`` leaves them
+out of its truthy flavour).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from ingest.byte_lines import lines_with
+from ingest.lines import MAX_LINE_BYTES
+from ingest.reader import ReadReport
+from ingest.streams import ByteSource
+from ingest.triples import Triple, read_triples
+from ingest.wikidata_items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
+
+ENTITY = "http://www.wikidata.org/entity/"
+_DIRECT = "http://www.wikidata.org/prop/direct/"
+_CLASS, _SUPERCLASS = _DIRECT + INSTANCE_OF, _DIRECT + SUBCLASS_OF
+_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+_ALIAS = "http://www.w3.org/2004/02/skos/core#altLabel"
+_DESCRIPTION = "http://schema.org/description"
+_PREDICATES = (_CLASS, _SUPERCLASS, _LABEL, _ALIAS, _DESCRIPTION)
+
+_EDGE = re.compile(
+    rb"\s*<" + re.escape(ENTITY.encode()) + rb"(Q\d+)>\s+<" + re.escape(_SUPERCLASS.encode()) + rb">\s+<"
+    + re.escape(ENTITY.encode()) + rb"(Q\d+)>\s*\."
+)  # fmt: skip
+
+
+def read_truthy_items(source: ByteSource, languages: Sequence[str], report: ReadReport) -> Iterator[Item]:
+    """Items with the text of these languages; what is none is counted. Raises as `read_triples`."""
+    triples = read_triples(source, _PREDICATES, report, languages=languages)
+    for subject, rows in groupby(triples, key=attrgetter("subject")):
+        item_id = subject.removeprefix(ENTITY)
+        if item_number(item_id) and len(item_id) < len(subject):
+            yield _collect(item_id, rows)
+        else:
+            report.leave_out(NOT_AN_ITEM)
+
+
+def read_truthy_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Numbers of the classes of a dump, each with one directly above it. Raises as `byte_lines`."""
+    for line in lines_with(source, b"/prop/direct/P279>", max_bytes=MAX_LINE_BYTES):
+        match = _EDGE.match(line)
+        if match is not None:
+            lower, upper = item_number(match[1].decode()), item_number(match[2].decode())
+            if lower and upper:
+                yield lower, (upper,)
+
+
+def _collect(item_id: str, rows: Iterator[Triple]) -> Item:
+    """The item of rows of one subject."""
+    first_line = 0
+    labels: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
+    aliases: dict[str, list[str]] = {}
+    classes: dict[int, None] = {}
+    superclasses: dict[int, None] = {}
+    for row in rows:
+        first_line = first_line or row.line
+        if not row.is_literal:
+            number = item_number(row.object.removeprefix(ENTITY))
+            if number and row.predicate in (_CLASS, _SUPERCLASS):
+                (classes if row.predicate == _CLASS else superclasses)[number] = None
+        elif row.language is None:
+            continue
+        elif row.predicate == _LABEL:
+            labels.setdefault(row.language, row.object)
+        elif row.predicate == _ALIAS:
+            aliases.setdefault(row.language, []).append(row.object)
+        elif row.predicate == _DESCRIPTION:
+            descriptions.setdefault(row.language, row.object)
+    return Item(item_id, first_line, labels, aliases, descriptions, tuple(classes), tuple(superclasses))

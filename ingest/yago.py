@@ -1,0 +1,152 @@
+"""YAGO 4 (N-Triples) and YAGO 4.5 (Turtle), from the download as it is.
+
+    4.5  yago.zip, or a folder: yago-facts.ttl, yago-taxonomy.ttl, yago-labels.ttl, yago-beyond-wikipedia.ttl, ...
+    4    a folder or files: yago-wd-labels.nt.gz, yago-wd-full-types.nt.gz, yago-wd-class.nt.gz, yago-wd-sameAs.nt.gz
+
+`Entity` made of it:
+
+- `entity_id`: the local name of the IRI, as it stands (``Paris``, ``Caf_u00e9___u0028_bar_u0029_``).
+- Names: rdfs:label and schema:alternateName in the wanted languages, and those without a language tag. The canonical
+  name is the label of the first wanted language that has one, the smallest in code point order if there are several;
+  else an alternate name, chosen likewise; else the local name as text, if the entity has types: the report notes how
+  many those are. What has neither name nor type is left out.
+- `kb_types`: its classes by local name, and then those above them, nearest first, without ``Thing``. Names of classes
+  are kept whole (``Human_settlement_Q486972``): without its Wikidata id, one class could not be told from another.
+  `types`: for each class, the coarse types of the nearest class above it that has any.
+- `description`: rdfs:comment or schema:description; `extra`: ``wikidata_id`` from owl:sameAs.
+
+Instances that stand for "some member of a class" are left out, and so are blank nodes. In YAGO 4 the names lead: an
+entity that has types alone does not come. Of both types files of YAGO 4 the full one is read if the classes are there
+to give the rest. `yago-wd-facts`, `yago-meta` and YAGO 4.5's schema hold nothing that is wanted here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ingest.merge import merge_adjacent, merge_scattered
+from ingest.reader import ReadReport
+from ingest.scan import Hashes, find_scattered
+from ingest.triples import read_triples
+from ingest.type_map import TypeMap
+from ingest.yago_entities import WANTED, EntityMaker
+from ingest.yago_files import Role, open_files
+from ingest.yago_join import by_subject
+from ingest.yago_tables import Tables
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pearl_qdrant.records import Entity
+
+_BATCH = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class YagoOptions:
+    """What is wanted of a YAGO download.
+
+    Attributes:
+        languages: Of names and descriptions; the first that an entity has gives its canonical name.
+        include_beyond: Whether entities without a Wikipedia page come too, if their files are there.
+    """
+
+    languages: tuple[str, ...] = ("en",)
+    include_beyond: bool = True
+
+
+class YagoReader:
+    """A YAGO download; a `Reader`."""
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        options: YagoOptions | None = None,
+        *,
+        type_map: TypeMap | None = None,
+        limit: int | None = None,
+    ) -> None:
+        """Find the files and open them.
+
+        Args:
+            paths: A folder, a zip, or files; files in different places may be named together.
+            options: What is wanted of them.
+            type_map: From classes to coarse types; the shipped one by default.
+            limit: Read only so many runs of rows of one entity.
+
+        Raises:
+            FormatError: If a path cannot be opened, or no file has names.
+            ValueError: If there is no path, or no language.
+        """
+        self._options = options or YagoOptions()
+        if not self._options.languages:
+            raise ValueError("no language was given: names come in at least one, as in YagoOptions(languages=('en',))")
+        self._type_map = type_map or TypeMap.load()
+        self._limit = limit
+        self._held = ExitStack()
+        self._tables: Tables | None = None
+        try:
+            self._files = open_files(paths, include_beyond=self._options.include_beyond, held=self._held)
+        except BaseException:
+            self._held.close()
+            raise
+        roles = {file.role for file in self._files}
+        has_facts = bool(roles & {Role.FACTS, Role.WHOLE})
+        leading = (Role.FACTS, Role.WHOLE) if has_facts else (Role.LABELS,)
+        self._leading = [file for file in self._files if file.role in leading]
+        self._joined = [file for file in self._files if file.role not in leading or file.role is Role.WHOLE]
+
+    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
+        """Entities, each id once; see `Reader.read`."""
+        if scattered is None:
+            scattered = find_scattered(self)
+        yield from merge_scattered(self.read_runs(report), scattered, report)
+
+    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
+        """Entities in the order of the input; see `Reader.read_runs`."""
+        if self._tables is None:
+            self._tables = Tables(self._joined, self._options.languages)
+            self._held.callback(self._tables.close)
+        self._tables.load(report)
+        maker = EntityMaker(self._tables.classes, self._type_map, self._options.languages, report)
+        yield from islice(merge_adjacent(self._make_entities(maker, self._tables, report), report), self._limit)
+        report.notes.extend(maker.notes())
+
+    def digest(self) -> str:
+        """Hex SHA-256; see `Reader.digest`."""
+        digest = hashlib.sha256(repr(("yago", self._options, self._limit, self._type_map.version)).encode())
+        for file in self._files:
+            digest.update(file.role.name.encode() + file.source.digest())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Close archives, and remove temporary files."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _make_entities(self, maker: EntityMaker, tables: Tables, report: ReadReport) -> Iterator[Entity]:
+        """Entities of the leading files, with what the others say of them."""
+        for file in self._leading:
+            report.notes.append(f"{file.source.path}: {file.role.value}")
+            runs = by_subject(read_triples(file.source, WANTED, report, languages=self._options.languages))
+            while batch := list(islice(runs, _BATCH)):
+                joined = tables.find([rows[0].subject for rows in batch])
+                for rows, (more, classes, number) in zip(batch, joined, strict=True):
+                    entity = maker.make(rows + more if more else rows, classes, number)
+                    if entity is not None:
+                        yield entity
+        for rows in tables.rest():
+            entity = maker.make(rows, (), 0)
+            if entity is not None:
+                yield entity

@@ -1,0 +1,136 @@
+"""From the rows of one YAGO entity to an `Entity`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from ingest.reader import NO_NAME, ReadReport
+from ingest.triples import RDF_TYPE, Triple
+from ingest.type_map import TypeMap
+from ingest.yago_names import ClassTree, local_name, name_text
+from pearl_qdrant.records import Entity
+
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+COMMENT = "http://www.w3.org/2000/01/rdf-schema#comment"
+SUBCLASS_OF = "http://www.w3.org/2000/01/rdf-schema#subClassOf"
+SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
+
+# Releases differ in how they write the address of schema.org.
+_ALTERNATES = ("http://schema.org/alternateName", "https://schema.org/alternateName")
+_DESCRIPTIONS = (COMMENT, "http://schema.org/description", "https://schema.org/description")
+
+_SLOT = {LABEL: 0, **dict.fromkeys(_ALTERNATES, 1), **dict.fromkeys(_DESCRIPTIONS, 2)}
+
+WANTED = frozenset((*_SLOT, RDF_TYPE, SAME_AS))
+
+GENERIC_INSTANCE = "generic_instance"
+BLANK_NODE = "blank_node"
+
+_GENERIC_SUFFIX = "_generic_instance"
+_GENERIC_LABEL = "Generic instance"
+_WIKIDATA = ("http://www.wikidata.org/entity/", "https://www.wikidata.org/entity/")
+_MAX_CACHED = 1 << 16
+
+
+class EntityMaker:
+    """Makes entities of rows."""
+
+    def __init__(self, classes: ClassTree, type_map: TypeMap, languages: Sequence[str], report: ReadReport) -> None:
+        """Make entities as the classes and languages say; what is left out is counted in the report."""
+        self._classes = classes
+        self._type_map = type_map
+        self._rank: dict[str | None, int] = {}
+        for language in languages:
+            self._rank.setdefault(language.lower(), len(self._rank))
+        self._report = report
+        self._types: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._n_named_by_id = 0
+
+    def make(self, rows: Iterable[Triple], classes: Sequence[str], wikidata_number: int) -> Entity | None:
+        """The entity of some rows, or None if it is left out.
+
+        Args:
+            rows: Of one subject.
+            classes: Further classes by local name.
+            wikidata_number: Of the Wikidata id, as 90 of Q90; 0 for none.
+        """
+        labels: list[tuple[int, str]] = []
+        alternates: list[tuple[int, str]] = []
+        descriptions: list[tuple[int, str]] = []
+        own_classes: list[str] = []
+        wikidata_id = f"Q{wikidata_number}" if wikidata_number else ""
+        rank, n_ranks = self._rank, len(self._rank)
+        lists = (labels, alternates, descriptions)
+        for subject, predicate, value, language, is_literal, _ in rows:  # noqa: B007 - used after the loop
+            if is_literal:
+                if predicate in _SLOT and (text := value.strip()):
+                    lists[_SLOT[predicate]].append((rank.get(language, n_ranks), text))
+            elif predicate == RDF_TYPE:
+                own_classes.append(local_name(value))
+            elif predicate == SAME_AS and not wikidata_id:
+                wikidata_id = find_wikidata_id(value)
+        kb_types, types = self._find_types((*own_classes, *classes)) if own_classes or classes else ((), ())
+        entity_id = local_name(subject)
+        reason = _find_reason(subject, entity_id, labels)
+        if reason is None:
+            names = {labels[0][1]: None} if len(labels) == 1 and not alternates else _order(labels, alternates)
+            if not names and kb_types:
+                names = {name_text(entity_id) or entity_id: None}
+                self._n_named_by_id += 1
+            if names and entity_id:
+                canonical, *aliases = names
+                description = min(descriptions)[1] if descriptions else None
+                extra = {"wikidata_id": wikidata_id} if wikidata_id else {}
+                return Entity(entity_id, canonical, tuple(aliases), kb_types, types, description, extra)
+        self._report.leave_out(reason or NO_NAME)
+        return None
+
+    def notes(self) -> list[str]:
+        """What the person who runs it should know."""
+        if not self._n_named_by_id:
+            return []
+        return [f"{self._n_named_by_id:,} entities have no name in these languages; their ids served as names"]
+
+    def _find_types(self, classes: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native types with those above them, and coarse types."""
+        found = self._types.get(classes)
+        if found is None:
+            if len(self._types) >= _MAX_CACHED:
+                self._types.clear()
+            own = list(dict.fromkeys(filter(None, classes)))
+            kb_types = tuple(chain.from_iterable(self._classes.levels(own)))
+            types = chain.from_iterable(self._find_coarse_types(name) for name in own)
+            found = self._types[classes] = (kb_types, tuple(dict.fromkeys(types)))
+        return found
+
+    def _find_coarse_types(self, name: str) -> tuple[str, ...]:
+        """Coarse types of the nearest classes that have one: what is further up is vaguer."""
+        levels = self._classes.levels((name,))
+        return next(filter(None, map(self._type_map.map_types, levels)), ())
+
+
+def find_wikidata_id(iri: str) -> str:
+    """``Q90`` of an item's address, or nothing."""
+    namespace, slash, item = iri.rpartition("/")
+    is_item = item[:1] == "Q" and item[1:].isascii() and item[1:].isdigit()
+    return item if is_item and namespace + slash in _WIKIDATA else ""
+
+
+def _find_reason(subject: str, entity_id: str, labels: list[tuple[int, str]]) -> str | None:
+    """Why something is no entity."""
+    if subject.startswith("_:"):
+        return BLANK_NODE
+    if entity_id.endswith(_GENERIC_SUFFIX) or (len(labels) == 1 and labels[0][1] == _GENERIC_LABEL):
+        return GENERIC_INSTANCE
+    return None
+
+
+def _order(labels: list[tuple[int, str]], alternates: list[tuple[int, str]]) -> dict[str, None]:
+    """Names, each once: the canonical one, then labels and alternate names, by language."""
+    labels.sort()
+    first = labels or ([min(alternates)] if alternates else [])
+    names = dict.fromkeys(text for _, text in first)
+    if alternates:
+        names.update(dict.fromkeys(text for _, text in alternates))
+    return names

@@ -1,0 +1,160 @@
+"""Which files of a YAGO download hold what: told by their names, in a folder, in a zip, or one by one.
+
+YAGO 4 (``yago-wd-labels.nt.gz``, ...) has labels and types in files of their own; YAGO 4.5 (``yago-facts.ttl``, ...)
+has them together. A file whose name says nothing, and ``yago-tiny.ttl``, may hold everything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path, PurePosixPath
+
+from ingest.archive import Archive, is_zip
+from ingest.streams import STDIN, ByteSource, Source
+from pearl_qdrant.errors import FormatError, InputError
+
+RESOURCES = "http://yago-knowledge.org/resource/"
+
+_HEAD_BYTES = 1 << 16
+_SUFFIX = re.compile(r"\.(?:(nt|ntx|ttl|tsv)(?:\.(?:gz|bz2|xz|zst))?)$")
+_NAME = re.compile(r"yago-?\d*[-._]", re.IGNORECASE)
+
+
+class Role(str, Enum):
+    """What a file is read for."""
+
+    WHOLE = "names, types and classes"
+    FACTS = "names and types"
+    LABELS = "names"
+    FULL_TYPES = "types"
+    SIMPLE_TYPES = "coarser types"
+    SAME_AS = "Wikidata ids"
+    CLASSES = "classes"
+    NOTHING = "nothing"
+
+
+_BEYOND = "beyond-wikipedia"
+# By the end of the name without its suffix; the first that fits.
+_ROLES = (
+    ("beyond-wikipedia-labels", Role.LABELS),
+    ("beyond-wikipedia", Role.FACTS),
+    ("labels", Role.LABELS),
+    ("simple-types", Role.SIMPLE_TYPES),
+    ("types", Role.FULL_TYPES),
+    ("sameas", Role.SAME_AS),
+    ("taxonomy", Role.CLASSES),
+    ("class", Role.CLASSES),
+    ("annotated-facts", Role.NOTHING),
+    ("wd-facts", Role.NOTHING),
+    ("facts", Role.FACTS),
+    ("tiny", Role.WHOLE),
+    ("meta", Role.NOTHING),
+    ("shapes", Role.NOTHING),
+    ("statistics", Role.NOTHING),
+    ("log", Role.NOTHING),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class YagoFile:
+    """A file of the base.
+
+    Attributes:
+        source: To read it.
+        role: What for.
+        is_beyond: Whether it is about entities without a Wikipedia page.
+    """
+
+    source: ByteSource
+    role: Role
+    is_beyond: bool
+
+
+def find_role(name: str) -> Role | None:
+    """What a file of this name is read for; None if it is no RDF file."""
+    suffix = _SUFFIX.search(name.lower())
+    if suffix is None:
+        return None
+    stem = PurePosixPath(name.lower()).name[: suffix.start() - len(name)]
+    if stem.endswith("schema"):
+        # In Turtle the schema is nested shapes, and the taxonomy repeats its classes; in N-Triples it is rows.
+        return Role.CLASSES if suffix[1].startswith("nt") else Role.NOTHING
+    return next((role for end, role in _ROLES if stem.endswith(end)), Role.WHOLE)
+
+
+def is_yago(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a YAGO download: a folder or zip with files so named, or a file that speaks of its resources.
+
+    Cheap: of a file only the first 64 KiB are read. Never raises; standard input and pipes are not looked at.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            return any(_NAME.match(child.name) and (find_role(child.name) or is_zip(child)) for child in path.iterdir())
+        if os.fspath(path) == STDIN or not stat.S_ISREG(path.stat().st_mode):
+            return False
+        if is_zip(path):
+            with Archive(path) as archive:
+                return any(_NAME.match(PurePosixPath(name).name) and find_role(name) for name in archive.members())
+        head = Source(path).head(_HEAD_BYTES)
+    except (OSError, ValueError, InputError):
+        return False
+    return RESOURCES.encode() in head
+
+
+def open_files(paths: Sequence[str | os.PathLike[str]], *, include_beyond: bool, held: ExitStack) -> list[YagoFile]:
+    """The files to be read, in the order of the paths, those of a folder by name.
+
+    Args:
+        paths: Folders, zips and files.
+        include_beyond: Whether files about entities without a Wikipedia page count.
+        held: Closes what is opened here.
+
+    Raises:
+        FormatError: If a path cannot be opened, or nothing in it has names.
+        ValueError: If there is no path.
+    """
+    if not paths:
+        raise ValueError("nothing to read: no path was given")
+    found = [file for path in paths for file in _open(os.fspath(path), held)]
+    files = [file for file in found if file.role is not Role.NOTHING and (include_beyond or not file.is_beyond)]
+    if not any(file.role in (Role.WHOLE, Role.FACTS, Role.LABELS) for file in files):
+        seen = ", ".join(f"{file.source.path} ({file.role.value})" for file in found) or "no .nt or .ttl file"
+        message = "no file of YAGO with names: yago-facts.ttl (4.5) or yago-wd-labels.nt.gz (4) is needed. There is: "
+        raise FormatError(os.fspath(paths[0]), None, message + seen)
+    return files
+
+
+def _open(path: str, held: ExitStack, *, is_named: bool = True) -> Iterable[YagoFile]:
+    """The files under one path; one that was named itself is read whatever its suffix."""
+    if path != STDIN and Path(path).is_dir():
+        for child in _list(path):
+            yield from _open(child, held, is_named=False)
+    elif path != STDIN and is_zip(path):
+        archive = held.enter_context(Archive(path))
+        for member in sorted(archive.members()):
+            role = find_role(member)
+            if role is not None and not PurePosixPath(member).name.startswith("."):
+                yield YagoFile(archive.source(member), role, _BEYOND in member.lower())
+    else:
+        role = find_role(path)
+        if is_named or role is not None:
+            source = Source(path)
+            held.callback(source.close)
+            yield YagoFile(source, role or Role.WHOLE, _BEYOND in Path(path).name.lower())
+
+
+def _list(folder: str) -> list[str]:
+    """What may be read in a folder, by name; its folders are not entered."""
+    try:
+        children = sorted(Path(folder).iterdir())
+    except OSError as error:
+        raise FormatError(folder, None, f"cannot be listed: {error.strerror or error}") from error
+    visible = (child for child in children if not child.name.startswith("."))
+    return [os.fspath(child) for child in visible if (find_role(child.name) or is_zip(child)) and child.is_file()]

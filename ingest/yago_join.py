@@ -1,0 +1,167 @@
+"""What stands in another file than an entity's names, found by a hash of its IRI.
+
+The files of a base are grouped by entity but not sorted alike, and 49 million entities are too many to hold. So a
+file that is to be joined is reduced to a 64-bit hash and a number for each entity: 12 bytes, 28 while they are sorted.
+The number is that of a combination of types, of the Wikidata item, or of a record in a temporary file (9 bytes more).
+Hashes are Python's own, seeded anew in each process: nobody can make them collide. Two of n entities do so by chance
+with probability n^2 / 2^65, 0.007 % for 49 million; then one of them shows the types of both.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import numpy as np
+
+from ingest.triples import Triple
+from pearl_qdrant.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class Table:
+    """32-bit numbers by subject."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+        self._values = array("I")
+        self._sorted: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]] | None = None
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self._hashes) if self._sorted is None else len(self._sorted[0])
+
+    def add(self, subject: str, value: int) -> None:
+        """Add a row; the same subject may come again."""
+        self._hashes.append(hash(subject))
+        self._values.append(value)
+
+    def finish(self) -> None:
+        """Sort the rows; after that none can be added."""
+        hashes = np.asarray(self._hashes)
+        values = np.asarray(self._values)
+        # A stable sort, so that what came first is found first.
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        del hashes
+        self._hashes, self._values = array("q"), array("I")
+        self._sorted = ordered, values[order]
+
+    def find(self, subjects: Sequence[str]) -> list[list[int]]:
+        """The numbers of each subject, in the order in which they were added."""
+        if self._sorted is None:
+            raise RuntimeError("a table was searched before it was finished")
+        hashes, values = self._sorted
+        wanted = np.fromiter(map(hash, subjects), dtype=np.int64, count=len(subjects))
+        starts = np.searchsorted(hashes, wanted, side="left").tolist()
+        ends = np.searchsorted(hashes, wanted, side="right").tolist()
+        return [values[start:end].tolist() if start < end else [] for start, end in zip(starts, ends, strict=True)]
+
+
+class Combinations:
+    """Numbers for tuples of classes; most entities share a few."""
+
+    def __init__(self) -> None:
+        self._number: dict[tuple[str, ...], int] = {}
+        self._classes: list[tuple[str, ...]] = []
+
+    def number(self, classes: tuple[str, ...]) -> int:
+        """The number of a tuple, a new one if it is new."""
+        number = self._number.setdefault(classes, len(self._classes))
+        if number == len(self._classes):
+            self._classes.append(classes)
+        return number
+
+    def classes(self, numbers: Iterable[int]) -> list[str]:
+        """The classes of several tuples, one after the other."""
+        return [name for number in numbers for name in self._classes[number]]
+
+
+class LaterRows:
+    """Rows of entities, by subject, in a temporary file that has no name."""
+
+    def __init__(self) -> None:
+        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
+        self._table = Table()
+        self._places = array("Q", [0])
+        self._is_used = bytearray()
+
+    def add(self, rows: Sequence[Triple]) -> None:
+        """Put the rows of one subject away.
+
+        Raises:
+            InputError: If the file cannot be written.
+        """
+        record = json.dumps([list(row) for row in rows]).encode()
+        self._table.add(rows[0].subject, len(self._places) - 1)
+        self._places.append(self._places[-1] + len(record))
+        with _as_input_error():
+            self._file.write(record)
+
+    def finish(self) -> None:
+        """No more is added."""
+        with _as_input_error():
+            self._file.flush()
+        self._table.finish()
+        self.start()
+
+    def start(self) -> None:
+        """Begin a pass: nothing was found yet."""
+        self._is_used = bytearray(len(self._places) - 1)
+
+    def find(self, subjects: Sequence[str]) -> list[list[Triple]]:
+        """The rows of each subject.
+
+        Raises:
+            InputError: If the file cannot be read.
+        """
+        found = []
+        for subject, records in zip(subjects, self._table.find(subjects), strict=True):
+            rows = []
+            for record in records:
+                more = self._read(record)
+                if more[0].subject == subject:
+                    self._is_used[record] = True
+                    rows += more
+            found.append(rows)
+        return found
+
+    def rest(self) -> Iterator[list[Triple]]:
+        """What was not found in this pass, in the order in which it was added. Raises as `find`."""
+        record = self._is_used.find(0)
+        while record >= 0:
+            yield self._read(record)
+            record = self._is_used.find(0, record + 1)
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._file.close()
+
+    def _read(self, record: int) -> list[Triple]:
+        with _as_input_error():
+            self._file.seek(self._places[record])
+            text = self._file.read(self._places[record + 1] - self._places[record])
+        return [Triple(*row) for row in json.loads(text)]
+
+
+@contextmanager
+def _as_input_error() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"names cannot be kept: {error.strerror or error}. Point TMPDIR to a larger disk"
+        raise InputError("temporary file", None, message) from error
+
+
+def by_subject(triples: Iterable[Triple]) -> Iterator[list[Triple]]:
+    """Rows of one subject that stand together."""
+    for _, rows in groupby(triples, attrgetter("subject")):
+        yield list(rows)

@@ -1,0 +1,137 @@
+"""What the files beside the leading ones say, read before them and once for all passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ingest.reader import MAX_EXAMPLES, ReadReport
+from ingest.triples import RDF_TYPE, Triple, read_triples
+from ingest.yago_entities import SAME_AS, SUBCLASS_OF, WANTED, find_wikidata_id
+from ingest.yago_files import Role, YagoFile
+from ingest.yago_join import Combinations, LaterRows, Table, by_subject
+from ingest.yago_names import ClassTree, local_name
+from pearl_qdrant.errors import TooManyErrorsError
+
+_LONGEST_ID = len("Q4294967295")
+
+Joined = tuple[list[Triple], list[str], int]
+"""Further rows of a subject, its classes by local name, and the number of its Wikidata id (0 for none)."""
+
+
+class Tables:
+    """Types, Wikidata ids and further names by subject, and the classes.
+
+    Attributes:
+        classes: Those of all files.
+    """
+
+    def __init__(self, files: Sequence[YagoFile], languages: Sequence[str]) -> None:
+        """Take note of the files; nothing is read before `load`."""
+        self.classes = ClassTree(())
+        self._languages = languages
+        self._of: dict[Role, list[YagoFile]] = {}
+        for file in files:
+            self._of.setdefault(file.role, []).append(file)
+        if Role.FULL_TYPES in self._of and Role.CLASSES in self._of:
+            # The classes above the full types are the simple ones.
+            self._of.pop(Role.SIMPLE_TYPES, None)
+        self._types: Table | None = None
+        self._numbers: Table | None = None
+        self._rows: LaterRows | None = None
+        self._combinations = Combinations()
+        self._report: ReadReport | None = None
+
+    def load(self, report: ReadReport) -> None:
+        """Read the files, if that was not done, and put what was found in them into a report.
+
+        Raises:
+            FormatError, InputError: As `read_triples`.
+            TooManyErrorsError: If there are more bad rows than the report allows.
+        """
+        if self._report is None:
+            own = ReadReport(max_errors=report.max_errors, on_skip=report.on_skip)
+            self._load_classes(own)
+            self._load_types(own)
+            self._load_numbers(own)
+            self._load_rows(own)
+            self._report = own
+        _add(report, self._report)
+        if self._rows is not None:
+            self._rows.start()
+
+    def rest(self) -> Iterator[list[Triple]]:
+        """Rows by subject of those that `find` did not ask for since `load`."""
+        return self._rows.rest() if self._rows else iter(())
+
+    def find(self, subjects: Sequence[str]) -> Iterator[Joined]:
+        """What there is for each of the subjects."""
+        n = len(subjects)
+        rows = self._rows.find(subjects) if self._rows else [[]] * n
+        combinations = self._types.find(subjects) if self._types else [[]] * n
+        numbers = self._numbers.find(subjects) if self._numbers else [[]] * n
+        for more, combination, number in zip(rows, combinations, numbers, strict=True):
+            classes = self._combinations.classes(combination) if combination else []
+            yield more, classes, number[0] if number else 0
+
+    def close(self) -> None:
+        """Remove temporary files."""
+        if self._rows is not None:
+            self._rows.close()
+
+    def _read(self, roles: Iterable[Role], predicates: Iterable[str], report: ReadReport) -> Iterator[Triple]:
+        """Rows of all files of some roles."""
+        for role in roles:
+            for file in self._of.get(role, ()):
+                report.notes.append(f"{file.source.path}: {role.value}")
+                yield from read_triples(file.source, set(predicates), report, languages=self._languages)
+
+    def _load_classes(self, report: ReadReport) -> None:
+        # What is odd in a whole file is counted when it is read for its names.
+        whole = self._read((Role.WHOLE,), (SUBCLASS_OF,), ReadReport(max_errors=None))
+        alone = self._read((Role.CLASSES,), (SUBCLASS_OF,), report)
+        self.classes = ClassTree(
+            (local_name(row.subject), local_name(row.object)) for rows in (alone, whole) for row in rows
+        )
+
+    def _load_types(self, report: ReadReport) -> None:
+        table = Table()
+        rows = self._read((Role.FULL_TYPES, Role.SIMPLE_TYPES), (RDF_TYPE,), report)
+        for group in by_subject(rows):
+            classes = tuple(local_name(row.object) for row in group)
+            table.add(group[0].subject, self._combinations.number(classes))
+        table.finish()
+        self._types = table if len(table) else None
+
+    def _load_numbers(self, report: ReadReport) -> None:
+        table = Table()
+        for row in self._read((Role.SAME_AS,), (SAME_AS,), report):
+            item = find_wikidata_id(row.object)
+            number = int(item[1:]) if 1 < len(item) <= _LONGEST_ID else 0
+            if 0 < number < 1 << 32:
+                table.add(row.subject, number)
+        table.finish()
+        self._numbers = table if len(table) else None
+
+    def _load_rows(self, report: ReadReport) -> None:
+        if Role.LABELS not in self._of:
+            return
+        self.close()
+        self._rows = LaterRows()
+        for group in by_subject(self._read((Role.LABELS,), WANTED, report)):
+            self._rows.add(group)
+        self._rows.finish()
+
+
+def _add(report: ReadReport, found: ReadReport) -> None:
+    """Add the counts of one report to another."""
+    report.rows += found.rows
+    for reason, count in found.filtered.items():
+        report.leave_out(reason, count)
+    for reason, count in found.skipped.items():
+        report.skipped[reason] = report.skipped.get(reason, 0) + count
+    report.examples.extend(found.examples[: MAX_EXAMPLES - len(report.examples)])
+    report.notes.extend(found.notes)
+    if report.max_errors is not None and report.n_skipped > report.max_errors and report.examples:
+        last = report.examples[-1]
+        message = f"{last.reason}: {last.excerpt}\n{report.n_skipped} bad rows, and --max-errors is {report.max_errors}"
+        raise TooManyErrorsError(last.path, last.line, message)

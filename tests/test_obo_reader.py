@@ -1,0 +1,284 @@
+"""Reading ontologies in OBO form. The terms are made up."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.ancestors import ClassGraph
+from ingest.obo import OboOptions, OboReader, is_obo
+from ingest.reader import ReadReport
+from ingest.scan import scan
+from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from pearl_qdrant.records import Entity
+
+TOES = r"""format-version: 1.2
+default-namespace: made_up
+! a comment of its own
+ontology: toes
+
+[Term]
+id: MADE:0001 ! sore left toe
+name: sore \"left\" toe {source="MADE:x", note="a \"b\", {c}"} ! the {left} one
+alt_id: MADE:0901
+def: "A toe\nthat hurts." [MADE:curator, "x" "y"] {source="z"}
+comment: not of interest
+synonym: "toe pain, left" EXACT []
+synonym: "a \"toe\" ! that \\ hurts" EXACT layperson [MADE:a, MADE:b] {d="e"} ! why
+synonym: "hurting foot" BROAD [MADE:curator]
+synonym: "no scope" []
+xref: OTHER:77 {source="MADE:curator"} ! other
+xref: OTHER:78
+is_a: MADE:0002 {source="q"} ! sore toe
+is_a: MADE:0004
+
+[Term]
+id: MADE:0002
+name: sore toe
+namespace: complaint
+is_a: MADE:0003 ! sore thing
+
+[Term]
+id: MADE:0003
+name: sore thing! {really}
+is_a: MADE:0002 ! a cycle
+
+[Term]
+id: MADE:0004
+name: left thing
+
+[Term]
+id: MADE:0005
+name: obsolete toe
+is_a: MADE:0001
+is_obsolete: true
+replaced_by: MADE:0002
+
+[Term]
+id: OTHER:stub
+
+[Typedef]
+id: part_of
+name: part of
+"""
+
+
+def read(content: str | bytes, options: OboOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
+    """Entities of an ontology that comes through standard input."""
+    data = content if isinstance(content, bytes) else content.encode()
+    with OboReader(["-"], options, stdin=io.BytesIO(data)) as reader:
+        return list(reader.read(report if report is not None else ReadReport()))
+
+
+def test_a_term_is_an_entity() -> None:
+    """Name, exact synonyms, definition, ancestors, other ids: without comments, modifiers and escapes."""
+    assert read(TOES) == [
+        Entity(
+            "MADE:0001",
+            'sore "left" toe',
+            ("toe pain, left", 'a "toe" ! that \\ hurts'),
+            ("MADE:0002", "MADE:0004", "MADE:0003", "made_up"),
+            (),
+            "A toe that hurts.",
+            {"alt_ids": "MADE:0901", "xrefs": "OTHER:77|OTHER:78"},
+        ),
+        Entity("MADE:0002", "sore toe", (), ("MADE:0003", "complaint"), (), None, {"alt_ids": "MADE:0005"}),
+        Entity("MADE:0003", "sore thing! {really}", (), ("MADE:0002", "made_up")),
+        Entity("MADE:0004", "left thing", (), ("made_up",)),
+    ]
+
+
+def test_what_is_left_out_is_counted() -> None:
+    """Obsolete terms, stubs, other stanzas and synonyms of other scopes have counts; none of them is an error."""
+    report = ReadReport(max_errors=0)
+    read(TOES, report=report)
+
+    assert report.filtered == {
+        "obsolete": 1,
+        "no_name": 1,
+        "not_a_term": 1,
+        "broad_synonym": 1,
+        "related_synonym": 1,
+    }
+    assert (report.rows, report.entities, report.names, report.n_skipped) == (7, 4, 6, 0)
+
+
+def test_scopes_are_chosen() -> None:
+    """Other scopes are wanted by name; a synonym without one is RELATED; xrefs can be left away."""
+    (term, *_) = read(TOES, OboOptions(scopes=("BROAD", "RELATED"), xrefs=False))
+
+    assert term.aliases == ("hurting foot", "no scope")
+    assert dict(term.extra) == {"alt_ids": "MADE:0901"}
+    with pytest.raises(ValueError, match="CLOSE"):
+        OboOptions(scopes=("CLOSE",))
+
+
+def test_synonyms_of_obo_1_0_are_read() -> None:
+    """In the oldest files the tag tells the scope."""
+    text = '[Term]\nid: A:1\nname: a\nexact_synonym: "b" []\nnarrow_synonym: "c" []\nexact_synonym: "a" []\n'
+
+    assert read(text)[0].aliases == ("b",)
+
+
+def test_several_files_are_one_base(tmp_path: Path) -> None:
+    """Ancestors go on in another file, and a term that two files have is one entity."""
+    first, second = tmp_path / "a.obo", tmp_path / "b.obo.gz"
+    first.write_text("[Term]\nid: A:1\nname: a\nis_a: B:1\n\n[Term]\nid: B:1\nname: b\n")
+    second.write_bytes(gzip.compress(b"[Term]\nid: B:1\nname: bee\nis_a: B:2\n\n[Term]\r\nid: B:2\r\nname: top\r\n"))
+    with OboReader([first, second]) as reader:
+        entities = list(reader.read(ReadReport()))
+        scanned = scan(reader)
+
+    assert entities == [
+        Entity("A:1", "a", (), ("B:1", "B:2")),
+        Entity("B:1", "b", ("bee",), ("B:2",)),
+        Entity("B:2", "top"),
+    ]
+    assert (scanned.entities, scanned.names) == (3, 4)
+
+
+def test_the_digest_tells_options_and_files_apart(tmp_path: Path) -> None:
+    """A resumed run notices another scope or another file."""
+    path = tmp_path / "a.obo"
+    path.write_text(TOES)
+    digests = {OboReader([path]).digest(), OboReader([path], OboOptions(("BROAD",))).digest()}
+    digests.add(OboReader([path], limit=1).digest())
+    path.write_text(TOES + "\n")
+    digests.add(OboReader([path]).digest())
+
+    assert len(digests) == 4
+
+
+def test_a_limit_stops_early() -> None:
+    """Only so many terms are read."""
+    with OboReader(["-"], limit=2, stdin=io.BytesIO(TOES.encode())) as reader:
+        assert len(list(reader.read(ReadReport()))) == 2
+
+
+@pytest.mark.parametrize(
+    "line, reason, number",
+    [
+        (b"no colon here", "malformed_line", 4),
+        (b'synonym: "open', "bad_synonym", 4),
+        (b"synonym: bare EXACT []", "bad_synonym", 4),
+        (b"name: \xff", "invalid_utf8", 4),
+        (b"def: " + b"x" * (1 << 21), "line_too_long", 4),
+        (b"[Term]\nname: nobody", "no_id", 4),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_bad_line_costs_itself_alone(line: bytes, reason: str, number: int) -> None:
+    """The line is counted with its place, and the terms around it are read."""
+    report = ReadReport()
+    terms = read(b"[Term]\nid: A:1\nname: a\n" + line + b"\n\n[Term]\nid: A:2\nname: b\n", report=report)
+
+    assert [term.canonical_name for term in terms] == ["a", "b"]
+    assert report.skipped == {reason: 1}
+    assert (report.examples[0].path, report.examples[0].line) == ("-", number)
+
+
+def test_too_many_bad_lines_stop() -> None:
+    """Past --max-errors reading ends with the line."""
+    with pytest.raises(TooManyErrorsError, match="-:4: malformed_line"):
+        read("[Term]\nid: A:1\nname: a\nx\ny\n", report=ReadReport(max_errors=0))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "is empty"),
+        (b"\n\n", "no \\[Term\\] stanza"),
+        (b"format-version: 1.2\n\n[Typedef]\nid: x\n", "no \\[Term\\] stanza"),
+        (b"C1\tflu\n", ":1: is neither .* Is this an OBO file"),
+        (gzip.compress(TOES.encode() * 50)[:-9], "ends early"),
+        (bz2.compress(TOES.encode())[:-9], "ends early"),
+        (b"PK\x03\x04zip", "zip archive"),
+    ],
+    ids=["empty", "blank", "no term", "tsv", "cut gzip", "cut bzip2", "zip"],
+)
+def test_what_is_no_ontology_says_so(content: bytes, message: str) -> None:
+    """Another kind of file, or a damaged one, is a typed error."""
+    with pytest.raises(FormatError, match=message):
+        read(content)
+
+
+def test_ontologies_are_recognised(tmp_path: Path) -> None:
+    """By what stands at the start, compressed or not; by nothing else."""
+    contents = {
+        "a.txt": TOES.encode(),
+        "b": gzip.compress(TOES.encode()),
+        "c.obo": b"[Term]\r\nid: A:1\r\n",
+        "d.obo": b"id\tname\nformat-version\tx\n",
+        "e.obo": b"",
+        "f.obo": gzip.compress(TOES.encode())[:20],
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+
+    assert [name for name in contents if is_obo(tmp_path / name)] == ["a.txt", "b", "c.obo"]
+    assert not any(is_obo(path) for path in ("-", tmp_path, tmp_path / "nowhere", "a\0b"))
+
+
+def test_ancestors_come_nearest_first_and_once() -> None:
+    """A diamond gives its top once; a cycle ends."""
+    graph = ClassGraph([1, 1, 2, 3, 4, 7], [3, 2, 4, 4, 1, 7])
+
+    assert graph.levels([1]) == [[1], [3, 2], [4]]
+    assert graph.levels([7, 9, 7]) == [[7, 9]]
+    assert graph.levels([]) == []
+    assert ClassGraph([], []).levels([5]) == [[5]]
+
+
+_TAG = st.sampled_from(
+    [
+        "id: A:1",
+        "id:",
+        "name: n",
+        "name:",
+        "is_a: A:1",
+        "is_a: A:2 ! x",
+        "is_a:",
+        '"',
+        "synonym:",
+        'synonym: "s" EXACT []',
+    ]
+)
+_LINE = st.one_of(
+    st.sampled_from([b"[Term]", b"[Typedef]", b"[]", b"[", b"", b"!", b"is_obsolete: true", b"replaced_by: A:2"]),
+    _TAG.map(str.encode),
+    st.builds(lambda tag, value: tag.encode() + b" " + value, _TAG, st.binary(max_size=20)),
+    st.text('\\"{}=! :,a[]\n', max_size=30).map(lambda text: f"synonym: {text}".encode()),
+    st.text('\\"{}=! :,a[]', max_size=30).map(lambda text: f"name: {text}".encode()),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(_LINE, max_size=25), st.booleans())
+def test_whatever_the_lines_the_answer_is_typed(lines: list[bytes], crlf: bool) -> None:
+    """Any lines give entities with names, counted skips, or an error of ours; reading twice gives the same."""
+    data = (b"\r\n" if crlf else b"\n").join([b"[Term]", *lines])
+    report = ReadReport(max_errors=None)
+    try:
+        entities = read(data, report=report)
+    except InputError:
+        return
+
+    assert all(entity.entity_id and entity.canonical_name for entity in entities)
+    assert all(len(set(entity.names())) == 1 + len(entity.aliases) for entity in entities)
+    assert all(entity.entity_id not in entity.kb_types[:-1] for entity in entities)
+    assert entities == read(data, report=ReadReport(max_errors=None))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_typed_answer(data: bytes) -> None:
+    """No bytes at all lead to another error than ours."""
+    with contextlib.suppress(InputError):
+        read(data, report=ReadReport(max_errors=None))
