@@ -142,16 +142,24 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
         return EdgeShard.load(str(path), config)
 
 
+def create_filter_index(shard: EdgeShard) -> None:
+    """Create the payload index of the type filter, from which the graph gets its links for filters."""
+    if FILTER_FIELD not in shard.info().payload_schema:
+        params = KeywordIndexParams(enable_hnsw=True, memory=Memory.Cached)
+        shard.update(UpdateOperation.create_field_index(FILTER_FIELD, params))
+
+
 def create_indexes(shard: EdgeShard) -> None:
     """Create the payload indexes that are missing.
 
-    Only the type fields get links of their own in the graph: nobody searches by vector within one entity or name. All
+    Only the type filter gets links of its own in the graph: nobody searches by vector within one entity or name. All
     lie in mapped files (`Cached`): pinned, they take 600 bytes of anonymous memory a point, and are no faster.
     """
+    create_filter_index(shard)
     present = shard.info().payload_schema
     for name in INDEXED_FIELDS:
         if name not in present:
-            params = KeywordIndexParams(enable_hnsw=name == FILTER_FIELD, memory=Memory.Cached)
+            params = KeywordIndexParams(enable_hnsw=False, memory=Memory.Cached)
             shard.update(UpdateOperation.create_field_index(name, params))
     if CANONICAL_FIELD not in present:
         shard.update(UpdateOperation.create_field_index(CANONICAL_FIELD, PayloadSchemaType.Bool))

@@ -3,8 +3,8 @@
 It is started by `edge_bulk.py` and `edge.py`, and is of no use by hand. A load goes into one growing segment. Payload
 indexes cost more than all the rest of writing (with them 40 us a point to write, 50 to 90 to compact and 1.4 KB of
 anonymous memory; without 20, 11 and 0.2), and Qdrant builds them once more with the graph. So a load that makes a
-collection without a graph large drops them, and `finalize` makes them again, before it builds the graph: it gets its
-links for filters all the same. In between filters work, but they read the payloads.
+collection without a graph large drops them, and `finalize` makes them again: that of the type filter before the graph,
+which gets its links for filters all the same, the others after it. In between filters work, but read the payloads.
 """
 
 from __future__ import annotations
@@ -87,13 +87,6 @@ class ShardLoad:
         self._shard.optimize()
         return self.close()
 
-    def finish(self) -> Answer:
-        """Close, with little left in the growing segment: `finalize` would hold its payload indexes in memory.
-
-        With a graph it is left as it is: compacting it would build graphs, which is for `finalize` to do.
-        """
-        return self.compact() if self._is_lean else self.close()
-
     def close(self) -> Answer:
         """Flush and close."""
         answer = self.count()
@@ -108,7 +101,7 @@ def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
         FLUSH: load.flush,
         COUNT: load.count,
         COMPACT: load.compact,
-        FINISH: load.finish,
+        FINISH: load.close,
     }
     while frame := receive(requests):
         kind, body = frame
@@ -119,7 +112,7 @@ def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def _finalize(job: Job) -> Answer:
-    """Make the payload indexes that are missing, then build the graph."""
+    """Build the graph, and the payload indexes that are missing."""
     path = Path(job.shard)
     config = edge_shard.shard_config(
         job.dim,
@@ -128,8 +121,10 @@ def _finalize(job: Job) -> Answer:
         quantization=job.quantization,
     )
     shard = edge_shard.load_shard(path, job.collection, config)
-    edge_shard.create_indexes(shard)
+    edge_shard.create_filter_index(shard)
     shard.optimize()
+    # Before, they would be built twice: in the segments that are, and in the one that takes their place.
+    edge_shard.create_indexes(shard)
     shard.flush()
     n_vectors = edge_shard.count_vectors(shard)
     # Deleted points stay in the engine's count until their segment is built anew.

@@ -7,7 +7,8 @@ left to it: equal scores are ordered by point id, and where a tie reaches over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import gt
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +35,8 @@ class FoundPoint(Protocol):
     @property
     def payload(self) -> dict[str, Any] | None: ...
 
+
+_score = itemgetter(0)
 
 QueryBatch = Callable[[FloatArray, int], "Sequence[Sequence[FoundPoint]]"]
 """Query vectors (q, dim) and how many points to find for each, to q lists, best first."""
@@ -88,11 +91,14 @@ def _search_batch(query: QueryBatch, vectors: FloatArray, limit: int) -> list[li
 
 def _in_order(points: Sequence[FoundPoint]) -> tuple[list[FoundPoint], list[float]]:
     """Best first, equal scores by point id; and their scores."""
-    scores = [point.score for point in points]
-    if all(map(gt, scores, scores[1:])):  # the usual case; 17 ids take 60 us to read
-        return list(points), scores
-    ordered = sorted(zip(scores, points, strict=True), key=lambda pair: (-pair[0], str(pair[1].id)))
-    return [point for _, point in ordered], [score for score, _ in ordered]
+    scored = sorted([(point.score, point) for point in points], key=_score, reverse=True)
+    ordered: list[FoundPoint] = []
+    for _, group in groupby(scored, key=_score):
+        equal = [point for _, point in group]
+        if len(equal) > 1:  # an id takes 4 us to read
+            equal.sort(key=lambda point: str(point.id))
+        ordered += equal
+    return ordered, [score for score, _ in scored]
 
 
 def storable(values: Iterable[str]) -> list[str]:
