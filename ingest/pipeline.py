@@ -24,7 +24,7 @@ from ingest.scan import ScanResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import name_points
+from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import Checkpoint
 
@@ -50,7 +50,7 @@ class IngestResult:
         points: Points in the collection afterwards, counted exactly.
         unencodable: Names kept without a dense vector.
         resumed_at: Entities that an earlier, interrupted load had stored already.
-        skipped: Rows passed over, by reason.
+        skipped: Rows passed over, by reason: bad ones, and those that the options leave out.
         seconds: Reading, encoding and writing together; the graph apart.
         encode_seconds: Within the encoder.
         index_seconds: Building the graph.
@@ -154,7 +154,7 @@ class _Load:
             encoded = window.encoded
             if encoded is None:
                 raise RuntimeError("a window reached the writer before the encoder")
-            points = name_points(kb, window.entities, encoded)
+            points = name_points(kb, names_of(window.entities), encoded)
             writer.write(points, encoded.vectors, encoded.encodable)
             self.unencodable += len(points) - int(encoded.encodable.sum())
             done += len(window.entities)
@@ -232,7 +232,7 @@ def ingest(
         points=points,
         unencodable=load.unencodable,
         resumed_at=resumed_at,
-        skipped=dict(load.report.skipped),
+        skipped=load.report.passed_over,
         seconds=seconds,
         encode_seconds=load.encode_seconds,
         index_seconds=index_seconds,

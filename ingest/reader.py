@@ -89,6 +89,11 @@ class ReadReport:
         """Bad rows passed over, for whatever reason."""
         return sum(self.skipped.values())
 
+    @property
+    def passed_over(self) -> dict[str, int]:
+        """Bad rows, and those left out on purpose, by reason."""
+        return {**self.filtered, **self.skipped}
+
     def leave_out(self, reason: str, count: int = 1) -> None:
         """Count good rows that the options leave out."""
         self.filtered[reason] = self.filtered.get(reason, 0) + count

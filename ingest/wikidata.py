@@ -68,7 +68,7 @@ class WikidataOptions:
     Attributes:
         languages: Wanted languages, best first; ``mul`` and English are fallbacks in any case.
         require_sitelink: Only items that some Wikimedia project has a page about (JSON only). Off by default: it
-            drops three items of four, among them most genes, articles and streets, which is the user's to decide.
+            drops most genes, articles and streets, which is the user's to decide.
         exclude_internal: Leave out disambiguation pages, categories, templates, lists and their like.
         include_types: Ids of classes: only their instances and subclasses, of whatever depth; empty for all.
         ancestors: Whether to make the first pass, which finds the classes above classes. Without it a type is

@@ -213,6 +213,17 @@ def _upsert(double: QdrantDouble, name: str, body: bytes) -> Any:
     return double.client.upsert(name, points)
 
 
+def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
+    request = _parse(models.PointRequest, body)
+    found = double.client.retrieve(name, request.ids, with_payload=request.with_payload or True)
+    return [record.model_dump(mode="json") for record in found]
+
+
+def _batch(double: QdrantDouble, name: str, body: bytes) -> Any:
+    operations = _parse(models.UpdateOperations, body).operations
+    return double.client.batch_update_points(name, operations)
+
+
 def _delete_points(double: QdrantDouble, name: str, body: bytes) -> Any:
     selector = _parse(models.PointsSelector, body)
     double.check_filter(name, getattr(selector, "filter", None))
@@ -267,6 +278,8 @@ _ROUTES: list[tuple[str, str, Callable[[QdrantDouble, str, bytes], Any]]] = [
     ("GET", _COLLECTION + "/optimizations", _optimizations),
     ("PUT", _COLLECTION + "/index", _index),
     ("PUT", _COLLECTION + "/points", _upsert),
+    ("POST", _COLLECTION + "/points", _retrieve),
+    ("POST", _COLLECTION + "/points/batch", _batch),
     ("POST", _COLLECTION + "/points/delete", _delete_points),
     ("POST", _COLLECTION + "/points/count", _count),
     ("POST", _COLLECTION + "/points/scroll", _scroll),

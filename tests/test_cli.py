@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from tiny_models import make_pearl
-
-from pearl_qdrant.cli import main
 
 BASE = (
     "id\tname\ttype\taliases\tdescription\n"
@@ -23,48 +17,6 @@ BASE = (
     "nyc\tNew York\tGPE|city\tNYC|Big Apple\tA city\n"
     "ac\t\"Heart\" 'n' post\tWORK_OF_ART\t\t\n"
 )
-
-
-@dataclass
-class Outcome:
-    """What a command left behind."""
-
-    status: int
-    out: str
-    err: str
-
-    def lines(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny checkpoint."""
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    make_pearl(folder)
-    return folder
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `pearl-qdrant` with a store and a model of its own."""
-    for name in ("QDRANT_URL", "QDRANT_API_KEY", "PEARL_QDRANT_DEVICE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PEARL_QDRANT_STORE", str(tmp_path / "store"))
-
-    def call(*words: str, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["pearl-qdrant", *words])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Outcome(int(stop.value.code or 0), captured.out, captured.err)
-
-    return call
 
 
 @pytest.fixture

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.schema import Quantization
 
 _SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
-_SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|tsv|txt|csv|tab)$", re.IGNORECASE)
+FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")  # `ingest.formats.FORMATS`, which --help does not import
+_SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rrf)$", re.IGNORECASE)
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--format", "kind", type=click.Choice(["auto", "tsv"]), default="auto", show_default=True)
+@click.option("--format", "kind", type=click.Choice(["auto", *FORMATS]), default="auto", show_default=True)
 @click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
 @click.option("--kb", metavar="NAME", help="Short name of the base, part of every point's id. Default: the collection.")
 @click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
@@ -42,6 +43,13 @@ _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|tsv|txt|csv|tab)$", re.IGNORECASE)
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), help="For a plain encoder: instead of its own.")
 @click.option("--prefix", help="For a plain encoder: text put before each name.")
 @device_option
+@click.option(
+    "--language",
+    "languages",
+    multiple=True,
+    metavar="L",
+    help="Of names; if repeated, the first is preferred. [default: en]",
+)
 @click.option("--limit", type=click.IntRange(1), help="Read only so many entities.")
 @click.option("--restart", is_flag=True, help="Delete the collection first, and begin anew.")
 @click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
@@ -64,6 +72,22 @@ _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|tsv|txt|csv|tab)$", re.IGNORECASE)
 @click.option("--name-column", metavar="C", help="TSV: likewise.")
 @click.option("--type-column", "type_columns", multiple=True, metavar="C", help="TSV: likewise; may be repeated.")
 @click.option("--alias-column", metavar="C", help="TSV: likewise.")
+@click.option("--sab", "sabs", multiple=True, metavar="S", help="UMLS: only this source vocabulary; may be repeated.")
+@click.option("--srl-max", type=click.IntRange(0), metavar="N", help="UMLS: highest restriction level of a source.")
+@click.option(
+    "--semantic-type", "semantic_types", multiple=True, metavar="T", help="UMLS: TUI, name, tree number or group."
+)
+@click.option(
+    "--class", "classes", multiple=True, metavar="QID", help="Wikidata: only instances and subclasses of this."
+)
+@click.option("--require-sitelink", is_flag=True, help="Wikidata: only items that have a page in some project.")
+@click.option(
+    "--synonym-scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(["EXACT", "NARROW", "BROAD", "RELATED"], case_sensitive=False),
+    help="OBO: synonyms to take as names; may be repeated. Default: EXACT.",
+)
 @yes_option
 @json_option
 def ingest(
@@ -77,6 +101,7 @@ def ingest(
     pooling: str | None,
     prefix: str | None,
     device: str,
+    languages: tuple[str, ...],
     limit: int | None,
     restart: bool,
     type_map: str | None,
@@ -87,6 +112,12 @@ def ingest(
     name_column: str | None,
     type_columns: tuple[str, ...],
     alias_column: str | None,
+    sabs: tuple[str, ...],
+    srl_max: int | None,
+    semantic_types: tuple[str, ...],
+    classes: tuple[str, ...],
+    require_sitelink: bool,
+    scopes: tuple[str, ...],
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -96,19 +127,32 @@ def ingest(
 
     \b
     pearl-qdrant ingest umls.tsv
+    pearl-qdrant ingest 2024AB/META --collection umls --sab SNOMEDCT_US --semantic-type DISO
+    pearl-qdrant ingest latest-all.json.gz --collection wikidata --language fi --language en
     pearl-qdrant ingest names.tsv.gz --id-column QID --name-column Label --type-column Kind
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
     """
+    from ingest.formats import ReadOptions, open_reader
     from ingest.pipeline import ingest as run
     from ingest.reader import ReadReport
-    from ingest.tsv import TsvReader
     from ingest.tsv_layout import TsvColumns
     from ingest.type_map import TypeMap
 
     name = collection or _collection_name(paths[0])
     columns = TsvColumns(id=id_column, name=name_column, types=type_columns, alias=alias_column)
     types = TypeMap.load(type_map)
-    with TsvReader(paths, columns, type_map=types, limit=limit) as reader:
+    options = ReadOptions(
+        limit=limit,
+        languages=languages,
+        columns=None if columns == TsvColumns() else columns,
+        sabs=sabs,
+        srl_max=srl_max,
+        semantic_types=semantic_types,
+        classes=classes,
+        require_sitelink=require_sitelink,
+        scopes=tuple(scope.upper() for scope in scopes),
+    )
+    with open_reader(paths, kind, options, type_map=types) as reader:
         scanned = _scan(reader, ReadReport(max_errors=max_errors))
         if dry_run:
             _print_counts(_counts(scanned, name), as_json)
@@ -235,7 +279,7 @@ def _counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
         "names": scanned.names,
         "distinct_names": scanned.distinct_names,
         "points": 0,
-        "skipped": dict(scanned.report.skipped),
+        "skipped": scanned.report.passed_over,
         "merged_rows": scanned.report.merged_rows,
         "conflicting_names": scanned.report.conflicting_names,
         "dry_run": True,

@@ -18,7 +18,7 @@ from pearl_qdrant.linking.candidates import Found, find_candidates
 from pearl_qdrant.records import Entity, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, DEFAULT_THRESHOLD, default_store
 from pearl_qdrant.store.open import open_store
-from pearl_qdrant.store.points import entity_from_points, name_points
+from pearl_qdrant.store.points import entity_from_points, name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
 
 OnTie = Literal["null", "first"]
@@ -215,7 +215,7 @@ class EntityLinker:
         while batch := list(islice(entities, BATCH)):
             names = [name for entity in batch for name in entity.names()]
             encoded = self._encoder.encode(names)
-            points = name_points(target.manifest.kb, batch, encoded)
+            points = name_points(target.manifest.kb, names_of(batch), encoded)
             old = target.find(entity_ids=[e.entity_id for e in batch], limit=_ALL_NAMES)
             target.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
             target.delete_points({p.id for p in old} - {p.id for p in points})

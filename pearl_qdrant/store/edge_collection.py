@@ -14,7 +14,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store import edge_shard
 from pearl_qdrant.store.edge_bulk import EdgeWriter
 from pearl_qdrant.store.edge_folder import SHARD_FOLDER, CollectionFolder, IndexState
-from pearl_qdrant.store.edge_points import CANONICAL_FIELD, check_points, read_record
+from pearl_qdrant.store.edge_points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
 from pearl_qdrant.store.edge_process import EdgeProcess
 from pearl_qdrant.store.edge_search import query_batch
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
@@ -109,6 +109,21 @@ class EdgeCollection:
             must.append(edge_shard.type_filter(wanted))
         found = self._scroll(Filter(must=must), page=min(limit, _PAGE))
         return [self._read(record.payload) for record in islice(found, limit)]
+
+    def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
+        """Points by id, those of them that are there."""
+        with self._folder.shard("reading it") as shard:
+            records = shard.retrieve([*ids], [RECORD_FIELD], False)
+            return {str(record.id): self._read(record.payload) for record in records}
+
+    def replace_payloads(self, points: Sequence[NamePoint]) -> None:
+        """Replace all but the vectors of points that are there."""
+        folder = self._folder
+        payloads = [checked_payload(point) for point in points]
+        edge_shard.check_space(folder.path, folder.name)
+        with folder.shard("writing to it") as shard:
+            for point, payload in zip(points, payloads, strict=True):
+                shard.update(UpdateOperation.overwrite_payload([point.id], payload))
 
     def scroll(self) -> Iterator[NamePoint]:
         """All points, ordered by point id."""

@@ -170,16 +170,18 @@ def _batches(points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray) ->
         try:
             payloads = [edge_payload(point) for point in points[part]]
         except (ValueError, TypeError):
-            for point in points[part]:
-                _check_payload(point)
-            raise
+            payloads = [checked_payload(point) for point in points[part]]
         yield PointBatch([point.id for point in points[part]], payloads, rows[part], flags[part])
 
 
-def _check_payload(point: NamePoint) -> None:
-    """Raise for a payload that cannot be stored."""
+def checked_payload(point: NamePoint) -> dict[str, Any]:
+    """`edge_payload`, with an error of ours that names the point.
+
+    Raises:
+        InvalidPointError: If it cannot be stored.
+    """
     try:
-        edge_payload(point)
+        return edge_payload(point)
     except (ValueError, TypeError) as error:
         reason = "holds a lone surrogate" if isinstance(error, UnicodeEncodeError) else f"is no JSON ({error})"
         raise InvalidPointError(f"The payload of {_label(point)} {reason}. Repair it where it was read.") from error

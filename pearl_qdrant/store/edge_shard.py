@@ -89,7 +89,7 @@ def shard_config(
         dim,
         Distance.Cosine,
         datatype=DATATYPE,
-        memory=Memory.Cached,
+        memory=Memory.Cold if quantization != "none" else Memory.Cached,  # read for rescoring only
         quantization_config=_quantization_config(quantization),
     )
     return EdgeConfig(

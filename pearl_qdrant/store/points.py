@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import predict_types
@@ -10,12 +10,12 @@ from pearl_qdrant.records import Entity
 from pearl_qdrant.store.schema import NamePoint
 
 
-def name_points(kb: str, entities: Iterable[Entity], encoded: Encoded) -> list[NamePoint]:
-    """One point for each name of each entity.
+def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) -> list[NamePoint]:
+    """One point for each name.
 
     Args:
         kb: Short name of the base.
-        entities: Their names, in order, are the rows of `encoded`.
+        names: Entities and names of theirs; in this order the rows of `encoded`.
         encoded: n rows; an unencodable name gets no phrase type.
 
     Returns:
@@ -24,29 +24,52 @@ def name_points(kb: str, entities: Iterable[Entity], encoded: Encoded) -> list[N
     typed = None if encoded.type_probabilities is None else predict_types(encoded.type_probabilities)
     encodable = encoded.encodable.tolist()
     points: list[NamePoint] = []
+    for row, (entity, name) in enumerate(names):
+        # A name without a dense vector has no phrase type either: the head saw nothing of it.
+        kind = typed if typed is not None and encodable[row] else None
+        points.append(
+            NamePoint(
+                kb=kb,
+                entity_id=entity.entity_id,
+                name=name,
+                canonical_name=entity.canonical_name,
+                is_canonical=name == entity.canonical_name,
+                kb_types=entity.kb_types,
+                types=entity.types,
+                description=entity.description,
+                phrase_type=kind.phrase_types[row] if kind else None,
+                lexical_class=kind.lexical_classes[row] if kind else None,
+                predicted_type=kind.predicted_types[row] if kind else None,
+                type_probability=kind.type_probabilities[row] if kind else None,
+                extra=entity.extra,
+            )
+        )
+    return points
+
+
+def names_of(entities: Iterable[Entity]) -> Iterator[tuple[Entity, str]]:
+    """Each name of each entity, with its entity."""
     for entity in entities:
         for name in entity.names():
-            row = len(points)
-            # A name without a dense vector has no phrase type either: the head saw nothing of it.
-            kind = typed if typed is not None and encodable[row] else None
-            points.append(
-                NamePoint(
-                    kb=kb,
-                    entity_id=entity.entity_id,
-                    name=name,
-                    canonical_name=entity.canonical_name,
-                    is_canonical=name == entity.canonical_name,
-                    kb_types=entity.kb_types,
-                    types=entity.types,
-                    description=entity.description,
-                    phrase_type=kind.phrase_types[row] if kind else None,
-                    lexical_class=kind.lexical_classes[row] if kind else None,
-                    predicted_type=kind.predicted_types[row] if kind else None,
-                    type_probability=kind.type_probabilities[row] if kind else None,
-                    extra=entity.extra,
-                )
-            )
-    return points
+            yield entity, name
+
+
+def plain_points(kb: str, entities: Iterable[Entity]) -> list[NamePoint]:
+    """One point for each name of each entity, without phrase types."""
+    return [
+        NamePoint(
+            kb=kb,
+            entity_id=entity.entity_id,
+            name=name,
+            canonical_name=entity.canonical_name,
+            is_canonical=name == entity.canonical_name,
+            kb_types=entity.kb_types,
+            types=entity.types,
+            description=entity.description,
+            extra=entity.extra,
+        )
+        for entity, name in names_of(entities)
+    ]
 
 
 def entity_from_points(points: Sequence[NamePoint]) -> Entity:

@@ -119,6 +119,18 @@ class Collection(Protocol):
         """Points by exact entity id or exact name (one of the two must be given), ordered by point id."""
         ...
 
+    def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
+        """Points by id, those of them that are there."""
+        ...
+
+    def replace_payloads(self, points: Sequence[NamePoint]) -> None:
+        """Replace all but the vectors of points that are there.
+
+        Raises:
+            InvalidPointError: If a text is no valid Unicode.
+        """
+        ...
+
     def scroll(self) -> Iterator[NamePoint]:
         """All points, ordered by point id."""
         ...

@@ -227,6 +227,19 @@ class ServerCollection:
             must.append(types_match)
         return list(islice(self._scroll(models.Filter(must=must), page=min(limit, _PAGE)), limit))
 
+    def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
+        """Points by id, those of them that are there."""
+        found = {}
+        for some in chunks(ids, _PAGE):
+            records = self._call(partial(self._client.retrieve, self._name, some, with_payload=True))
+            found.update({str(r.id): NamePoint.from_payload(r.payload, self._name) for r in records})
+        return found
+
+    def replace_payloads(self, points: Sequence[NamePoint]) -> None:
+        """Replace all but the vectors of points that are there."""
+        uploader = Uploader(self._connection, self._name)
+        uploader.replace_payloads(points)
+
     def scroll(self) -> Iterator[NamePoint]:
         """All points, ordered by point id."""
         return self._scroll(None, page=_PAGE)

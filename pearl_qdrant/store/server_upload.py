@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, final
@@ -161,24 +161,42 @@ class Uploader:
         Raises:
             StoreError: If the store failed for good.
         """
+
+        def upsert(points: Sequence[CheckedPoint]) -> object:
+            structs = [
+                models.PointStruct(
+                    id=point.id,
+                    payload=point.payload,
+                    vector={} if point.vector is None else {DENSE: point.vector.tolist()},
+                )
+                for point in points
+            ]
+            return self._connection.client.upsert(self._collection, structs, wait=True)
+
+        self._send(batch, upsert)
+
+    def replace_payloads(self, points: Sequence[NamePoint]) -> None:
+        """Replace all but the vectors of points; returns when the server has applied it. Raises as `send`."""
+
+        def overwrite(batch: Sequence[CheckedPoint]) -> object:
+            operations: list[models.UpdateOperation] = [
+                models.OverwritePayloadOperation(
+                    overwrite_payload=models.SetPayload(payload=point.payload, points=[point.id])
+                )
+                for point in batch
+            ]
+            return self._connection.client.batch_update_points(self._collection, operations, wait=True)
+
+        for batch in self.batches([_check_point(point, None) for point in points]):
+            self._send(batch, overwrite)
+
+    def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
+        """One request, or several where the server finds it too large."""
         if len(batch) > self.max_points:  # was cut before the server refused another one of its size
-            self._send_halves(batch)
+            self._send_halves(batch, write)
             return
-        structs = [
-            models.PointStruct(
-                id=point.id,
-                payload=point.payload,
-                vector={} if point.vector is None else {DENSE: point.vector.tolist()},
-            )
-            for point in batch
-        ]
-        client = self._connection.client
         try:
-            self._connection.call(
-                lambda: client.upsert(self._collection, structs, wait=True),
-                collection=self._collection,
-                cancelled=self.cancelled,
-            )
+            self._connection.call(lambda: write(batch), collection=self._collection, cancelled=self.cancelled)
         except RequestTooLargeError as error:
             if len(batch) == 1:
                 raise StoreRejectedError(
@@ -186,12 +204,12 @@ class Uploader:
                     f"{error} Shorten its payload, or raise the server's request limit."
                 ) from error
             self.max_points = min(self.max_points, (len(batch) + 1) // 2)
-            self._send_halves(batch)
+            self._send_halves(batch, write)
 
-    def _send_halves(self, batch: Sequence[CheckedPoint]) -> None:
+    def _send_halves(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
         half = (len(batch) + 1) // 2
-        self.send(batch[:half])
-        self.send(batch[half:])
+        self._send(batch[:half], write)
+        self._send(batch[half:], write)
 
 
 @final

@@ -1,0 +1,146 @@
+"""Which reader reads what: formats by name, or told by structure, never by a file's name alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pearl_qdrant.errors import FormatError, SettingsError
+
+if TYPE_CHECKING:
+    from ingest.reader import Reader
+    from ingest.tsv_layout import TsvColumns
+    from ingest.type_map import TypeMap
+
+FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What to read; an option left as it is lets the reader's own default stand.
+
+    Attributes:
+        limit: So many entities at most. Every format.
+        languages: Of names, the preferred one first. UMLS, YAGO, Wikidata.
+        columns: TSV.
+        sabs: Source vocabularies. UMLS.
+        srl_max: Highest restriction level. UMLS.
+        semantic_types: TUI, name, tree number or group. UMLS.
+        classes: QIDs of whose instances and subclasses alone are wanted. Wikidata.
+        require_sitelink: Only items with a page in some Wikimedia project. Wikidata.
+        scopes: Of synonyms: EXACT, NARROW, BROAD, RELATED. OBO.
+    """
+
+    limit: int | None = None
+    languages: tuple[str, ...] = ()
+    columns: TsvColumns | None = None
+    sabs: tuple[str, ...] = ()
+    srl_max: int | None = None
+    semantic_types: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    require_sitelink: bool = False
+    scopes: tuple[str, ...] = ()
+
+
+_OF_FORMAT = {
+    "tsv": {"columns"},
+    "umls": {"languages", "sabs", "srl_max", "semantic_types"},
+    "yago": {"languages"},
+    "wikidata": {"languages", "classes", "require_sitelink"},
+    "obo": {"scopes"},
+}
+
+
+def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
+    """The format of the first path that shows one; TSV where none does.
+
+    Raises:
+        FormatError: If a path is a folder of nothing that is known.
+    """
+    from ingest.obo import is_obo
+    from ingest.umls import is_umls
+    from ingest.wikidata import is_wikidata
+    from ingest.yago_files import is_yago
+
+    tests = {"umls": is_umls, "yago": is_yago, "wikidata": is_wikidata, "obo": is_obo}
+    for path in paths:
+        for name, is_it in tests.items():
+            if is_it(path):
+                return name
+    for path in paths:
+        if Path(path).is_dir():
+            known = "MRCONSO.RRF (UMLS) or yago-facts.ttl (YAGO)"
+            raise FormatError(os.fspath(path), None, f"is a folder without {known}. Name the files in it")
+    return "tsv"
+
+
+def open_reader(
+    paths: Sequence[str | os.PathLike[str]],
+    kind: str = "auto",
+    options: ReadOptions | None = None,
+    *,
+    type_map: TypeMap | None = None,
+) -> Reader:
+    """A reader of these files, to be closed after use.
+
+    Args:
+        paths: Files or folders of one base; ``-`` is standard input (TSV, Wikidata, OBO).
+        kind: One of `FORMATS`, or "auto".
+        options: What to read.
+        type_map: From native types to coarse types; the shipped one by default.
+
+    Raises:
+        FormatError: If a path cannot be opened, or is not of the format.
+        SettingsError: If an option is of another format, or makes no sense.
+    """
+    options = options or ReadOptions()
+    if kind == "auto":
+        kind = detect_format(paths)
+    _check_options(kind, options)
+    try:
+        return _open(paths, kind, options, type_map)
+    except ValueError as error:  # an option that no reader takes, as told by the reader
+        raise SettingsError(str(error)) from error
+
+
+def _open(paths: Sequence[str | os.PathLike[str]], kind: str, options: ReadOptions, type_map: TypeMap | None) -> Reader:
+    languages = options.languages or ("en",)
+    limit = options.limit
+    if kind == "umls":
+        from ingest.umls import UmlsOptions, UmlsReader
+
+        umls = UmlsOptions(languages, options.sabs, options.srl_max, semantic_types=options.semantic_types)
+        return UmlsReader(paths, umls, type_map=type_map, limit=limit)
+    if kind == "yago":
+        from ingest.yago import YagoOptions, YagoReader
+
+        return YagoReader(paths, YagoOptions(languages), type_map=type_map, limit=limit)
+    if kind == "wikidata":
+        from ingest.wikidata import WikidataOptions, WikidataReader
+
+        wikidata = WikidataOptions(languages, options.require_sitelink, include_types=options.classes)
+        return WikidataReader(paths, wikidata, type_map=type_map, limit=limit)
+    if kind == "obo":
+        from ingest.obo import OboOptions, OboReader
+
+        return OboReader(paths, OboOptions(options.scopes or ("EXACT",)), type_map=type_map, limit=limit)
+    from ingest.tsv import TsvReader
+
+    return TsvReader(paths, options.columns, type_map=type_map, limit=limit)
+
+
+def _check_options(kind: str, options: ReadOptions) -> None:
+    """Refuse an option that the format does not know, rather than ignore it."""
+    defaults = ReadOptions()
+    for one in fields(options):
+        name = one.name
+        is_given = getattr(options, name) != getattr(defaults, name)
+        if is_given and name != "limit" and name not in _OF_FORMAT[kind]:
+            of = ", ".join(known for known, names in _OF_FORMAT.items() if name in names)
+            raise SettingsError(
+                f"'{name.replace('_', ' ')}' is an option of {of}, but the input is read as {kind}. "
+                f"Leave it out, or name the format with --format."
+            )

@@ -1,0 +1,130 @@
+"""Formats: each is known by its structure, and comes through the command line; an option of another one is refused."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from test_umls_reader import CONSO, atom
+from test_wikidata_reader import item
+
+from ingest.formats import FORMATS, ReadOptions, detect_format, open_reader
+from ingest.reader import ReadReport
+from pearl_qdrant.cli.ingest import FORMATS as OFFERED
+from pearl_qdrant.errors import FormatError, SettingsError
+
+TTL = (
+    "@prefix yago: <http://yago-knowledge.org/resource/> .\n"
+    "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+    'yago:Paris\trdfs:label\t"Paris"@en\t.\n'
+    'yago:Rome\trdfs:label\t"Rome"@en\t.\n'
+)
+OBO = 'format-version: 1.2\n\n[Term]\nid: MADE:1\nname: sore toe\nsynonym: "toe pain" EXACT []\n'
+
+
+def write(folder: Path, kind: str) -> Path:
+    """A base of two names, or a few more, in a format."""
+    if kind == "umls":
+        path = folder / "2024AB" / "META"
+        path.mkdir(parents=True)
+        (path / "MRCONSO.RRF").write_text(CONSO, encoding="utf-8")
+        return path.parent
+    if kind == "yago":
+        path = folder / "yago.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("yago-facts.ttl", TTL)
+        return path
+    text = {
+        "tsv": "id\tname\n1\tParis\n2\tRome\n",
+        "wikidata": f"[\n{json.dumps(item(1))},\n{json.dumps(item(2))}\n]\n",
+        "obo": OBO,
+    }[kind]
+    path = folder / f"base.{kind}.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_format_is_known_by_its_structure(tmp_path: Path, kind: str) -> None:
+    """Whatever the file is called, it is read as what it is."""
+    path = write(tmp_path, kind)
+
+    assert detect_format([path]) == kind
+    with open_reader([path]) as reader:
+        assert len(list(reader.read(ReadReport()))) >= 1
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_each_format_can_be_ingested_from_the_command_line(run: Run, model: Path, tmp_path: Path, kind: str) -> None:
+    """`ingest PATH` needs no option for any of them."""
+    path = write(tmp_path, kind)
+
+    outcome = run("ingest", str(path), "--model", str(model), "--collection", kind, "--json")
+
+    assert outcome.status == 0, outcome.err
+    (report,) = outcome.lines()
+    assert report["points"] == report["names"]
+    assert int(str(report["names"])) >= 2
+
+
+def test_what_the_options_leave_out_is_in_the_report(run: Run, tmp_path: Path) -> None:
+    """Rows in other languages, or suppressed, are counted by reason beside the bad ones."""
+    outcome = run("ingest", str(write(tmp_path, "umls")), "--dry-run", "--language", "fi", "--json")
+
+    assert outcome.status == 0, outcome.err
+    (report,) = outcome.lines()
+    assert report["names"] == 1
+    skipped = report["skipped"]
+    assert isinstance(skipped, dict)
+    assert skipped["other_language"] > 0
+
+
+def test_several_languages_are_taken_in_their_order(tmp_path: Path) -> None:
+    """The first language gives the canonical name."""
+    path = tmp_path / "MRCONSO.RRF"
+    path.write_text(atom("C9000001", "heart") + atom("C9000001", "sydän", "A2", LAT="FIN"), encoding="utf-8")
+
+    for languages, expected in ((("fi", "en"), "sydän"), (("en", "fi"), "heart")):
+        with open_reader([path], options=ReadOptions(languages=languages)) as reader:
+            (entity,) = reader.read(ReadReport())
+            assert (entity.canonical_name, len(entity.aliases)) == (expected, 1)
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (("--sab", "MSH"), "option of umls, but the input is read as tsv"),
+        (("--language", "fi"), "option of umls, yago, wikidata"),
+        (("--class", "Q5"), "option of wikidata"),
+        (("--format", "wikidata", "--class", "person"), "no id of a class: person"),
+        (("--format", "umls", "--semantic-type", "DISX"), "DISO"),
+    ],
+)
+def test_a_senseless_option_is_refused(run: Run, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    """It is not ignored: the message says where it belongs, or what is meant."""
+    path = write(tmp_path, "umls" if "umls" in words else "tsv")
+
+    outcome = run("ingest", str(path), "--dry-run", *words)
+
+    assert outcome.status != 0
+    assert expected in outcome.err
+
+
+def test_a_folder_of_nothing_known_is_an_error(tmp_path: Path) -> None:
+    """The message says what was looked for."""
+    with pytest.raises(FormatError, match="MRCONSO"):
+        detect_format([tmp_path])
+
+
+def test_a_wrong_option_of_a_reader_is_a_setting_error(tmp_path: Path) -> None:
+    """Whoever uses the SDK gets an error of ours."""
+    with pytest.raises(SettingsError, match="tsv"):
+        open_reader([write(tmp_path, "tsv")], options=ReadOptions(srl_max=0))
+
+
+def test_the_command_line_offers_every_format() -> None:
+    """The list is written twice, since --help imports no reader."""
+    assert OFFERED == FORMATS
