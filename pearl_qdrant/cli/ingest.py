@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.protocol import Collection, Store
     from pearl_qdrant.store.schema import Quantization
 
+_MANY = 0.1  # share of a collection that an update deletes without asking
 _SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
 FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")  # `ingest.formats.FORMATS`, which --help does not import
 _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rrf)$", re.IGNORECASE)
@@ -52,6 +53,9 @@ _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rr
 )
 @click.option("--limit", type=click.IntRange(1), help="Read only so many entities.")
 @click.option("--restart", is_flag=True, help="Delete the collection first, and begin anew.")
+@click.option(
+    "--update", "is_update", is_flag=True, help="Newer release of what is stored: write only what has changed."
+)
 @click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
 @click.option(
     "--quantization",
@@ -104,6 +108,7 @@ def ingest(
     languages: tuple[str, ...],
     limit: int | None,
     restart: bool,
+    is_update: bool,
     type_map: str | None,
     quantization: Quantization,
     dry_run: bool,
@@ -152,6 +157,8 @@ def ingest(
         require_sitelink=require_sitelink,
         scopes=tuple(scope.upper() for scope in scopes),
     )
+    if is_update and (restart or limit is not None):
+        raise click.UsageError("--update compares with the whole of the new release: leave out --limit and --restart.")
     with open_reader(paths, kind, options, type_map=types) as reader:
         scanned = _scan(reader, ReadReport(max_errors=max_errors))
         if dry_run:
@@ -163,16 +170,64 @@ def ingest(
         click.echo(_describe(encoder), err=True)
         opened_store = open_store_at(store)
         try:
-            if restart:
-                _begin_anew(opened_store, name, yes)
-            target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version, quantization)
-            with _progress(scanned.names) as advance:
-                result = run(
-                    reader, scanned, encoder, target, max_errors=max_errors, on_progress=advance, on_finalize=_say_graph
-                )
+            if is_update:
+                counts = _update(reader, scanned, encoder, opened_store.open(name), kb, kb_version, max_errors, yes)
+            else:
+                if restart:
+                    _begin_anew(opened_store, name, yes)
+                target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version, quantization)
+                with _progress(scanned.names) as advance:
+                    counts = run(
+                        reader,
+                        scanned,
+                        encoder,
+                        target,
+                        max_errors=max_errors,
+                        on_progress=advance,
+                        on_finalize=_say_graph,
+                    ).to_json()
         finally:
             opened_store.close()
-    _print_counts(result.to_json(), as_json)
+    _print_counts(counts, as_json)
+
+
+def _update(
+    reader: Reader,
+    scanned: ScanResult,
+    encoder: Encoder,
+    target: Collection,
+    kb: str | None,
+    kb_version: str | None,
+    max_errors: int,
+    yes: bool,
+) -> dict[str, Any]:
+    """Bring a collection to a newer release; asks before more than a tenth of it goes."""
+    from dataclasses import asdict
+
+    from ingest.update import update
+
+    _check_kb(target, kb)
+
+    def may_remove(removed: int, total: int) -> bool:
+        if not yes and removed > _MANY * total:
+            click.confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", abort=True, err=True)
+        return True
+
+    with _progress(scanned.names, "compare") as advance:
+        result = update(
+            reader,
+            scanned,
+            encoder,
+            target,
+            kb_version=kb_version,
+            max_errors=max_errors,
+            on_progress=advance,
+            may_remove=may_remove,
+            on_finalize=_say_graph,
+        )
+    if result.kept:
+        click.echo(f"{result.kept:,} names that the new release lacks were kept: correct the bad rows first", err=True)
+    return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
 
 
 def _collection_name(path: str) -> str:
@@ -246,10 +301,7 @@ def _open_or_create(
     target = store.open(name)
     manifest = target.manifest
     manifest.check_model(info)
-    if kb is not None and kb != manifest.kb:
-        raise click.UsageError(
-            f"Collection '{name}' holds base '{manifest.kb}', not '{kb}'. Take another --collection."
-        )
+    _check_kb(target, kb)
     update: dict[str, Any] = {"type_map_version": type_map_version}
     if kb_version is not None:
         update["kb_version"] = kb_version
@@ -257,12 +309,19 @@ def _open_or_create(
     return target
 
 
+def _check_kb(target: Collection, kb: str | None) -> None:
+    if kb is not None and kb != target.manifest.kb:
+        raise click.UsageError(
+            f"Collection '{target.name}' holds base '{target.manifest.kb}', not '{kb}'. Take another --collection."
+        )
+
+
 @contextmanager
-def _progress(names: int) -> Iterator[Callable[[int], None]]:
+def _progress(names: int, doing: str = "ingest") -> Iterator[Callable[[int], None]]:
     """A bar on stderr: names a second, time left."""
     from tqdm import tqdm
 
-    with tqdm(total=names, unit=" names", unit_scale=True, desc="ingest", dynamic_ncols=True) as bar:
+    with tqdm(total=names, unit=" names", unit_scale=True, desc=doing, dynamic_ncols=True) as bar:
         yield lambda n: bar.update(n) and None
 
 

@@ -1,0 +1,204 @@
+"""A newer release over an older one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from tiny_models import make_pearl
+
+from ingest import update as update_module
+from ingest.pipeline import ingest
+from ingest.reader import ReadReport
+from ingest.scan import scan
+from ingest.tsv import TsvReader
+from ingest.update import UpdateResult, update
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import Manifest, NamePoint
+
+HEADER = "id\tname\ttype\taliases\n"
+OLD = HEADER + "1\tParis\tGPE\tCity of Light\n2\tRome\tGPE\tRoma\n3\tParis Hilton\tPERSON\t\n4\tGone\tORG\tGone Inc.\n"
+NEW = (
+    HEADER
+    + "1\tParis\tGPE\tCity of Light|Lutetia\n2\tRome\tLOC\tRoma\n3\tHilton\tPERSON\tParis Hilton\n5\tBerlin\tGPE\t\n"
+)
+
+
+class CountingEncoder:
+    """Remembers the names that it encodes."""
+
+    def __init__(self, inner: Encoder) -> None:
+        self._inner = inner
+        self.names: list[str] = []
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._inner.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        self.names.extend(names)
+        return self._inner.encode(names)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    """A tiny random model."""
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    make_pearl(folder)
+    return load_encoder(str(folder), device="cpu")
+
+
+def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base") -> Collection:
+    """A collection with a base in it."""
+    info = encoder.info
+    path.write_text(text, encoding="utf-8")
+    manifest = Manifest(
+        collection=name, kb="base", model=info.name, weights_hash=info.weights_hash, dim=info.dim, has_head=True
+    )
+    collection = EdgeStore(store).create(manifest)
+    with TsvReader([path]) as reader:
+        ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
+    return collection
+
+
+def renew(path: Path, text: str, encoder: Encoder, collection: Collection, **options: object) -> UpdateResult:
+    """Bring a collection to a newer release."""
+    path.write_text(text, encoding="utf-8")
+    with TsvReader([path]) as reader:
+        return update(reader, scan(reader, ReadReport()), encoder, collection, **options)  # type: ignore[arg-type]
+
+
+def contents(collection: Collection) -> dict[str, NamePoint]:
+    """All points."""
+    return {point.id: point for point in collection.scroll()}
+
+
+def test_an_update_leaves_what_a_new_ingest_would_make(tmp_path: Path, encoder: Encoder) -> None:
+    """Added, changed and retired names are all as in the new release; only new names are encoded."""
+    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
+    fresh = load(tmp_path / "b.tsv", NEW, encoder, tmp_path / "other")
+    counting = CountingEncoder(encoder)
+
+    result = renew(tmp_path / "a.tsv", NEW, counting, collection, kb_version="2")
+
+    assert contents(collection) == contents(fresh)
+    assert sorted(counting.names) == ["Berlin", "Hilton", "Lutetia"]
+    # Rome and Roma have another type, Paris Hilton another canonical name; Gone and Gone Inc. have gone.
+    assert (result.added, result.changed, result.unchanged, result.removed, result.kept) == (3, 3, 2, 2, 0)
+    assert (result.points, result.names, result.entities) == (8, 8, 4)
+    assert (collection.manifest.state, collection.manifest.kb_version) == ("ready", "2")
+
+
+def test_vectors_survive_a_change_of_the_payload(tmp_path: Path, encoder: Encoder) -> None:
+    """A name whose type changed is found as before, under its new type."""
+    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
+    renew(tmp_path / "a.tsv", NEW, encoder, collection)
+
+    ((best, *_),) = collection.search(encoder.encode(["Roma"]).vectors, limit=3, types=["LOC"])
+
+    assert (best.point.name, best.point.types) == ("Roma", ("LOC",))
+    assert best.score == pytest.approx(1.0, abs=1e-5)
+
+
+def test_an_update_to_the_same_release_changes_nothing(tmp_path: Path, encoder: Encoder) -> None:
+    """Nothing is encoded, nothing written."""
+    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
+    before, counting = contents(collection), CountingEncoder(encoder)
+
+    result = renew(tmp_path / "a.tsv", OLD, counting, collection)
+
+    assert (result.added, result.changed, result.removed, result.unchanged) == (0, 0, 0, 7)
+    assert counting.names == []
+    assert contents(collection) == before
+
+
+def test_an_update_that_was_stopped_can_be_run_again(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was done before is found done; the end is the same."""
+    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
+    fresh = load(tmp_path / "b.tsv", NEW, encoder, tmp_path / "other")
+
+    def fail(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(update_module, "_find_retired", fail)
+        with pytest.raises(KeyboardInterrupt):
+            renew(tmp_path / "a.tsv", NEW, encoder, collection)
+    assert collection.manifest.state == "loading"
+
+    result = renew(tmp_path / "a.tsv", NEW, encoder, collection)
+
+    assert (result.added, result.removed) == (0, 2)
+    assert contents(collection) == contents(fresh)
+
+
+def test_nothing_is_removed_while_rows_cannot_be_read(tmp_path: Path, encoder: Encoder) -> None:
+    """A bad row may be that of an entity which is stored: it stays."""
+    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
+
+    result = renew(tmp_path / "a.tsv", NEW + "4\t\tORG\t\n", encoder, collection)
+
+    assert (result.removed, result.kept, result.points) == (0, 2, 10)
+    assert result.skipped == {"no_name": 1}
+
+
+def test_who_calls_decides_about_removal(tmp_path: Path, encoder: Encoder) -> None:
+    """Retired names stay when the caller says so, and are counted."""
+    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
+    asked: list[tuple[int, int]] = []
+
+    def refuse(removed: int, total: int) -> bool:
+        asked.append((removed, total))
+        return False
+
+    result = renew(tmp_path / "a.tsv", NEW, encoder, collection, may_remove=refuse)
+
+    assert asked == [(2, 10)]
+    assert (result.removed, result.kept, result.points) == (0, 2, 10)
+
+
+def test_update_on_the_command_line(run: Run, model: Path, tmp_path: Path) -> None:
+    """`ingest --update` reports what it did; many retired names need a yes."""
+    path = tmp_path / "base.tsv"
+    path.write_text(OLD, encoding="utf-8")
+    assert run("ingest", str(path), "--model", str(model), "--kb-version", "1").status == 0
+    path.write_text(NEW, encoding="utf-8")
+
+    refused = run("ingest", str(path), "--model", str(model), "--update", "--kb-version", "2")
+    assert refused.status != 0
+    assert "2 of 10" in refused.err
+
+    outcome = run("ingest", str(path), "--model", str(model), "--update", "--kb-version", "2", "--yes", "--json")
+    assert outcome.status == 0, outcome.err
+    (report,) = outcome.lines()
+    assert (report["added"], report["changed"], report["removed"], report["points"]) == (0, 0, 2, 8)
+
+
+@pytest.mark.parametrize("words", [("--limit", "2"), ("--restart",)])
+def test_an_update_wants_the_whole_release(run: Run, model: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Part of a release would retire the rest of it."""
+    path = tmp_path / "base.tsv"
+    path.write_text(OLD, encoding="utf-8")
+
+    outcome = run("ingest", str(path), "--model", str(model), "--update", *words)
+
+    assert outcome.status == 2
+    assert "--update" in outcome.err
+
+
+def test_an_update_of_nothing_is_an_error(run: Run, model: Path, tmp_path: Path) -> None:
+    """There must be a collection, of the same base."""
+    path = tmp_path / "base.tsv"
+    path.write_text(OLD, encoding="utf-8")
+
+    outcome = run("ingest", str(path), "--model", str(model), "--update")
+
+    assert outcome.status == 1
+    assert "does not exist" in outcome.err
