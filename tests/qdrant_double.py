@@ -221,7 +221,7 @@ def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _batch(double: QdrantDouble, name: str, body: bytes) -> Any:
     operations = _parse(models.UpdateOperations, body).operations
-    return double.client.batch_update_points(name, operations)
+    return [result.model_dump(mode="json") for result in double.client.batch_update_points(name, operations)]
 
 
 def _delete_points(double: QdrantDouble, name: str, body: bytes) -> Any:

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES
 
 from pearl_qdrant.encoder import batching
-from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
+from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, RunBatch
 from pearl_qdrant.encoder.fastembed_model import register_with_fastembed, text_embedding
 from pearl_qdrant.encoder.find import shipped_names
 from pearl_qdrant.encoder.loading import load_encoder
@@ -386,6 +386,35 @@ def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
     encoder = BatchEncoder(tokenizer, fail, dim=1, never_seen=None, limits=limits)
     with pytest.raises(MemoryError):
         encoder.encode([f"name {i}" for i in range(200)])
+
+
+@pytest.mark.parametrize("error", [MemoryError("no"), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
+def test_a_batch_that_memory_does_not_suffice_for_is_halved(folders: dict[str, Path], error: Exception) -> None:
+    """No name is lost, and none comes at another's place."""
+    sizes = []
+
+    def run(batch: Batch) -> tuple[FloatArray, None]:
+        sizes.append(len(batch.input_ids))
+        if sizes[-1] > 3:
+            raise error
+        # The sum of its token ids tells a name from another.
+        return np.repeat(batch.input_ids.sum(axis=1, keepdims=True).astype(np.float32), 2, axis=1), None
+
+    tokenizer = NameTokenizer(folders["bert"], max_length=16)
+
+    def encoded_by(run_batch: RunBatch) -> FloatArray:
+        limits = BatchLimits(max_tokens=256, max_names=16, workers=1)
+        return BatchEncoder(tokenizer, run_batch, dim=2, never_seen=None, limits=limits).encode(names).vectors
+
+    names = [f"name {i} of {i * 7}" for i in range(40)]
+    halved = encoded_by(run)
+    assert max(sizes) > 3
+    error = ValueError("another fault is not tried again")
+    with pytest.raises(ValueError, match="another fault"):
+        encoded_by(run)
+    np.testing.assert_array_equal(
+        halved, encoded_by(lambda b: (np.repeat(b.input_ids.sum(1)[:, None].astype(np.float32), 2, 1), None))
+    )
 
 
 def test_several_threads_may_encode_at_once(encoders: dict[str, Encoder]) -> None:

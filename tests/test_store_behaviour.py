@@ -602,3 +602,39 @@ def test_many_threads_may_search(collection: Collection) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(best, range(40))) == [p.name for p in points[:40]]
+
+
+# Points by id
+
+
+def test_points_are_read_by_id(collection: Collection) -> None:
+    """Those that are there come back; the others are just not in the answer."""
+    here, missing = point("1", "a", description="x"), point("2", "b")
+    put(collection, (here, [1.0]))
+
+    assert collection.get([here.id, missing.id]) == {here.id: here}
+    assert collection.get([]) == {}
+
+
+def test_a_payload_is_replaced_and_the_vector_stays(collection: Collection) -> None:
+    """Fields that the new payload lacks are gone, and the type filter goes by the new types."""
+    old = point("1", "a", description="x", extra={"source": "s"})
+    new = point("1", "a", types=("GPE",), kb_types=())
+    put(collection, (old, [1.0, 0.5]), (point("2", "b"), [0.0, 1.0]))
+
+    collection.replace_payloads([new])
+
+    assert collection.get([old.id]) == {new.id: new}
+    assert found(collection, [1.0, 0.5], types=("GPE",)) == ["a"]
+    assert found(collection, [1.0, 0.5], types=("ORG",)) == ["b"]
+    assert collection.count() == 2
+
+
+def test_a_payload_that_cannot_be_stored_is_refused(collection: Collection) -> None:
+    """Nothing is written, and the point is named."""
+    old = point("1", "a")
+    put(collection, (old, [1.0]))
+
+    with pytest.raises(InvalidPointError, match="lone surrogate"):
+        collection.replace_payloads([point("1", "a", description="\udc80")])
+    assert collection.get([old.id]) == {old.id: old}

@@ -171,7 +171,9 @@ def ingest(
         opened_store = open_store_at(store)
         try:
             if is_update:
-                counts = _update(reader, scanned, encoder, opened_store.open(name), kb, kb_version, max_errors, yes)
+                target = opened_store.open(name)
+                _prepare(target, kb, encoder, types.version)
+                counts = _update(reader, scanned, encoder, target, kb_version, max_errors, yes)
             else:
                 if restart:
                     _begin_anew(opened_store, name, yes)
@@ -196,7 +198,6 @@ def _update(
     scanned: ScanResult,
     encoder: Encoder,
     target: Collection,
-    kb: str | None,
     kb_version: str | None,
     max_errors: int,
     yes: bool,
@@ -205,8 +206,6 @@ def _update(
     from dataclasses import asdict
 
     from ingest.update import update
-
-    _check_kb(target, kb)
 
     def may_remove(removed: int, total: int) -> bool:
         if not yes and removed > _MANY * total:
@@ -299,21 +298,21 @@ def _open_or_create(
         )
         return store.create(manifest)
     target = store.open(name)
-    manifest = target.manifest
-    manifest.check_model(info)
-    _check_kb(target, kb)
-    update: dict[str, Any] = {"type_map_version": type_map_version}
+    _prepare(target, kb, encoder, type_map_version)
     if kb_version is not None:
-        update["kb_version"] = kb_version
-    target.write_manifest(manifest.model_copy(update=update))
+        target.write_manifest(target.manifest.model_copy(update={"kb_version": kb_version}))
     return target
 
 
-def _check_kb(target: Collection, kb: str | None) -> None:
-    if kb is not None and kb != target.manifest.kb:
+def _prepare(target: Collection, kb: str | None, encoder: Encoder, type_map_version: str) -> None:
+    """See to it that an existing collection fits, and note the type map."""
+    manifest = target.manifest
+    manifest.check_model(encoder.info)
+    if kb is not None and kb != manifest.kb:
         raise click.UsageError(
-            f"Collection '{target.name}' holds base '{target.manifest.kb}', not '{kb}'. Take another --collection."
+            f"Collection '{target.name}' holds base '{manifest.kb}', not '{kb}'. Take another --collection."
         )
+    target.write_manifest(manifest.model_copy(update={"type_map_version": type_map_version}))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ window before it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray
 from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer, plan_batches
+
+logger = logging.getLogger(__name__)
 
 WINDOW_NAMES = 8192
 """Names tokenised at once: enough for full length buckets, little enough for memory."""
@@ -118,11 +121,30 @@ class BatchEncoder:
         return [self._pool.submit(self._run, token_ids, plan, results) for plan in plans]
 
     def _run(self, token_ids: list[list[int]], rows: IntArray, results: _Results) -> None:
-        """Run the batch of these rows and put its results there."""
-        embeddings, logits = self._run_batch(self._tokenizer.batch([token_ids[row] for row in rows]))
-        results.vectors[rows] = embeddings
-        if results.types is not None and logits is not None and self._never_seen is not None:
-            results.types[rows] = softmax(np.where(self._never_seen, np.float32(-np.inf), logits))
+        """Run the batch of these rows and put its results there; in halves where memory does not suffice."""
+        try:
+            embeddings, logits = self._run_batch(self._tokenizer.batch([token_ids[row] for row in rows]))
+        except Exception as error:
+            if len(rows) == 1 or not _is_out_of_memory(error):
+                raise
+        else:
+            results.vectors[rows] = embeddings
+            if results.types is not None and logits is not None and self._never_seen is not None:
+                results.types[rows] = softmax(np.where(self._never_seen, np.float32(-np.inf), logits))
+            return
+        # Outside the except clause: the error holds on to the tensors of the batch that failed.
+        half = len(rows) // 2
+        logger.warning("out of memory with a batch of %d names: trying %d", len(rows), half)
+        self._run(token_ids, rows[:half], results)
+        self._run(token_ids, rows[half:], results)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether a smaller batch may do; onnxruntime and older drivers say so only in words."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    words = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in words or "failed to allocate memory" in words)
 
 
 def softmax(logits: FloatArray) -> FloatArray:
