@@ -16,7 +16,7 @@ from pearl_qdrant.store.edge_bulk import EdgeWriter
 from pearl_qdrant.store.edge_folder import SHARD_FOLDER, CollectionFolder, IndexState
 from pearl_qdrant.store.edge_points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
 from pearl_qdrant.store.edge_process import EdgeProcess
-from pearl_qdrant.store.edge_search import query_batch
+from pearl_qdrant.store.edge_search import is_narrow, query_batch
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
 from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Manifest, NamePoint
 from pearl_qdrant.store.search import chunks, search, storable
@@ -78,8 +78,9 @@ class EdgeCollection:
         if types and not wanted:
             return [[] for _ in range(len(vectors))]
         query_filter = edge_shard.type_filter(wanted) if wanted else None
+        narrow = query_filter is not None and is_narrow(folder, query_filter)
         return search(
-            lambda rows, n: query_batch(folder, rows, limit=n, query_filter=query_filter),
+            lambda rows, n: query_batch(folder, rows, limit=n, query_filter=query_filter, is_narrow=narrow),
             vectors,
             dim=folder.manifest.dim,
             limit=limit,

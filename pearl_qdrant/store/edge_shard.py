@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qdrant_edge import (
@@ -125,7 +125,7 @@ def create_shard(path: Path, dim: int) -> None:
 
 
 def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) -> EdgeShard:
-    """Open a shard; what a killed `optimize()` left half-built is removed first.
+    """Open a shard, and remove what a killed `optimize()` left half-built.
 
     Args:
         path: Folder of the shard. The caller holds the collection's lock.
@@ -136,10 +136,29 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
         StoreLockedError: If a process still has it open.
         StoreError: If its files are damaged.
     """
+    _read_ahead(path)
+    with edge_errors(collection, "opening it"):
+        shard = EdgeShard.load(str(path), config)
+    # Not before: a writer whose parent was killed may still be building there, until it lets go of the shard.
     for orphan in (path / "temp_segments").glob("*"):
         shutil.rmtree(orphan, ignore_errors=True)
-    with edge_errors(collection, "opening it"):
-        return EdgeShard.load(str(path), config)
+    return shard
+
+
+def _read_ahead(path: Path) -> None:
+    """Bring the files that Edge touches page by page when it loads them into the page cache.
+
+    Edge drops its files from there when it closes a shard. Read in order they are back in half a second for 571,000
+    names; page by page it takes 2.5.
+    """
+    buffer = bytearray(1 << 20)
+    for file in path.glob("segments/*/*/**/*"):
+        is_cold = file.name == "matrix.dat" and file.with_name("quantized.data").exists()
+        if is_cold or file.parent.name == "payload_storage":
+            continue
+        with suppress(OSError), file.open("rb", buffering=0) as opened:
+            while opened.readinto(buffer):
+                pass
 
 
 def create_filter_index(shard: EdgeShard) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -138,22 +139,29 @@ def _answer(answers: IO[bytes], answer: Answer) -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies: `optimize()` never looks at the pipe."""
+    """Ask Linux to kill this process when its parent dies: `optimize()` never looks at the pipe, and holds the shard.
+
+    In the parent, the thread counts that started this process: it must outlive it.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        pipe = select.poll()
+        pipe.register(0, select.POLLHUP)
+        if any(event & select.POLLHUP for _, event in pipe.poll(0)):  # it has died already
+            sys.exit(1)
 
 
 def main() -> None:
     """Do the job that the command line names."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to us too; the parent decides
     job = Job.parse(sys.argv[1])
+    _die_with_parent()
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up between the frames
     try:
         with edge_shard.edge_errors(job.collection, "writing to it"):
             if job.task == "finalize":
-                _die_with_parent()
                 _answer(answers, _finalize(job))
             else:
                 load = ShardLoad(job)
