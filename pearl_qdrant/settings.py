@@ -11,13 +11,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 DEFAULT_MODEL = "pearl-mini-en"
 DEFAULT_LIMIT = 10
 DEFAULT_THRESHOLD = 0.5
 DEFAULT_DEVICE = "auto"
 DEFAULT_MAX_ERRORS = 100
-DEFAULT_QUANTIZATION = "int8"
+DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
 
 REQUEST_TIMEOUT_S = 60.0
 """qdrant-client's own default of 5 s is too short for a bulk load with wait=True."""

@@ -269,3 +269,25 @@ def test_the_same_commands_work_on_a_server(run: Run, base: Path, model: Path, m
     gone = run("doctor", "--model", str(model))
     assert gone.status == 1
     assert "did not answer" in gone.out
+
+
+@pytest.mark.parametrize("kind", ["none", "int8", "binary", "turbo"])
+def test_vectors_may_be_kept_in_several_ways(run: Run, base: Path, model: Path, kind: str) -> None:
+    """Whatever finds the candidates, their scores are those of the whole vectors."""
+    assert run("ingest", str(base), "--model", str(model), "--quantization", kind).status == 0
+
+    shown = run("collections", "show", "base", "--json").lines()[0]
+    link = run("link", "NYC", "--json").lines()[0]
+
+    assert shown["quantization"] == kind
+    candidates = link["candidates"]
+    assert isinstance(candidates, list)
+    assert candidates[0]["dense_score"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_quantization_is_that_of_the_collection(loaded: Run, base: Path, model: Path) -> None:
+    """Another one for a collection that exists is refused rather than ignored."""
+    outcome = loaded("ingest", str(base), "--model", str(model), "--quantization", "binary")
+
+    assert outcome.status == 2
+    assert "keeps its vectors as int8" in outcome.err

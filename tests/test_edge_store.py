@@ -39,7 +39,7 @@ from pearl_qdrant.store import (
 )
 from pearl_qdrant.store.edge import EdgeStore
 from pearl_qdrant.store.edge_collection import EdgeCollection
-from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, NamePoint, Quantization
 
 WIDE = 64
 """So wide that with `low_threshold` 640 vectors are enough for a graph."""
@@ -562,6 +562,34 @@ def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
     with collection.writer() as writer:
         writer.write(*many(1000, dim=WIDE))
     return collection
+
+
+@pytest.mark.parametrize(("quantization", "least"), [("none", 38), ("int8", 38), ("turbo", 38), ("binary", 30)])
+def test_scores_come_from_the_whole_vectors(
+    store: EdgeStore, low_threshold: None, quantization: Quantization, least: int
+) -> None:
+    """However vectors are kept for finding candidates, a score is the exact cosine, with the filter and without."""
+    collection = store.create(manifest_of(dim=WIDE).model_copy(update={"quantization": quantization}))
+    points, vectors, encodable = many(1500, dim=WIDE)
+    with collection.writer() as writer:
+        writer.write(points, vectors, encodable)
+    collection.finalize()
+    assert collection.status().indexed_vectors == 1500
+    # Between two of the points: no score is 1.
+    queries = vectors[:40] + vectors[100:140]
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    row_of = {point.name: i for i, point in enumerate(points)}
+
+    for types in ((), ("ORG",)):
+        found = collection.search(queries, limit=5, types=types)
+        for query, hits in zip(queries, found, strict=True):
+            exact = [float(query @ vectors[row_of[hit.point.name]]) for hit in hits]
+            assert len(hits) == 5
+            np.testing.assert_allclose([hit.score for hit in hits], exact, atol=1e-5)
+    # Each query has two nearest points, of equal score; 64 bits tell less of them than 64 bytes.
+    nearest = collection.search(queries, limit=2)
+    right = sum({hit.point.name for hit in hits} == {f"name {i}", f"name {i + 100}"} for i, hits in enumerate(nearest))
+    assert right >= least
 
 
 def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:

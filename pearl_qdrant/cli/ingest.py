@@ -60,9 +60,8 @@ _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rr
 @click.option(
     "--quantization",
     type=click.Choice(["none", "int8", "binary", "turbo"]),
-    default=DEFAULT_QUANTIZATION,
-    show_default=True,
-    help="How a new collection keeps vectors for finding candidates; scores come from the whole ones.",
+    help="How a new collection keeps vectors for finding candidates; scores come from the whole ones. "
+    f"[default: {DEFAULT_QUANTIZATION}]",
 )
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option(
@@ -110,7 +109,7 @@ def ingest(
     restart: bool,
     is_update: bool,
     type_map: str | None,
-    quantization: Quantization,
+    quantization: Quantization | None,
     dry_run: bool,
     max_errors: int,
     id_column: str | None,
@@ -274,7 +273,7 @@ def _open_or_create(
     kb_version: str | None,
     encoder: Encoder,
     type_map_version: str,
-    quantization: Quantization,
+    quantization: Quantization | None,
 ) -> Collection:
     """The collection to load into, with a manifest that fits."""
     from pearl_qdrant._version import __version__
@@ -292,13 +291,18 @@ def _open_or_create(
             pooling=info.pooling,
             prefix=info.prefix,
             has_head=info.has_head,
-            quantization=quantization,
+            quantization=quantization or DEFAULT_QUANTIZATION,
             type_map_version=type_map_version,
             created_by=f"pearl-qdrant {__version__}",
         )
         return store.create(manifest)
     target = store.open(name)
     _prepare(target, kb, encoder, type_map_version)
+    if quantization not in (None, target.manifest.quantization):
+        raise click.UsageError(
+            f"Collection '{name}' keeps its vectors as {target.manifest.quantization}. Begin anew with --restart, or "
+            f"take another --collection."
+        )
     if kb_version is not None:
         target.write_manifest(target.manifest.model_copy(update={"kb_version": kb_version}))
     return target

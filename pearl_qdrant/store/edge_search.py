@@ -18,16 +18,13 @@ from qdrant_edge import (
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.edge_folder import CollectionFolder
 from pearl_qdrant.store.edge_points import RECORD_FIELD
-from pearl_qdrant.store.schema import DENSE
+from pearl_qdrant.store.schema import DENSE, OVERSAMPLING
 from pearl_qdrant.store.search import FoundPoint
 
 HNSW_EF = 32
 """Candidates that a search in the graph keeps; at least `limit` in any case. 74,000 names of a general base, int8
 vectors rescored from twice as many: recall@16 0.984 (ef 32, 140 us a query), 0.990 (64, 210 us), 0.993 (128, 340 us),
 the nearest name found every time; whole vectors with ef 128: 0.992 in 765 us."""
-
-RESCORE = QuantizationSearchParams(rescore=True, oversampling=2.0)
-"""Quantised vectors only find; what is returned is scored by the whole ones. Qdrant does not do so unless told."""
 
 NARROW_SHARE = 0.15
 NARROW_EF = 256
@@ -66,7 +63,9 @@ def query_batch(
         ef = NARROW_EF
     elif query_filter is not None:
         ef, acorn = ACORN_EF, AcornSearchParams(enable=True, max_selectivity=1.0)
-    params = SearchParams(hnsw_ef=max(ef, limit), acorn=acorn, quantization=RESCORE)
+    # Quantised vectors only find: Qdrant does not score anew unless told.
+    rescore = QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING[folder.manifest.quantization])
+    params = SearchParams(hnsw_ef=max(ef, limit), acorn=acorn, quantization=rescore)
     requests = [
         QueryRequest(
             query=Query.Nearest(memoryview(row), using=DENSE),  # type: ignore[arg-type] # half the time of a list

@@ -43,6 +43,10 @@ State = Literal["loading", "ready"]
 Quantization = Literal["none", "int8", "binary", "turbo"]
 """How vectors are kept for finding candidates; what is returned is always scored by the whole ones."""
 
+OVERSAMPLING: dict[Quantization, float] = {"none": 1.0, "int8": 2.0, "binary": 4.0, "turbo": 2.0}
+"""How many times the wanted points are found by the quantised vectors, to be scored by the whole ones. A bit for each
+dimension needs more."""
+
 
 def point_id(kb: str, entity_id: str, name: str) -> str:
     """UUID5 of a point, the same in every process and release.

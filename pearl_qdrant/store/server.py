@@ -196,8 +196,15 @@ class ServerCollection:
         query_filter = type_filter(types)
         if types and query_filter is None:
             return [[] for _ in range(len(vectors))]
+        query = partial(
+            query_batch,
+            self._connection,
+            self._name,
+            query_filter=query_filter,
+            quantization=self._manifest.quantization,
+        )
         return search(
-            lambda rows, n: query_batch(self._connection, self._name, rows, limit=n, query_filter=query_filter),
+            lambda rows, n: query(rows, limit=n),
             vectors,
             dim=self._manifest.dim,
             limit=limit,

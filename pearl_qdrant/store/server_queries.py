@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, OVERSAMPLING, Quantization
 from pearl_qdrant.store.search import FoundPoint, storable
 from pearl_qdrant.store.server_connection import Connection
-
-SEARCH_PARAMS = models.SearchParams(quantization=models.QuantizationSearchParams(rescore=True, oversampling=2.0))
-"""Quantised vectors only find; what is returned is scored by the whole ones. Qdrant does not do so unless told."""
 
 
 def type_filter(types: Sequence[str]) -> models.Filter | None:
@@ -28,7 +25,13 @@ def type_filter(types: Sequence[str]) -> models.Filter | None:
 
 
 def query_batch(
-    connection: Connection, collection: str, vectors: FloatArray, *, limit: int, query_filter: models.Filter | None
+    connection: Connection,
+    collection: str,
+    vectors: FloatArray,
+    *,
+    limit: int,
+    query_filter: models.Filter | None,
+    quantization: Quantization,
 ) -> Sequence[Sequence[FoundPoint]]:
     """Points near each vector, in one request.
 
@@ -38,11 +41,16 @@ def query_batch(
         vectors: (q, dim), no row of zeros.
         limit: Points a query at most.
         query_filter: Which points may be found.
+        quantization: Of the collection.
 
     Returns:
         q lists.
     """
-    params = None if connection.is_local else SEARCH_PARAMS  # local mode searches exactly, and warns of any
+    params = None  # local mode searches exactly, and warns of any
+    if not connection.is_local:
+        # Quantised vectors only find: Qdrant does not score anew unless told.
+        rescore = models.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING[quantization])
+        params = models.SearchParams(quantization=rescore)
     requests = [
         models.QueryRequest(query=row, using=DENSE, filter=query_filter, limit=limit, with_payload=True, params=params)
         for row in vectors.tolist()
