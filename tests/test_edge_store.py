@@ -564,7 +564,7 @@ def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
     return collection
 
 
-@pytest.mark.parametrize(("quantization", "least"), [("none", 38), ("int8", 38), ("turbo", 38), ("binary", 30)])
+@pytest.mark.parametrize("quantization, least", [("none", 38), ("int8", 38), ("turbo", 38), ("binary", 30)])
 def test_scores_come_from_the_whole_vectors(
     store: EdgeStore, low_threshold: None, quantization: Quantization, least: int
 ) -> None:
