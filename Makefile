@@ -7,11 +7,12 @@ VENV ?= .venv
 PIP_FLAGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +20,7 @@ help:
 	@echo "make test   install what the tests need (torch among it) and run them"
 	@echo "make check  ruff and mypy"
 	@echo "make bench  the benchmarks of benchmarks/"
+	@echo "make soak   200 random kills of a load, resumed and compared; up to 20 minutes on two cores (Linux)"
 	@echo "make clean  remove the environment, the demo store and all caches"
 
 demo: $(VENV)/.installed
@@ -34,6 +36,9 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+soak: $(VENV)/.installed-dev
+	$(BIN)/python tests/soak.py $(SOAK_ARGS)
 
 clean:
 	rm -rf $(VENV) demo-store build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

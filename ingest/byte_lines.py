@@ -71,8 +71,7 @@ def _blocks(source: ByteSource, max_bytes: int) -> Iterator[bytes | BadLine]:
     """Blocks of whole lines, the last newline cut off, and the lines that are too long between them."""
     chunks = source.chunks()
     head = next(chunks, b"")
-    # A NUL makes a bad line, not a bad file: the parser refuses it.
-    check_is_text(source, head[:HEAD_BYTES].replace(b"\0", b" "))
+    check_is_text(source, head[:HEAD_BYTES])
     rest = bytearray()
     too_long: bytes | None = None
     for chunk in chain((head.removeprefix(_BOM),), chunks):

@@ -22,6 +22,7 @@ HEAD_BYTES = 1 << 16
 
 _PREFIX_BYTES = 1 << 10
 _BOM = b"\xef\xbb\xbf"
+_CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
 _FOREIGN = (
     (b"PK\x03\x04", "a zip archive or an office document (.xlsx). Unpack it, or save the sheet as tab-separated text"),
@@ -96,15 +97,16 @@ def check_is_text(source: ByteSource, head: bytes) -> None:
     if head[257:262] == b"ustar":
         raise FormatError(source.path, None, "is a tar archive. Unpack it: tar -xf")
     lines = head.split(b"\n")
-    if b"\0" in head and 2 * sum(map(_is_row, lines)) < len(lines) - (not lines[-1]):
+    if b"\0" in head and _is_mostly_binary(lines):
         raise FormatError(source.path, None, "is not text: it is full of NUL bytes. Is it a binary file, or UTF-16?")
     if len(lines) == 1 and head.count(b"\r") > 1 and len({part.count(b"\t") for part in head.split(b"\r")[:-1]}) == 1:
         raise FormatError(source.path, None, r"ends its lines with \r alone. Convert it: tr '\r' '\n'")
 
 
-def _is_row(line: bytes) -> bool:
-    """Whether a line could be a row: no NUL, and a separator. A NUL alone makes a file no binary file."""
-    return b"\0" not in line and (b"\t" in line or b"|" in line)
+def _is_mostly_binary(lines: list[bytes]) -> bool:
+    """Whether most lines that are not blank have control characters; a few of them make bad lines, not a bad file."""
+    filled = [line for line in lines if line.strip()]
+    return 2 * sum(len(line.translate(None, _CONTROL)) == len(line) for line in filled) < len(filled)
 
 
 def _number_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:

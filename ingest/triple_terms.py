@@ -13,7 +13,6 @@ _TAIL += rb"[ \t]*\.[ \t\r]*(?:#[^\n]*)?"
 _VALUE = rb"(?:(" + _IRI + rb"|" + _NAME + rb')[ \t]*\.[ \t\r]*(?:#[^\n]*)?|"([^"\\\n]*(?:\\[^\n][^"\\\n]*)*)"(' + _TAIL
 _VALUE += rb"))"
 
-RESOURCE = re.compile(_SUBJECT)
 OBJECT = re.compile(_VALUE)
 ROW = re.compile(rb"[ \t]*(" + _SUBJECT + rb")[ \t]+(" + _IRI + rb'|[^\x00-\x20<>"]+)[ \t]+([^\x00-\x20][^\n]*)')
 WHOLE_ROW = re.compile(rb"[^\n]*\.[ \t\r]*(?:#[^\n]*)?")
@@ -25,7 +24,7 @@ PREFIX = re.compile(
 _STATEMENT_GOES_ON = re.compile(rb"(?:.*[;,\[(]|[^\s<>\"]+:[^\s<>\"]*)\s*(?:#.*)?", re.DOTALL)
 STATEMENT_ENDS = re.compile(rb".*\.\s*(?:#.*)?", re.DOTALL)
 
-LOCAL_ESCAPE = re.compile(rb"\\(.)")
+LOCAL_ESCAPE = re.compile(r"\\(.)")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 _LAST_CODE_POINT = 0x10FFFF
@@ -65,11 +64,3 @@ def _character(match: re.Match[str]) -> str:
     if code > _LAST_CODE_POINT:
         raise BadTermError
     return chr(code)
-
-
-def decode(text: bytes) -> str | None:
-    """The text, or None if it is not valid."""
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

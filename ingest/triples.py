@@ -3,10 +3,10 @@ r"""RDF triples out of N-Triples, and out of Turtle that has one triple a line, 
     <http://...> <http://...> "text"@en .          N-Triples, cut by spaces or tabs
     yago:Paris	rdfs:label	"Paris"@en	.          Turtle, after lines like: @prefix yago: <http://...> .
 
-Most rows of a dump are not wanted, so that a block of lines is searched as bytes, by one compiled expression which
-knows the wanted predicates and languages, and only what it finds is decoded. The same expression stops at each line
-that is no triple, whatever its predicate: nothing is passed over unseen. A statement over several lines (``;``,
-``,``, ``[ ]``, as in YAGO's schema) and a row about a row (``<< s p o >>``) are counted in `ReadReport.filtered`.
+A block of lines is searched and cut at once (`ingest.triple_filter`), and decoded at once; only rows of an uncommon
+form are read one by one. Most rows of a dump are not wanted: they are passed over if they have three words and end in
+a dot. Any other line that is no triple is counted. A statement over several lines (``;``, ``,``, ``[ ]``, as in YAGO's
+schema) and a row about a row (``<< s p o >>``) are counted in `ReadReport.filtered`.
 
 Not undone: escapes inside a predicate, relative IRIs (``@base`` is a bad row), literals in other quotes than ``"``.
 """
@@ -14,8 +14,7 @@ Not undone: escapes inside a predicate, relative IRIs (``@base`` is a bad row), 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator
 
 from ingest.lines import BadLine, line_blocks
 from ingest.reader import INVALID_UTF8, NUL_CHARACTER, ReadReport
@@ -25,12 +24,10 @@ from ingest.triple_terms import (
     LOCAL_ESCAPE,
     OBJECT,
     PREFIX,
-    RESOURCE,
     ROW,
     STATEMENT_ENDS,
     WHOLE_ROW,
     BadTermError,
-    decode,
     goes_on,
     unescape,
 )
@@ -45,40 +42,29 @@ RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_CACHED = 1 << 14
-_DOT = ord(".")
 
-# What the end of a literal may say instead of a language; compared by identity.
-_UNKNOWN, _OTHER = "unknown", "other"
+_OTHER = "other"
+"""What the end of a literal says if its language is not wanted; compared by identity."""
 
+Fact = tuple[str, str, str | None, int]
+"""A row without its subject: predicate (one of the wanted IRIs), object, language, line number from 1.
 
-class Triple(NamedTuple):
-    """One row.
+The object is an IRI or blank node as the subject is, or the text of a literal with its escapes undone. The language is
+a tag in lower case, "" for a literal without one, None for what is no literal. A plain tuple: one is made for each row.
+"""
 
-    Attributes:
-        subject: IRI without angle brackets, prefix expanded; a blank node as ``_:b1``.
-        predicate: One of the wanted IRIs.
-        object: IRI or blank node likewise, or the text of a literal with its escapes undone.
-        language: Language tag in lower case, or None.
-        is_literal: Whether `object` is a literal.
-        line: Line number from 1.
-    """
-
-    subject: str
-    predicate: str
-    object: str
-    language: str | None
-    is_literal: bool
-    line: int
+Subject = tuple[str, list[Fact]]
+"""Rows of one subject: its IRI without angle brackets, prefix expanded; a blank node as ``_:b1``."""
 
 
-def read_triples(
+def read_subjects(
     source: ByteSource,
     predicates: Collection[str],
     report: ReadReport,
     *,
     languages: Collection[str] | None = None,
-) -> Iterator[Triple]:
-    """Triples with one of the predicates, in the order of the file.
+) -> Iterator[Subject]:
+    """Rows with one of the predicates, in the order of the file; those of one subject that stand together at once.
 
     Args:
         source: N-Triples or line-based Turtle, compressed or not.
@@ -94,7 +80,21 @@ def read_triples(
         InputError: If reading fails.
         TooManyErrorsError: If there are more bad rows than the report allows.
     """
-    parser = _Parser(source.path, predicates, report, languages)
+    last, facts = "", list[Fact]()
+    for subject, more in _read_parts(source, _Parser(source.path, predicates, report, languages), report):
+        report.rows += len(more)
+        if subject == last:
+            facts += more
+        else:
+            if facts:
+                yield last, facts
+            last, facts = subject, more
+    if facts:
+        yield last, facts
+
+
+def _read_parts(source: ByteSource, parser: _Parser, report: ReadReport) -> Iterator[Subject]:
+    """Rows by subject, where a block of lines or an uncommon row divides them too."""
     line = 1
     try:
         for block in line_blocks(source):
@@ -123,99 +123,96 @@ class _Parser:
         self._report = report
         self._wanted = sorted(predicates)
         self._languages = None if languages is None else {language.lower() for language in languages}
-        self._prefixes: dict[bytes, str] = {}
+        self._prefixes: dict[str, str] = {}
         self._is_in_statement = False
-        # Whether most rows of the last block were not wanted, so that it is worth while to pass over them at once.
-        self._is_sparse = True
-        self._objects: dict[bytes, str] = {}
-        self._tails: dict[bytes, str | None] = {}
+        self._words: dict[str, str] = {}
+        self._tails: dict[str, str] = {}
         self._spell()
 
-    def parse(self, block: bytes, line: int) -> Iterator[Triple]:  # noqa: C901 - a call a row would cost a third
-        """Wanted triples of whole lines, the first of which has this number.
+    def parse(self, block: bytes, line: int) -> Iterator[Subject]:  # noqa: C901 - a call a row would cost a third
+        """Wanted rows of whole lines, the first of which has this number.
 
-        Most lines are told by cutting them at spaces and quotes; what that does not settle goes to `_read_line`.
+        Rows of the common form come cut; what is not settled so goes to `_read_line`.
         """
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        is_plain = b"@prefix" not in block and b"<<" not in block and b"\0" not in block
-        last_raw, subject, n_wanted, n_other = b"", "", 0, 0
-        find_predicate, find_tail, find_object = self._spellings.get, self._tails.get, self._objects.get
-        new = tuple.__new__
+        if b"\0" in block:
+            yield from self._read_lines(block.split(b"\n"), line)
+            return
+        cutter, spellings, tails, words = self._filter, self._spellings, self._tails, self._words
+        rows, n_other = cutter.cut(block), 0
+        last, subject, facts = "", "", list[Fact]()
         try:
-            rows = self._filter.select(block) if is_plain and self._is_sparse else enumerate(block.split(b"\n"))
-            for number, row in rows:
-                number += line
-                parts = row.split(None, 2)
-                if is_plain and len(parts) == 3:
-                    raw, spelling, rest = parts
-                    predicate = find_predicate(spelling)
-                    if predicate is None:
-                        if rest[-1] == _DOT and rest != b".":
-                            continue
-                    elif (found := find_object(rest)) is not None or (
-                        b'"' not in rest and (found := self._read_plain_object(rest)) is not None
-                    ):
-                        if raw == last_raw or (subject := self._read_subject(raw)):
-                            last_raw, self._is_in_statement = raw, False
-                            n_wanted += 1
-                            yield new(Triple, (subject, predicate, found, None, False, number))
-                            continue
-                    elif len(pieces := rest.split(b'"')) == 3:
-                        before, text, tail = pieces
-                        language = find_tail(tail, _UNKNOWN)
-                        if language is _OTHER and not before and text[-1:] != b"\\":
+            for number, word, spelling, value, tail in rows:
+                if word != last:
+                    if facts:
+                        self._is_in_statement = False
+                        yield subject, facts
+                    last, subject, facts = word, self._read_word(word), []
+                predicate = spellings.get(spelling)
+                if predicate is None:
+                    if word:
+                        continue
+                elif subject:
+                    if value[0] == '"':
+                        language = tails.get(tail)
+                        if language is _OTHER:
                             n_other += 1
                             continue
-                        is_sound = language is not _UNKNOWN and not before and b"\\" not in text
-                        if is_sound and (raw == last_raw or (subject := self._read_subject(raw))):
-                            value = decode(text)
-                            if value is not None:
-                                last_raw, self._is_in_statement = raw, False
-                                n_wanted += 1
-                                yield new(Triple, (subject, predicate, value, language, True, number))
-                                continue
-                last_raw = b""
-                triple = self._read_line(row, number)
-                find_predicate = self._spellings.get
-                if triple is not None:
-                    yield triple
+                        if language is not None:
+                            facts.append((predicate, value[1:], language, number + line))
+                            continue
+                    elif found := words.get(value) or self._read_object(value):
+                        facts.append((predicate, found, None, number + line))
+                        continue
+                if facts:
+                    self._is_in_statement = False
+                    yield subject, facts
+                last, subject, facts = "", "", []
+                yield from self._read_lines((rows.line(number),), number + line)
+                if self._filter is not cutter:  # a prefix was declared: what follows was cut by other words
+                    yield from self._read_lines(rows.lines_after(number), number + line + 1)
+                    return
+            if facts:
+                self._is_in_statement = False
+                yield subject, facts
         finally:
-            self._report.rows += n_wanted + n_other
-            self._is_sparse = 2 * (n_wanted + n_other) < block.count(b"\n")
+            self._report.rows += n_other
             if n_other:
                 self._report.leave_out(OTHER_LANGUAGE, n_other)
 
-    def _read_subject(self, raw: bytes) -> str:
-        """A sound subject, or nothing."""
-        try:
-            prefix, _, local = raw.partition(b":")
-            if prefix in self._prefixes and len(local.translate(None, b'<>"\\')) == len(local):
-                return self._prefixes[prefix] + local.decode("utf-8")
-            return self._read_resource(raw) if RESOURCE.fullmatch(raw) else ""
-        except (UnicodeDecodeError, BadTermError):
-            return ""
+    def _read_lines(self, lines: Iterable[bytes], first: int) -> Iterator[Subject]:
+        """Wanted rows of lines that are looked at one by one."""
+        for line, row in enumerate(lines, first):
+            found = self._read_line(row, line)
+            if found is not None:
+                yield found
 
-    def _read_plain_object(self, rest: bytes) -> str | None:
-        """The object of a row that goes on with a resource, a space and a dot; None if it is not so simple."""
-        parts = rest.split()
-        if len(parts) != 2 or parts[1] != b"." or parts[0][-1] == _DOT:
-            return None
-        found = self._read_subject(parts[0])
-        if not found:
-            return None
-        if len(self._objects) >= _MAX_CACHED:
-            self._objects.clear()
-        self._objects[rest] = found
+    def _read_word(self, raw: str) -> str:
+        """A sound IRI or blank node in full, or nothing; of a word without quotes and escapes."""
+        if raw[:1] == "<":
+            return raw[1:-1] if raw.find("<", 1) < 0 and raw.find(">") == len(raw) - 1 else ""
+        prefix, colon, local = raw.partition(":")
+        namespace = self._prefixes.get(prefix)
+        if not colon or "<" in raw or ">" in raw:
+            return ""
+        return raw if prefix == "_" else "" if namespace is None else namespace + local
+
+    def _read_object(self, raw: str) -> str:
+        """Likewise of an object; remembered, since classes come again and again."""
+        found = "" if raw[-1] == "." else self._read_word(raw)
+        if len(self._words) >= _MAX_CACHED:
+            self._words.clear()
+        self._words[raw] = found
         return found
 
-    def _read_line(self, row: bytes, line: int) -> Triple | None:
-        """The triple of a line, if it is one that is wanted; counts what is bad and what is passed over."""
+    def _read_line(self, row: bytes, line: int) -> Subject | None:
+        """The row of a line, if it is one that is wanted; counts what is bad and what is passed over."""
         parts = ROW.fullmatch(row)
         if parts is None:
             self._read_other_line(row, line)
             return None
-        predicate = self._spellings.get(parts[2])
+        predicate = self._spellings.get(parts[2].decode("utf-8", "replace"))
         if predicate is None:
             if parts[3] == b"." or not WHOLE_ROW.fullmatch(parts[3]):
                 self._read_other_line(row, line)
@@ -225,50 +222,53 @@ class _Parser:
         if value is None and self._prefixes and (was_in_statement or goes_on(parts[3])):
             self._pass_over(parts[3])
             return None
-        self._report.rows += 1
         reason = NUL_CHARACTER if b"\0" in row else BAD_TRIPLE
         if value is not None and reason == BAD_TRIPLE:
             try:
-                return self._make_triple(parts[1], predicate, value, line)
+                text, language = self._read_value(value)
+                subject = self._read_resource(parts[1])
+                if language is not _OTHER:
+                    return subject, [(predicate, text, language, line)]
+                self._report.rows += 1
+                self._report.leave_out(OTHER_LANGUAGE)
+                return None
             except UnicodeDecodeError:
                 reason = INVALID_UTF8
             except BadTermError:
                 reason = BAD_TRIPLE
+        self._report.rows += 1
         self._skip(reason, line, row)
         return None
 
-    def _make_triple(self, subject: bytes, predicate: str, value: re.Match[bytes], line: int) -> Triple | None:
-        """A sound row, or None for another language; raises `BadTermError` or UnicodeDecodeError."""
+    def _read_value(self, value: re.Match[bytes]) -> tuple[str, str | None]:
+        """Object and language as in `Fact`, or `_OTHER`; raises `BadTermError` or UnicodeDecodeError."""
         if value[1] is not None:
-            return Triple(self._read_resource(subject), predicate, self._read_resource(value[1]), None, False, line)
-        language = None if value[4] is None else value[4].decode("ascii").lower()
-        if self._languages is not None and language is not None and language not in self._languages:
+            return self._read_resource(value[1]), None
+        language = "" if value[4] is None else value[4].decode("ascii").lower()
+        if language and self._languages is not None and language not in self._languages:
             language = _OTHER
         if len(self._tails) >= _MAX_CACHED:
             self._tails.clear()
-        self._tails[value[3]] = language
-        if language is _OTHER:
-            self._report.leave_out(OTHER_LANGUAGE)
-            return None
+        self._tails[value[3].decode("utf-8", "replace")] = language
         text = value[2].decode("utf-8")
         if "\\" in text:
             text = unescape(text)
             if "\0" in text:
                 raise BadTermError
-        return Triple(self._read_resource(subject), predicate, text, language, True, line)
+        return text, language
 
     def _read_resource(self, raw: bytes) -> str:
-        """An IRI in full, or a blank node."""
-        if raw[:1] == b"<":
-            iri = raw[1:-1].decode("utf-8")
-            return unescape(iri) if "\\" in iri else iri
-        prefix, colon, local = raw.partition(b":")
-        if prefix == b"_":
-            return raw.decode("utf-8")
+        """An IRI in full, or a blank node; raises as `_read_value`."""
+        word = raw.decode("utf-8")
+        if word[:1] == "<":
+            return unescape(word[1:-1]) if "\\" in word else word[1:-1]
+        prefix, colon, local = word.partition(":")
+        if prefix == "_":
+            return word
         namespace = self._prefixes.get(prefix)
         if not colon or namespace is None:
             raise BadTermError
-        return namespace + (LOCAL_ESCAPE.sub(rb"\1", local) if b"\\" in local else local).decode("utf-8")
+        return namespace + (LOCAL_ESCAPE.sub(r"\1", local) if "\\" in local else local)
 
     def _read_other_line(self, text: bytes, line: int) -> None:
         """A line that is no triple."""
@@ -280,8 +280,8 @@ class _Parser:
             self._report.leave_out(ROW_ABOUT_A_ROW)
         elif prefix:
             name, namespace = prefix.group(1, 2) if prefix[2] is not None else prefix.group(3, 4)
-            self._prefixes[name] = namespace.decode("utf-8", "replace")
-            self._objects.clear()
+            self._prefixes[name.decode("utf-8", "replace")] = namespace.decode("utf-8", "replace")
+            self._words.clear()
             self._spell()
         elif self._prefixes and (self._is_in_statement or goes_on(content)):
             self._pass_over(content)
@@ -291,13 +291,13 @@ class _Parser:
 
     def _spell(self) -> None:
         """Note how the wanted predicates are written with the prefixes so far."""
-        self._spellings = {b"<" + iri.encode() + b">": iri for iri in self._wanted}
+        self._spellings = {f"<{iri}>": iri for iri in self._wanted}
         for prefix, namespace in self._prefixes.items():
             for iri in self._wanted:
                 if namespace and iri.startswith(namespace):
-                    self._spellings[prefix + b":" + iri.removeprefix(namespace).encode()] = iri
+                    self._spellings[f"{prefix}:{iri.removeprefix(namespace)}"] = iri
         if RDF_TYPE in self._wanted:
-            self._spellings[b"a"] = RDF_TYPE
+            self._spellings["a"] = RDF_TYPE
         self._filter = RowFilter(self._spellings)
 
     def _pass_over(self, text: bytes) -> None:

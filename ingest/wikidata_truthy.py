@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
 
 from ingest.byte_lines import lines_with
 from ingest.lines import MAX_LINE_BYTES
 from ingest.reader import ReadReport
 from ingest.streams import ByteSource
-from ingest.triples import Triple, read_triples
+from ingest.triples import Fact, read_subjects
 from ingest.wikidata_items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
 
 ENTITY = "http://www.wikidata.org/entity/"
@@ -38,12 +36,11 @@ _EDGE = re.compile(
 
 
 def read_truthy_items(source: ByteSource, languages: Sequence[str], report: ReadReport) -> Iterator[Item]:
-    """Items with the text of these languages; what is none is counted. Raises as `read_triples`."""
-    triples = read_triples(source, _PREDICATES, report, languages=languages)
-    for subject, rows in groupby(triples, key=attrgetter("subject")):
+    """Items with the text of these languages; what is none is counted. Raises as `read_subjects`."""
+    for subject, facts in read_subjects(source, _PREDICATES, report, languages=languages):
         item_id = subject.removeprefix(ENTITY)
         if item_number(item_id) and len(item_id) < len(subject):
-            yield _collect(item_id, rows)
+            yield _collect(item_id, facts)
         else:
             report.leave_out(NOT_AN_ITEM)
 
@@ -58,26 +55,25 @@ def read_truthy_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]
                 yield lower, (upper,)
 
 
-def _collect(item_id: str, rows: Iterator[Triple]) -> Item:
+def _collect(item_id: str, facts: list[Fact]) -> Item:
     """The item of rows of one subject."""
-    first_line = 0
     labels: dict[str, str] = {}
     descriptions: dict[str, str] = {}
     aliases: dict[str, list[str]] = {}
     classes: dict[int, None] = {}
     superclasses: dict[int, None] = {}
-    for row in rows:
-        first_line = first_line or row.line
-        if not row.is_literal:
-            number = item_number(row.object.removeprefix(ENTITY))
-            if number and row.predicate in (_CLASS, _SUPERCLASS):
-                (classes if row.predicate == _CLASS else superclasses)[number] = None
-        elif row.language is None:
+    for predicate, value, language, _ in facts:
+        if language is None:
+            number = item_number(value.removeprefix(ENTITY))
+            if number and predicate in (_CLASS, _SUPERCLASS):
+                (classes if predicate == _CLASS else superclasses)[number] = None
+        elif not language:
             continue
-        elif row.predicate == _LABEL:
-            labels.setdefault(row.language, row.object)
-        elif row.predicate == _ALIAS:
-            aliases.setdefault(row.language, []).append(row.object)
-        elif row.predicate == _DESCRIPTION:
-            descriptions.setdefault(row.language, row.object)
+        elif predicate == _LABEL:
+            labels.setdefault(language, value)
+        elif predicate == _ALIAS:
+            aliases.setdefault(language, []).append(value)
+        elif predicate == _DESCRIPTION:
+            descriptions.setdefault(language, value)
+    first_line = facts[0][3]
     return Item(item_id, first_line, labels, aliases, descriptions, tuple(classes), tuple(superclasses))

@@ -33,19 +33,16 @@ from typing import TYPE_CHECKING
 from ingest.merge import merge_adjacent, merge_scattered
 from ingest.reader import ReadReport
 from ingest.scan import Hashes, find_scattered
-from ingest.triples import read_triples
+from ingest.triples import read_subjects
 from ingest.type_map import TypeMap
 from ingest.yago_entities import WANTED, EntityMaker
 from ingest.yago_files import Role, open_files
-from ingest.yago_join import by_subject
 from ingest.yago_tables import Tables
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pearl_qdrant.records import Entity
-
-_BATCH = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +136,12 @@ class YagoReader:
         """Entities of the leading files, with what the others say of them."""
         for file in self._leading:
             report.notes.append(f"{file.source.path}: {file.role.value}")
-            runs = by_subject(read_triples(file.source, WANTED, report, languages=self._options.languages))
-            while batch := list(islice(runs, _BATCH)):
-                joined = tables.find([rows[0].subject for rows in batch])
-                for rows, (more, classes, number) in zip(batch, joined, strict=True):
-                    entity = maker.make(rows + more if more else rows, classes, number)
-                    if entity is not None:
-                        yield entity
-        for rows in tables.rest():
-            entity = maker.make(rows, (), 0)
+            subjects = read_subjects(file.source, WANTED, report, languages=self._options.languages)
+            for (subject, facts), (more, classes, number) in tables.join(subjects):
+                entity = maker.make(subject, facts + more if more else facts, classes, number)
+                if entity is not None:
+                    yield entity
+        for subject, facts in tables.rest():
+            entity = maker.make(subject, facts, (), 0)
             if entity is not None:
                 yield entity

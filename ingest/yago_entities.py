@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from ingest.reader import NO_NAME, ReadReport
-from ingest.triples import RDF_TYPE, Triple
+from ingest.triples import RDF_TYPE, Fact
 from ingest.type_map import TypeMap
 from ingest.yago_names import ClassTree, local_name, name_text
 from pearl_qdrant.records import Entity
@@ -47,12 +47,13 @@ class EntityMaker:
         self._types: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._n_named_by_id = 0
 
-    def make(self, rows: Iterable[Triple], classes: Sequence[str], wikidata_number: int) -> Entity | None:
+    def make(self, subject: str, facts: Iterable[Fact], classes: Sequence[str], wikidata_number: int) -> Entity | None:
         """The entity of some rows, or None if it is left out.
 
         Args:
-            rows: Of one subject.
-            classes: Further classes by local name.
+            subject: Its IRI.
+            facts: Its rows.
+            classes: IRIs of further classes.
             wikidata_number: Of the Wikidata id, as 90 of Q90; 0 for none.
         """
         labels: list[tuple[int, str]] = []
@@ -62,28 +63,31 @@ class EntityMaker:
         wikidata_id = f"Q{wikidata_number}" if wikidata_number else ""
         rank, n_ranks = self._rank, len(self._rank)
         lists = (labels, alternates, descriptions)
-        for subject, predicate, value, language, is_literal, _ in rows:  # noqa: B007 - used after the loop
-            if is_literal:
+        for predicate, value, language, _ in facts:
+            if language is not None:
                 if predicate in _SLOT and (text := value.strip()):
                     lists[_SLOT[predicate]].append((rank.get(language, n_ranks), text))
             elif predicate == RDF_TYPE:
-                own_classes.append(local_name(value))
+                own_classes.append(value)
             elif predicate == SAME_AS and not wikidata_id:
                 wikidata_id = find_wikidata_id(value)
         kb_types, types = self._find_types((*own_classes, *classes)) if own_classes or classes else ((), ())
         entity_id = local_name(subject)
-        reason = _find_reason(subject, entity_id, labels)
-        if reason is None:
-            names = {labels[0][1]: None} if len(labels) == 1 and not alternates else _order(labels, alternates)
+        if subject.startswith("_:"):
+            reason = BLANK_NODE
+        elif entity_id.endswith(_GENERIC_SUFFIX) or (len(labels) == 1 and labels[0][1] == _GENERIC_LABEL):
+            reason = GENERIC_INSTANCE
+        else:
+            names = (labels[0][1],) if len(labels) == 1 and not alternates else _order(labels, alternates)
             if not names and kb_types:
-                names = {name_text(entity_id) or entity_id: None}
+                names = (name_text(entity_id) or entity_id,)
                 self._n_named_by_id += 1
             if names and entity_id:
-                canonical, *aliases = names
                 description = min(descriptions)[1] if descriptions else None
                 extra = {"wikidata_id": wikidata_id} if wikidata_id else {}
-                return Entity(entity_id, canonical, tuple(aliases), kb_types, types, description, extra)
-        self._report.leave_out(reason or NO_NAME)
+                return Entity(entity_id, names[0], names[1:], kb_types, types, description, extra)
+            reason = NO_NAME
+        self._report.leave_out(reason)
         return None
 
     def notes(self) -> list[str]:
@@ -93,12 +97,12 @@ class EntityMaker:
         return [f"{self._n_named_by_id:,} entities have no name in these languages; their ids served as names"]
 
     def _find_types(self, classes: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native types with those above them, and coarse types."""
+        """Native types with those above them, and coarse types, of the IRIs of classes."""
         found = self._types.get(classes)
         if found is None:
             if len(self._types) >= _MAX_CACHED:
                 self._types.clear()
-            own = list(dict.fromkeys(filter(None, classes)))
+            own = list(dict.fromkeys(filter(None, map(local_name, classes))))
             kb_types = tuple(chain.from_iterable(self._classes.levels(own)))
             types = chain.from_iterable(self._find_coarse_types(name) for name in own)
             found = self._types[classes] = (kb_types, tuple(dict.fromkeys(types)))
@@ -112,25 +116,15 @@ class EntityMaker:
 
 def find_wikidata_id(iri: str) -> str:
     """``Q90`` of an item's address, or nothing."""
-    namespace, slash, item = iri.rpartition("/")
-    is_item = item[:1] == "Q" and item[1:].isascii() and item[1:].isdigit()
-    return item if is_item and namespace + slash in _WIKIDATA else ""
+    for namespace in _WIKIDATA:
+        if iri.startswith(namespace):
+            item = iri[len(namespace) :]
+            return item if item[:1] == "Q" and item.isascii() and item[1:].isdigit() else ""
+    return ""
 
 
-def _find_reason(subject: str, entity_id: str, labels: list[tuple[int, str]]) -> str | None:
-    """Why something is no entity."""
-    if subject.startswith("_:"):
-        return BLANK_NODE
-    if entity_id.endswith(_GENERIC_SUFFIX) or (len(labels) == 1 and labels[0][1] == _GENERIC_LABEL):
-        return GENERIC_INSTANCE
-    return None
-
-
-def _order(labels: list[tuple[int, str]], alternates: list[tuple[int, str]]) -> dict[str, None]:
+def _order(labels: list[tuple[int, str]], alternates: list[tuple[int, str]]) -> tuple[str, ...]:
     """Names, each once: the canonical one, then labels and alternate names, by language."""
     labels.sort()
     first = labels or ([min(alternates)] if alternates else [])
-    names = dict.fromkeys(text for _, text in first)
-    if alternates:
-        names.update(dict.fromkeys(text for _, text in alternates))
-    return names
+    return tuple(dict.fromkeys([text for _, text in first + alternates]))

@@ -14,13 +14,11 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
-from ingest.triples import Triple
+from ingest.triples import Fact, Subject
 from pearl_qdrant.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,9 +59,25 @@ class Table:
             raise RuntimeError("a table was searched before it was finished")
         hashes, values = self._sorted
         wanted = np.fromiter(map(hash, subjects), dtype=np.int64, count=len(subjects))
-        starts = np.searchsorted(hashes, wanted, side="left").tolist()
-        ends = np.searchsorted(hashes, wanted, side="right").tolist()
-        return [values[start:end].tolist() if start < end else [] for start, end in zip(starts, ends, strict=True)]
+        if not len(hashes):
+            return [[] for _ in subjects]
+        starts = np.searchsorted(hashes, wanted)
+        # Nearly every subject has one number: only the others are looked up a second time.
+        is_found = _at(hashes, starts) == wanted
+        found = [
+            [value] if is_one else []
+            for value, is_one in zip(_at(values, starts).tolist(), is_found.tolist(), strict=True)
+        ]
+        has_more = is_found & (starts + 1 < len(hashes)) & (_at(hashes, starts + 1) == wanted)
+        for place in np.flatnonzero(has_more).tolist():
+            end = np.searchsorted(hashes, wanted[place], side="right")
+            found[place] = values[starts[place] : end].tolist()
+        return found
+
+
+def _at(numbers: npt.NDArray[np.int64 | np.uint32], places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The numbers at some places; of a place after the last, that one."""
+    return numbers[np.minimum(places, len(numbers) - 1)]
 
 
 class Combinations:
@@ -94,14 +108,14 @@ class LaterRows:
         self._places = array("Q", [0])
         self._is_used = bytearray()
 
-    def add(self, rows: Sequence[Triple]) -> None:
+    def add(self, subject: str, facts: Sequence[Fact]) -> None:
         """Put the rows of one subject away.
 
         Raises:
             InputError: If the file cannot be written.
         """
-        record = json.dumps([list(row) for row in rows]).encode()
-        self._table.add(rows[0].subject, len(self._places) - 1)
+        record = json.dumps([subject, facts]).encode()
+        self._table.add(subject, len(self._places) - 1)
         self._places.append(self._places[-1] + len(record))
         with _as_input_error():
             self._file.write(record)
@@ -117,7 +131,7 @@ class LaterRows:
         """Begin a pass: nothing was found yet."""
         self._is_used = bytearray(len(self._places) - 1)
 
-    def find(self, subjects: Sequence[str]) -> list[list[Triple]]:
+    def find(self, subjects: Sequence[str]) -> list[list[Fact]]:
         """The rows of each subject.
 
         Raises:
@@ -125,16 +139,16 @@ class LaterRows:
         """
         found = []
         for subject, records in zip(subjects, self._table.find(subjects), strict=True):
-            rows = []
+            facts: list[Fact] = []
             for record in records:
-                more = self._read(record)
-                if more[0].subject == subject:
+                owner, more = self._read(record)
+                if owner == subject:
                     self._is_used[record] = True
-                    rows += more
-            found.append(rows)
+                    facts += more
+            found.append(facts)
         return found
 
-    def rest(self) -> Iterator[list[Triple]]:
+    def rest(self) -> Iterator[Subject]:
         """What was not found in this pass, in the order in which it was added. Raises as `find`."""
         record = self._is_used.find(0)
         while record >= 0:
@@ -145,11 +159,12 @@ class LaterRows:
         """Remove the file."""
         self._file.close()
 
-    def _read(self, record: int) -> list[Triple]:
+    def _read(self, record: int) -> Subject:
         with _as_input_error():
             self._file.seek(self._places[record])
             text = self._file.read(self._places[record + 1] - self._places[record])
-        return [Triple(*row) for row in json.loads(text)]
+        subject, facts = json.loads(text)
+        return subject, [tuple(fact) for fact in facts]
 
 
 @contextmanager
@@ -159,9 +174,3 @@ def _as_input_error() -> Iterator[None]:
     except OSError as error:
         message = f"names cannot be kept: {error.strerror or error}. Point TMPDIR to a larger disk"
         raise InputError("temporary file", None, message) from error
-
-
-def by_subject(triples: Iterable[Triple]) -> Iterator[list[Triple]]:
-    """Rows of one subject that stand together."""
-    for _, rows in groupby(triples, attrgetter("subject")):
-        yield list(rows)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, repeat
 
 from ingest.reader import MAX_EXAMPLES, ReadReport
-from ingest.triples import RDF_TYPE, Triple, read_triples
+from ingest.triples import RDF_TYPE, Fact, Subject, read_subjects
 from ingest.yago_entities import SAME_AS, SUBCLASS_OF, WANTED, find_wikidata_id
 from ingest.yago_files import Role, YagoFile
-from ingest.yago_join import Combinations, LaterRows, Table, by_subject
+from ingest.yago_join import Combinations, LaterRows, Table
 from ingest.yago_names import ClassTree, local_name
 from pearl_qdrant.errors import TooManyErrorsError
 
+_BATCH = 1024
 _LONGEST_ID = len("Q4294967295")
 
-Joined = tuple[list[Triple], list[str], int]
-"""Further rows of a subject, its classes by local name, and the number of its Wikidata id (0 for none)."""
+Joined = tuple[list[Fact], list[str], int]
+"""Further rows of a subject, the IRIs of its classes, and the number of its Wikidata id (0 for none)."""
+
+_NOTHING: Joined = [], [], 0
 
 
 class Tables:
@@ -45,7 +49,7 @@ class Tables:
         """Read the files, if that was not done, and put what was found in them into a report.
 
         Raises:
-            FormatError, InputError: As `read_triples`.
+            FormatError, InputError: As `read_subjects`.
             TooManyErrorsError: If there are more bad rows than the report allows.
         """
         if self._report is None:
@@ -59,12 +63,20 @@ class Tables:
         if self._rows is not None:
             self._rows.start()
 
-    def rest(self) -> Iterator[list[Triple]]:
-        """Rows by subject of those that `find` did not ask for since `load`."""
+    def rest(self) -> Iterator[Subject]:
+        """Rows by subject of those that `join` did not ask for since `load`."""
         return self._rows.rest() if self._rows else iter(())
 
-    def find(self, subjects: Sequence[str]) -> Iterator[Joined]:
-        """What there is for each of the subjects."""
+    def join(self, subjects: Iterable[Subject]) -> Iterator[tuple[Subject, Joined]]:
+        """Subjects, in their order, and what there is for each; looked up a batch at a time."""
+        if self._rows is None and self._types is None and self._numbers is None:
+            yield from zip(subjects, repeat(_NOTHING), strict=False)
+            return
+        subjects = iter(subjects)
+        while batch := list(islice(subjects, _BATCH)):
+            yield from zip(batch, self._find([subject for subject, _ in batch]), strict=True)
+
+    def _find(self, subjects: Sequence[str]) -> Iterator[Joined]:
         n = len(subjects)
         rows = self._rows.find(subjects) if self._rows else [[]] * n
         combinations = self._types.find(subjects) if self._types else [[]] * n
@@ -78,37 +90,40 @@ class Tables:
         if self._rows is not None:
             self._rows.close()
 
-    def _read(self, roles: Iterable[Role], predicates: Iterable[str], report: ReadReport) -> Iterator[Triple]:
+    def _read(self, roles: Iterable[Role], predicates: Iterable[str], report: ReadReport) -> Iterator[Subject]:
         """Rows of all files of some roles."""
         for role in roles:
             for file in self._of.get(role, ()):
                 report.notes.append(f"{file.source.path}: {role.value}")
-                yield from read_triples(file.source, set(predicates), report, languages=self._languages)
+                yield from read_subjects(file.source, set(predicates), report, languages=self._languages)
 
     def _load_classes(self, report: ReadReport) -> None:
         # What is odd in a whole file is counted when it is read for its names.
         whole = self._read((Role.WHOLE,), (SUBCLASS_OF,), ReadReport(max_errors=None))
         alone = self._read((Role.CLASSES,), (SUBCLASS_OF,), report)
         self.classes = ClassTree(
-            (local_name(row.subject), local_name(row.object)) for rows in (alone, whole) for row in rows
+            (local_name(subject), local_name(fact[1]))
+            for subjects in (alone, whole)
+            for subject, facts in subjects
+            for fact in facts
         )
 
     def _load_types(self, report: ReadReport) -> None:
         table = Table()
-        rows = self._read((Role.FULL_TYPES, Role.SIMPLE_TYPES), (RDF_TYPE,), report)
-        for group in by_subject(rows):
-            classes = tuple(local_name(row.object) for row in group)
-            table.add(group[0].subject, self._combinations.number(classes))
+        for subject, facts in self._read((Role.FULL_TYPES, Role.SIMPLE_TYPES), (RDF_TYPE,), report):
+            classes = tuple([fact[1] for fact in facts if fact[2] is None])
+            table.add(subject, self._combinations.number(classes))
         table.finish()
         self._types = table if len(table) else None
 
     def _load_numbers(self, report: ReadReport) -> None:
         table = Table()
-        for row in self._read((Role.SAME_AS,), (SAME_AS,), report):
-            item = find_wikidata_id(row.object)
-            number = int(item[1:]) if 1 < len(item) <= _LONGEST_ID else 0
-            if 0 < number < 1 << 32:
-                table.add(row.subject, number)
+        for subject, facts in self._read((Role.SAME_AS,), (SAME_AS,), report):
+            for fact in facts:
+                item = find_wikidata_id(fact[1])
+                number = int(item[1:]) if 1 < len(item) <= _LONGEST_ID else 0
+                if 0 < number < 1 << 32:
+                    table.add(subject, number)
         table.finish()
         self._numbers = table if len(table) else None
 
@@ -117,8 +132,8 @@ class Tables:
             return
         self.close()
         self._rows = LaterRows()
-        for group in by_subject(self._read((Role.LABELS,), WANTED, report)):
-            self._rows.add(group)
+        for subject, facts in self._read((Role.LABELS,), WANTED, report):
+            self._rows.add(subject, facts)
         self._rows.finish()
 
 

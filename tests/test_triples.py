@@ -6,6 +6,7 @@ import gzip
 import io
 from collections.abc import Collection
 from contextlib import closing
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from ingest.lines import MAX_LINE_BYTES
 from ingest.reader import ReadReport
 from ingest.streams import Source
-from ingest.triples import RDF_TYPE, Triple, read_triples
+from ingest.triples import RDF_TYPE, read_subjects
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
@@ -23,6 +24,17 @@ PREFIXES = (
     "@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .\n"
     "@prefix ex: <http://example.org/> .\n"
 )
+
+
+class Triple(NamedTuple):
+    """One row with all its terms."""
+
+    subject: str
+    predicate: str
+    object: str
+    language: str | None
+    is_literal: bool
+    line: int
 
 
 def read(
@@ -36,7 +48,11 @@ def read(
     data = content if isinstance(content, bytes) else content.encode()
     report = ReadReport() if report is None else report
     with closing(Source("-", io.BytesIO(data))) as source:
-        return list(read_triples(source, predicates, report, languages=languages))
+        return [
+            Triple(subject, predicate, value, language or None, language is not None, line)
+            for subject, facts in read_subjects(source, predicates, report, languages=languages)
+            for predicate, value, language, line in facts
+        ]
 
 
 def test_n_triples_give_their_terms() -> None:
@@ -64,6 +80,24 @@ def test_turtle_prefixes_are_expanded() -> None:
             ("http://example.org/A", RDF_TYPE, "http://example.org/T2", None),
             ("http://example.org/a,b", LABEL, "c", "en"),
         ]
+
+
+def test_short_words_are_found_among_other_rows() -> None:
+    """The predicate ``a`` is found between tabs too, in N-Triples without any prefix."""
+    rows = '<http://a/1>\t<http://a/p>\t"x" .\n' * 5 + "<http://a/1>\ta\t<http://a/T>\t.\n"
+
+    assert [triple.line for triple in read(rows)] == [6]
+
+
+def test_prefixes_of_the_other_spelling_hold_at_once() -> None:
+    """Rows right after ``PREFIX`` without a dot are read with it."""
+    assert [
+        triple.subject for triple in read("PREFIX : <http://a/>\n:x\ta\t:T\t.\n:y a :T .\nPREFIX x: <b:>\n:z a x:T .\n")
+    ] == [
+        "http://a/x",
+        "http://a/y",
+        "http://a/z",
+    ]
 
 
 def test_a_prefix_may_change_in_the_middle() -> None:

@@ -1,28 +1,15 @@
-"""How fast the Wikidata reader reads: `python benchmarks/wikidata.py`, on a made-up dump in true form.
+"""A made-up Wikidata dump in true form, and truthy triples.
 
 The entities are of the size of real ones (5 to 15 KB: labels in tens of languages, statements with qualifiers and
-references, non-ASCII text escaped as in the dumps). Columns: seconds, decompressed MB (10^6) a second, and by how much
-RssAnon grew; `both` reads the input twice and counts it twice. `decode` is the decompression alone, the ceiling of
-what comes after it; `json.loads` of the same lines is what most scripts do with them, and makes no entities yet.
+references, non-ASCII text escaped as in the dumps).
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
 import random
-import tempfile
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-import click
-
-from ingest.reader import ReadReport
-from ingest.streams import Source
-from ingest.wikidata import WikidataReader
 
 LANGUAGES = "en de fr es it nl ru ja zh pl pt sv uk ar fa he ko cs fi hu no da tr ro ca eo sr hy ka el vi th".split()
 ALPHABETS = {
@@ -105,14 +92,15 @@ def make_entity(rng: random.Random, number: int) -> dict[str, Any]:
     }
 
 
-def make_dump(folder: Path, megabytes: int) -> Path:
-    """A plain dump of so many MB: some thousand entities, again and again under new ids."""
+def make_dump(folder: Path, n_bytes: int) -> None:
+    """A dump of so many bytes in a new folder: some thousand entities, again and again under new ids."""
     rng = random.Random(0)
     models = [json.dumps(make_entity(rng, i + 1), separators=(",", ":")).encode() for i in range(N_DISTINCT)]
-    path, number, size = folder / "dump.json", 0, 0
-    with path.open("wb") as file:
+    folder.mkdir()
+    number = size = 0
+    with (folder / "dump.json").open("wb") as file:
         file.write(b"[\n")
-        while size < megabytes * 1e6:
+        while size < n_bytes:
             model = models[number % N_DISTINCT]
             number += 1
             # A class comes once: later copies of it are instances only.
@@ -120,15 +108,15 @@ def make_dump(folder: Path, megabytes: int) -> Path:
             line = model.replace(f'"id":"Q{(number - 1) % N_DISTINCT + 1}"'.encode(), f'"id":"Q{number}"'.encode(), 1)
             size += file.write((b",\n" if number > 1 else b"") + line.replace(b'"P279"', name))
         file.write(b"\n]\n")
-    return path
 
 
-def make_truthy(path: Path, megabytes: int) -> Path:
-    """Truthy triples of so many MB."""
+def make_truthy(folder: Path, n_bytes: int) -> None:
+    """Truthy triples of so many bytes in a new folder."""
+    folder.mkdir()
     rng, number, size = random.Random(1), 0, 0
     site, label = "http://www.wikidata.org", "http://www.w3.org/2000/01/rdf-schema#label"
-    with path.open("w", encoding="ascii") as file:
-        while size < megabytes * 1e6:
+    with (folder / "truthy.nt").open("w", encoding="ascii") as file:
+        while size < n_bytes:
             number += 1
             subject = f"<{site}/entity/Q{number}>"
             rows = []
@@ -142,73 +130,3 @@ def make_truthy(path: Path, megabytes: int) -> Path:
                 value = f"<{site}/entity/Q{rng.randint(1, highest)}>"
                 rows.append(f"{subject} <{site}/prop/direct/{prop}> {value} .\n")
             size += file.write("".join(rows))
-    return path
-
-
-def _copies(path: Path) -> Iterator[Path]:
-    yield path
-    data = path.read_bytes()
-    for suffix, compress in ((".gz", lambda b: gzip.compress(b, 6)), (".bz2", lambda b: bz2.compress(b[: 1 << 26]))):
-        copy = path.with_name(path.name + suffix)
-        copy.write_bytes(compress(data))
-        yield copy
-
-
-def _anonymous() -> float:
-    """RssAnon of this process, in MB."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
-
-
-def _measure(what: str, size: int, work: Callable[[], object]) -> None:
-    before, start = _anonymous(), time.perf_counter()
-    work()
-    seconds = time.perf_counter() - start
-    click.echo(f"{what:<34}{seconds:>8.2f} s {size / 1e6 / seconds:>9.1f} MB/s {_anonymous() - before:>+9.1f} MB")
-
-
-def _parse(path: Path) -> None:
-    with path.open("rb") as file:
-        for line in file:
-            if len(line) > 2:
-                json.loads(line.rstrip(b",\n"))
-
-
-def _bench(path: Path) -> None:
-    """All measurements of one file."""
-    size = sum(map(len, Source(path).chunks()))
-    click.echo(f"{path.name}: {size / 1e6:.0f} MB")
-    _measure("  decode", size, lambda: sum(map(len, Source(path).chunks())))
-    if path.suffix == ".json":
-        _measure("  peer: json.loads", size, lambda: _parse(path))
-    with WikidataReader([path]) as reader:
-        _measure("  classes (first pass)", size, reader.read_classes)
-        _measure("  entities (each further pass)", size, lambda: _read(reader))
-    with WikidataReader([path]) as reader:
-        _measure("  both", 2 * size, lambda: _read(reader))
-
-
-def _read(reader: WikidataReader) -> int:
-    return sum(1 for _ in reader.read_runs(ReadReport(max_errors=None)))
-
-
-@click.command()
-@click.option("--megabytes", default=300, show_default=True, help="Size of the dump, decompressed.")
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep the dump here.")
-def main(megabytes: int, folder: Path | None) -> None:
-    """Measure each pass over a made-up dump: plain, gz, 64 MiB as bz2, and a third of its size as truthy triples."""
-    with tempfile.TemporaryDirectory() as temporary:
-        where = folder or Path(temporary)
-        path, truthy = where / "dump.json", where / "truthy.nt"
-        if not path.exists():
-            make_dump(where, megabytes)
-        if not truthy.exists():
-            make_truthy(truthy, megabytes // 3)
-        kept = [path.with_name(path.name + suffix) for suffix in ("", ".gz", ".bz2")]
-        for copy in kept if all(map(Path.exists, kept)) else _copies(path):
-            _bench(copy)
-        _bench(truthy)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,210 @@
+"""How fast each reader reads, and in how much memory: one command, one table.
+
+    python benchmarks/readers.py --megabytes 100
+    python benchmarks/readers.py --base umls --form plain --umls-rows 5000000
+
+Each base is made up in its true form (`generate_*.py`) in a temporary folder, and read once through by a process of
+its own on one core, as the scan before a load does. Columns: decompressed MB (10^6 bytes, all files of the base) a
+second of wall clock; rows that the reader wanted and entities a second; processor seconds; RssAnon in MB before, at
+its highest after each 50,000 entities, and at the end. Wikidata's dump is read twice, for the classes and for the
+entities: a line each. Peers, on the same files: `pandas.read_csv` of the same MRCONSO.RRF in chunks (columns, not
+entities), `json.loads` of each line of the dump (no entities either), and the decompression alone, which is the
+ceiling of what comes after it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import multiprocessing
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from generate_umls import BYTES_A_ROW, make_umls
+from generate_wikidata import make_dump, make_truthy
+from generate_yago import make_yago_4, make_yago_45
+
+from ingest.formats import open_reader
+from ingest.reader import ReadReport
+from ingest.streams import Source
+from ingest.wikidata import WikidataReader
+
+MAKERS: dict[str, Callable[[Path, int], None]] = {
+    "umls": lambda folder, n_bytes: make_umls(folder, n_bytes // BYTES_A_ROW),
+    "yago-4": make_yago_4,
+    "yago-4.5": make_yago_45,
+    "wikidata": make_dump,
+    "wikidata-truthy": make_truthy,
+}
+FORMS = ("plain", "gz", "bz2")
+GZIP_LEVEL = 6
+SAMPLE_ENTITIES = 50_000
+
+
+@dataclass
+class Measure:
+    """What one pass took; memory in MB."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    rows: int = 0
+    entities: int = 0
+    memory: tuple[float, float, float] | None = None
+
+
+def anonymous_mb() -> float:
+    """RssAnon of this process."""
+    rows = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(row.split()[1]) * 1024 / 1e6 for row in rows if row.startswith("RssAnon"))
+
+
+def timed(work: Callable[[Measure], object]) -> Measure:
+    """The measure that the work fills, with its time."""
+    found, start, cpu = Measure(), time.perf_counter(), time.process_time()
+    work(found)
+    found.seconds, found.cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    return found
+
+
+def read_entities(folder: Path) -> Measure:
+    """One pass of the reader; of Wikidata's dump the second one."""
+    report, memory = ReadReport(max_errors=0), [anonymous_mb()]
+
+    def read(found: Measure) -> None:
+        for found.entities, _ in enumerate(reader.read_runs(report), 1):
+            if not found.entities % SAMPLE_ENTITIES:
+                memory.append(anonymous_mb())
+
+    paths = [folder] if len(files(folder)) > 1 else files(folder)
+    with open_reader(paths) as reader:
+        if isinstance(reader, WikidataReader):
+            reader.read_classes()  # timed by a line of its own
+        found = timed(read)
+    memory.append(anonymous_mb())
+    found.rows, found.memory = report.rows, (memory[0], max(memory), memory[-1])
+    return found
+
+
+def read_classes(folder: Path) -> Measure:
+    """The first pass over Wikidata's dump."""
+    before = anonymous_mb()
+    with WikidataReader(files(folder)) as reader:
+        found = timed(lambda _: reader.read_classes())
+    after = anonymous_mb()
+    found.memory = before, after, after
+    return found
+
+
+def decode(folder: Path) -> Measure:
+    """Reading and decompressing, and nothing with it."""
+    return timed(lambda _: sum(len(chunk) for path in files(folder) for chunk in Source(path).chunks()))
+
+
+def read_pandas(folder: Path) -> Measure:
+    """The peer of the UMLS reader."""
+    import pandas  # type: ignore[import-untyped]
+
+    def read(found: Measure) -> None:
+        (path,) = folder.glob("MRCONSO.RRF*")
+        options = {"sep": "|", "header": None, "dtype": str, "quoting": 3, "keep_default_na": False}
+        for chunk in pandas.read_csv(path, chunksize=100_000, **options):
+            found.rows += len(chunk)
+
+    before = anonymous_mb()
+    found = timed(read)
+    found.memory = before, anonymous_mb(), anonymous_mb()
+    return found
+
+
+def read_json(folder: Path) -> Measure:
+    """What most scripts do with a dump of Wikidata."""
+
+    def read(found: Measure) -> None:
+        with files(folder)[0].open("rb") as file:
+            for line in file:
+                if len(line) > 2:
+                    json.loads(line.rstrip(b",\n"))
+                    found.rows += 1
+
+    return timed(read)
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of a base, by name."""
+    return sorted(folder.iterdir())
+
+
+def passes(base: str, form: str) -> Iterator[tuple[str, Callable[[Path], Measure]]]:
+    """What is measured of a base in a form, with its heading."""
+    if form != "plain":
+        yield f"{base}, decoder alone", decode
+    if base.startswith("wikidata"):
+        yield f"{base}, classes (first pass)", read_classes
+    yield f"{base}, entities", read_entities
+    if base == "umls":
+        yield f"{base}, peer pandas.read_csv", read_pandas
+    elif base == "wikidata" and form == "plain":
+        yield f"{base}, peer json.loads", read_json
+
+
+def compress(folder: Path, form: str) -> Path:
+    """The same files in another form, in a folder beside."""
+    target = folder.with_name(f"{folder.name}-{form}")
+    target.mkdir()
+    for path in files(folder):
+        copy = target / f"{path.name}.{form}"
+        with (
+            path.open("rb") as raw,
+            gzip.open(copy, "wb", GZIP_LEVEL) if form == "gz" else bz2.open(copy, "wb") as packed,
+        ):
+            shutil.copyfileobj(raw, packed, 1 << 20)
+    return target
+
+
+def show(heading: str, form: str, n_bytes: int, found: Measure) -> None:
+    """Print a line of the table."""
+    cells = [heading, form, f"{n_bytes / found.seconds / 1e6:.1f}"]
+    cells += [f"{count / found.seconds:,.0f}" if count else "" for count in (found.rows, found.entities)]
+    cells += [f"{found.cpu_seconds:.2f}", ", ".join(f"{mb:.0f}" for mb in found.memory or ())]
+    click.echo(f"| {' | '.join(cells)} |")
+
+
+@click.command()
+@click.option("--megabytes", default=100, show_default=True, help="Size of each base's leading file, decompressed.")
+@click.option("--umls-rows", type=int, help="Rows of MRCONSO.RRF, instead of a size.")
+@click.option("--base", type=click.Choice(list(MAKERS)), multiple=True, help="Which; all by default.")
+@click.option("--form", type=click.Choice(FORMS), multiple=True, help="Which; by default all, bz2 of Wikidata alone.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where to make the bases.")
+def main(
+    megabytes: int, umls_rows: int | None, base: tuple[str, ...], form: tuple[str, ...], folder: Path | None
+) -> None:
+    """Make bases, read them in each form, and print a table."""
+    heads = ("reader", "form", "MB/s", "rows/s", "entities/s", "processor s", "RssAnon before, highest, last (MB)")
+    click.echo(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    # A process for each pass, so that no memory is another one's.
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for name in base or MAKERS:
+            plain = Path(scratch) / name
+            if name == "umls" and umls_rows:
+                make_umls(plain, umls_rows)
+            else:
+                MAKERS[name](plain, megabytes * 1_000_000)
+            n_bytes = sum(path.stat().st_size for path in files(plain))
+            for kind in form or (FORMS if name == "wikidata" else FORMS[:2]):
+                place = plain if kind == "plain" else compress(plain, kind)
+                for heading, work in passes(name, kind):
+                    with context.Pool(1) as pool:
+                        show(heading, kind, n_bytes, pool.apply(work, (place,)))
+            for kind in ("", *(f"-{form}" for form in FORMS)):
+                shutil.rmtree(plain.with_name(name + kind), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

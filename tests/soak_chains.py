@@ -1,0 +1,279 @@
+"""Kill, and kill again, resume until it ends, compare: one chain of the soak; and the troubles that are no kills."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from soak_base import write_base
+from soak_child import FULL_FLAG
+from soak_places import COLLECTION, Contents, Difference, Place, ServerPlace, compare
+from soak_process import MOMENTS, Ended, Moment, Run, Victim, draw_moment, ingest_words
+
+MOST_KILLS = 3  # in a chain
+
+_TRIES = 5
+
+INTERRUPT_S = 10.0
+"""Ctrl-C ends it within so many seconds, on a machine that is busy with other runs."""
+
+
+class Failed(AssertionError):
+    """Something is not as it should be."""
+
+
+@dataclass
+class Lab:
+    """What all chains share: the model, the bases, and what a load that is not killed leaves.
+
+    Attributes:
+        folder: For all of it.
+        model: A checkpoint.
+        base, changed: Two releases of a base.
+        wanted: By store and release.
+        seconds: How long that load took, by store.
+    """
+
+    folder: Path
+    model: Path
+    base: Path
+    changed: Path
+    wanted: dict[tuple[str, str], Contents] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, folder: Path, model: Path, n_entities: int) -> Lab:
+        """Write the bases."""
+        folder.mkdir(parents=True, exist_ok=True)
+        base = write_base(folder / "base.tsv", n_entities)
+        return cls(folder, model, base, write_base(folder / "changed.tsv", n_entities, changed=True))
+
+    def prepare(self, place: Place, *, changed: bool = False) -> None:
+        """Load without a kill, and keep what is there then."""
+        base = self.changed if changed else self.base
+        place.reset()
+        ended = Run(self.folder, ingest_words(base, self.model, place)).wait()
+        if ended.status:
+            raise Failed(f"the load that is not killed ended with {ended.status}: {ended.err[-500:]}")
+        contents = place.contents()
+        if len(contents.points) != ended.counts()["names"]:
+            raise Failed(f"{len(contents.points)} points of {ended.counts()['names']} names, without any kill")
+        self.wanted[place.kind, base.name] = contents
+        self.seconds[place.kind] = ended.seconds
+
+    def check(self, place: Place, folder: Path, base: Path | None = None, *, verify: bool = True) -> Difference:
+        """Compare with the load that was not killed, and let `collections verify` judge."""
+        wrong = compare(place.contents(), self.wanted[place.kind, (base or self.base).name])
+        if not verify:
+            return wrong
+        words = ["collections", "verify", COLLECTION, "--store", place.location, "--json"]
+        verified = Run(folder, words).wait()
+        if verified.status:
+            wrong.notes.append(f"verify: {(verified.out + verified.err).strip()[-500:]}")
+        return wrong
+
+
+@dataclass
+class Kill:
+    """One kill of a chain.
+
+    Attributes:
+        moment: The name of the moment that was waited for.
+        victim: Who was killed.
+        seconds: After the start of the run.
+        state: Of the collection just after: "none", "loading", "loading@192" (the checkpoint), "ready".
+        resumed_at: What the next run that ended well said; None if it was killed too.
+    """
+
+    moment: str
+    victim: Victim
+    seconds: float
+    state: str
+    resumed_at: int | None = None
+
+
+@dataclass
+class Chain:
+    """A load that is killed up to `MOST_KILLS` times.
+
+    Attributes:
+        kills: What was killed.
+        wrong: What differs in the end; None while it has not ended.
+        verify: Whether to ask `collections verify` too, which is a process more.
+    """
+
+    lab: Lab
+    place: Place
+    folder: Path
+    rng: random.Random
+    kills: list[Kill] = field(default_factory=list)
+    wrong: Difference | None = None
+    verify: bool = True
+
+    def run(self, *, most_kills: int = MOST_KILLS) -> Difference:
+        """All of it.
+
+        Raises:
+            Failed: If a run ends as it should not.
+            TimeoutError: If one hangs.
+        """
+        self.place.reset()
+        for _ in range(min(most_kills, self.rng.choice((1, 1, 2, 3)))):
+            if not self.kill(self.rng.choice(MOMENTS), self._draw_victim()):
+                return self.check()
+        self.resume()
+        return self.check()
+
+    def kill(self, moment: str, victim: Victim, *, nth: int | None = None) -> bool:
+        """Start the command and kill it, at the nth moment of its name or any; False if it ended before."""
+        before = self.place.manifest()
+        is_due = self._moment(moment, nth)
+        run = Run(self.folder, self.words())
+        was_due = run.wait_until(is_due)
+        seconds = run.seconds
+        killed = run.kill(victim) if was_due else victim
+        ended = run.wait()
+        if was_due and killed == "child":
+            self._check_complaint(ended)
+        elif ended.status == 0:
+            self._check_resumed(ended, before)
+            return False
+        elif ended.status != -signal.SIGKILL or not was_due:
+            raise Failed(f"it ended with {ended.status}: {ended.err[-800:]}")
+        self.kills.append(Kill(moment, killed, seconds, self._state()))
+        return True
+
+    def resume(self) -> Ended:
+        """Run the command until it ends with 0."""
+        before = self.place.manifest()
+        ended = Run(self.folder, self.words()).wait()
+        if ended.status:
+            raise Failed(f"the resumed load ended with {ended.status}: {ended.err[-800:]}")
+        self._check_resumed(ended, before)
+        return ended
+
+    def check(self) -> Difference:
+        """Compare."""
+        self.wrong = self.lab.check(self.place, self.folder, verify=self.verify)
+        return self.wrong
+
+    def words(self) -> list[str]:
+        """The command."""
+        return ingest_words(self.lab.base, self.lab.model, self.place)
+
+    def begin(self, moment: str, *, nth: int | None = None, env: dict[str, str] | None = None) -> Run:
+        """Start the command in an empty store, and return when the moment has come, or it has ended before."""
+        self.place.reset()
+        is_due = self._moment(moment, nth)
+        run = Run(self.folder, self.words(), env=env)
+        run.wait_until(is_due)
+        return run
+
+    def _moment(self, name: str, nth: int | None) -> Moment:
+        return draw_moment(self.rng, name, self.place, self.lab.seconds[self.place.kind], nth=nth)
+
+    def _check_resumed(self, ended: Ended, before: dict[str, Any] | None) -> None:
+        """It went on from where the manifest said."""
+        resumed_at = ended.counts()["resumed_at"]
+        noted = ((before or {}).get("checkpoint") or {}).get("entities", 0)
+        if resumed_at != noted:
+            raise Failed(f"it resumed at {resumed_at}, but the checkpoint was {noted}")
+        if self.kills:
+            self.kills[-1].resumed_at = resumed_at
+
+    def _draw_victim(self) -> Victim:
+        if self.place.kind == "edge" and self.rng.random() < 0.2:
+            return "child"
+        return self.rng.choice(("parent", "group"))
+
+    def _check_complaint(self, ended: Ended) -> None:
+        """A load whose writing process was killed says so; if that had done its work, all is well."""
+        if ended.status == 0:
+            return
+        said = ended.err
+        if ended.status != 1 or "Traceback" in said or "run the same command again" not in said.replace("\n", " "):
+            raise Failed(f"a killed writing process ended it with {ended.status}: {said[-800:]}")
+
+    def _state(self) -> str:
+        manifest: dict[str, Any] | None = self.place.manifest()
+        if manifest is None:
+            return "none"
+        checkpoint = manifest.get("checkpoint")
+        return f"{manifest['state']}@{checkpoint['entities']}" if checkpoint else str(manifest["state"])
+
+
+def change_input(chain: Chain) -> None:
+    """A load is killed, its input changes, and the next one begins anew and ends right."""
+    chain.place.reset()
+    while not chain.kill("checkpoint", "group", nth=2):  # ended before
+        chain.place.reset()
+    lab = chain.lab
+    ended = Run(chain.folder, ingest_words(lab.changed, lab.model, chain.place)).wait()
+    if ended.status or ended.counts()["resumed_at"]:
+        raise Failed(f"a changed input ended with {ended.status}: {ended.out}{ended.err[-800:]}")
+    if wrong := lab.check(chain.place, chain.folder, lab.changed):
+        raise Failed(f"after a changed input: {wrong}")
+
+
+def interrupt(chain: Chain, moment: str) -> None:
+    """Ctrl-C ends it soon, with 130 and a message, and it goes on later."""
+
+    def trouble() -> Ended:
+        run = chain.begin(moment, nth=1)
+        start = time.monotonic()
+        run.signal_group(signal.SIGINT)
+        ended = run.wait()
+        if (seconds := time.monotonic() - start) > INTERRUPT_S:
+            raise Failed(f"Ctrl-C took {seconds:.1f} s")
+        return ended
+
+    # Python ends itself by the signal, which is 130 to a shell, where it came while an extension was being imported.
+    _endure(chain, trouble, statuses=(130, -signal.SIGINT), message="interrupted; what was stored stays")
+
+
+def lose_store(chain: Chain) -> None:
+    """The server goes away for good in the middle, and comes back."""
+    place = chain.place
+    assert isinstance(place, ServerPlace)
+
+    def trouble() -> Ended:
+        run = chain.begin("checkpoint", nth=2)
+        place.go_away()
+        ended = run.wait()
+        place.come_back()
+        return ended
+
+    _endure(chain, trouble, statuses=(1,), message="Start it with: docker compose up -d")
+
+
+def fill_disk(chain: Chain) -> None:
+    """The disk fills up in the middle, and is freed."""
+    flag = chain.folder / "disk-is-full"
+
+    def trouble() -> Ended:
+        run = chain.begin("checkpoint", nth=1, env={FULL_FLAG: str(flag)})
+        flag.touch()
+        ended = run.wait()
+        flag.unlink()
+        return ended
+
+    _endure(chain, trouble, statuses=(1,), message="free some space and run the same command again")
+
+
+def _endure(chain: Chain, trouble: Callable[[], Ended], *, statuses: tuple[int, ...], message: str) -> None:
+    """Let trouble come until it comes in time; then the command ends with status and message, and goes on later."""
+    ended = trouble()
+    for _ in range(_TRIES):
+        if ended.status:
+            break
+        ended = trouble()  # it came too late
+    if ended.status not in statuses or "Traceback" in ended.err or message not in ended.err:
+        raise Failed(f"it ended with {ended.status}: {ended.err[-1500:]}")
+    chain.resume()
+    if wrong := chain.check():
+        raise Failed(f"after the resume: {wrong}")

@@ -1,0 +1,74 @@
+"""The command line with small sizes, for the soak: ``python soak_child.py SIZES WORDS...``.
+
+SIZES is JSON: constants by their full name, as in {"ingest.pipeline.WINDOW": 64}. So a base of a few thousand names has
+as many batches, checkpoints and compactions as one of millions, without a way into the product from outside. Called
+with a job alone, as the embedded store calls its writing process, it is that process on a disk that `FULL_FLAG` fills.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+FULL_FLAG = "SOAK_FULL_FLAG"
+"""Environment variable: while the file that it names exists, the disk is full."""
+
+_OTHER_STORE = {True: ".store.edge_", False: ".store.server_"}
+
+
+def _set(name: str, value: object) -> None:
+    """Replace what stands under a full name."""
+    module, _, constant = name.rpartition(".")
+    owner = importlib.import_module(module)
+    assert hasattr(owner, constant), name
+    setattr(owner, constant, value)
+
+
+def _fill_disk() -> None:
+    """Let the embedded store find no space while the flag is up."""
+    flag = Path(os.environ[FULL_FLAG])
+
+    def disk_usage(path: Path) -> object:
+        return SimpleNamespace(free=0) if flag.exists() else shutil.disk_usage(path)
+
+    _set("pearl_qdrant.store.edge_shard.shutil", SimpleNamespace(disk_usage=disk_usage, rmtree=shutil.rmtree))
+    _set("pearl_qdrant.store.edge_process.MODULE", "soak_child")
+
+
+def _hurry() -> None:
+    """Let the server's adapter give up in a second instead of a quarter of a minute."""
+    from pearl_qdrant.store.retry import RetryPolicy
+    from pearl_qdrant.store.server_indexing import Indexing
+
+    _set("pearl_qdrant.store.server.RetryPolicy", partial(RetryPolicy, tries=4, first_wait_s=0.1))
+    _set("pearl_qdrant.store.server.Indexing", partial(Indexing, poll_s=0.1))
+
+
+def main() -> None:
+    """Set the sizes and run the command."""
+    if FULL_FLAG in os.environ:
+        _fill_disk()
+    if len(sys.argv) == 2:
+        from pearl_qdrant.store.edge_writer import main as write
+
+        write()
+        return
+    to_server = any("://" in word for word in sys.argv)
+    for name, value in json.loads(sys.argv.pop(1)).items():
+        if _OTHER_STORE[to_server] not in name:  # which takes more than a second to import
+            _set(name, value)
+    if to_server:
+        _hurry()
+    from pearl_qdrant.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

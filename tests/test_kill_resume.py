@@ -1,0 +1,113 @@
+"""Loads in processes of their own that are killed, interrupted or left without a store, and then go on.
+
+A few of what `make soak` (tests/soak.py) does by the hundred.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from qdrant_double import QdrantDouble
+from soak_chains import Chain, Lab, fill_disk, interrupt, lose_store
+from soak_places import Difference, EdgePlace, Place, ServerPlace
+
+from pearl_qdrant.errors import StoreLockedError
+from pearl_qdrant.store.edge_shard import create_shard, load_shard
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+N_ENTITIES = 220
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
+    """A folder, and the double of a server."""
+    with QdrantDouble() as double:
+        yield {"edge": EdgePlace(tmp_path_factory.mktemp("edge")), "server": ServerPlace(double)}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, model: Path, places: dict[str, Place]) -> Lab:
+    """A small base, and what a load of it leaves that nobody kills."""
+    made = Lab.make(tmp_path_factory.mktemp("lab"), model, N_ENTITIES)
+    for place in places.values():
+        made.prepare(place)
+    return made
+
+
+@pytest.fixture
+def chain(request: pytest.FixtureRequest, tmp_path: Path, lab: Lab, places: dict[str, Place]) -> Chain:
+    """A load that has not begun, into the store that the test names."""
+    place = places[request.param]
+    place.reset()
+    return Chain(lab, place, tmp_path, random.Random(1))
+
+
+on_edge = pytest.mark.parametrize("chain", ["edge"], indirect=True)
+on_server = pytest.mark.parametrize("chain", ["server"], indirect=True)
+
+
+@on_edge
+def test_a_killed_load_ends_as_one_that_was_not_killed(chain: Chain) -> None:
+    """After kill -9 at a checkpoint and again in a compaction, the same command leaves the same points.
+
+    The second one kills the process that writes, which the load tells in a message, not in a traceback.
+    """
+    assert chain.kill("checkpoint", "parent", nth=1)
+    assert chain.kill("compaction", "child", nth=1)
+    chain.resume()
+
+    assert [kill.victim for kill in chain.kills] == ["parent", "child"]
+    assert chain.kills[-1].resumed_at, "it did not begin anew"
+    assert chain.check() == Difference()
+
+
+@on_server
+def test_a_killed_load_to_a_server_ends_as_one_that_was_not_killed(chain: Chain) -> None:
+    """After kill -9 in the middle, and again while the server builds its graph, the same command leaves the same."""
+    assert chain.kill("write", "parent", nth=5)
+    assert chain.kill("optimize", "group", nth=1)
+    chain.resume()
+
+    assert chain.kills[-1].resumed_at, "it did not begin anew"
+    assert chain.check() == Difference()
+
+
+@on_edge
+def test_ctrl_c_ends_a_load_cleanly(chain: Chain) -> None:
+    """Ctrl-C ends it with status 130 within seconds and says that it can go on, which it does."""
+    chain.verify = False
+    interrupt(chain, "checkpoint")
+
+
+@on_server
+def test_a_store_that_goes_away_is_told_of(chain: Chain) -> None:
+    """If the server is gone for good I am told to start it; when it is back, the same command goes on."""
+    chain.verify = False
+    lose_store(chain)
+
+
+@on_edge
+def test_a_full_disk_is_told_of(chain: Chain) -> None:
+    """If the disk fills up I am told to free some space; then the same command goes on."""
+    chain.verify = False
+    fill_disk(chain)
+
+
+def test_what_another_process_builds_is_left_alone(tmp_path: Path) -> None:
+    """While a writer has not ended yet nobody else opens its collection, or clears away what it builds."""
+    create_shard(tmp_path / "shard", 4)
+    writer = load_shard(tmp_path / "shard", "base")
+    half_built = tmp_path / "shard" / "temp_segments" / "segment_builder_x"
+    half_built.mkdir(parents=True)
+
+    with pytest.raises(StoreLockedError):
+        load_shard(tmp_path / "shard", "base")
+    assert half_built.exists()
+    writer.close()
+    load_shard(tmp_path / "shard", "base").close()
+    assert not half_built.exists()
