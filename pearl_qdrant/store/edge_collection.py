@@ -51,6 +51,10 @@ class EdgeCollection:
         """As read on opening, or as last written in this process."""
         return self._folder.manifest
 
+    def read_manifest(self) -> Manifest:
+        """The manifest; no other process can have written it."""
+        return self.manifest
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically."""
         self._folder.write_manifest(manifest)

@@ -87,6 +87,10 @@ class Collection(Protocol):
     @property
     def manifest(self) -> Manifest: ...
 
+    def read_manifest(self) -> Manifest:
+        """The manifest as it is now: on a server, another process may have written it since."""
+        ...
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically."""
         ...

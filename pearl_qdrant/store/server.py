@@ -166,6 +166,12 @@ class ServerCollection:
         """As read on opening, or as last written here."""
         return self._manifest
 
+    def read_manifest(self) -> Manifest:
+        """The manifest as it is now."""
+        info = self._call(lambda: self._client.get_collection(self._name))
+        self._manifest = Manifest.parse((info.config.metadata or {}).get(MANIFEST_KEY), self._name)
+        return self._manifest
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one request; other metadata stays."""
         metadata = {MANIFEST_KEY: manifest.model_dump(mode="json")}
