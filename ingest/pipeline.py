@@ -173,7 +173,7 @@ class _Load:
 
     def _note(self, entities: int) -> None:
         checkpoint = Checkpoint(input=self.input, digest=self.scan.digest, entities=entities)
-        self.collection.write_manifest(self.collection.read_manifest().with_checkpoint(checkpoint))
+        self.collection.write_checkpoint(checkpoint)
 
 
 def ingest(
@@ -212,11 +212,11 @@ def ingest(
     before.check_model(encoder.info)
     known = next((one for one in before.checkpoints if (one.input, one.digest) == (input_name, scan.digest)), None)
     resumed_at = known.entities if known else 0
-    # Nothing else was ever loaded into it, so that it must hold just these names afterwards.
+    # If nothing else was ever loaded into it, it must hold just these names afterwards.
     is_alone = not before.names and all(one.input == input_name for one in before.checkpoints)
     expected = scan.names if is_alone and (known or not collection.count()) else None
-    checkpoint = Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at)
-    collection.write_manifest(before.with_checkpoint(checkpoint))
+    collection.write_manifest(before.model_copy(update={"state": "loading"}))
+    collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
 
     start = time.perf_counter()
     report = ReadReport(max_errors=max_errors)
@@ -226,15 +226,21 @@ def ingest(
         writer.flush()
     seconds = time.perf_counter() - start
 
-    unfinished = tuple(one.input for one in collection.read_manifest().checkpoints if one.input != input_name)
-    points = _verify_count(collection, scan, None if unfinished else expected)
+    done = Checkpoint(input=input_name, digest=scan.digest, entities=scan.entities, is_done=True)
+    collection.write_checkpoint(done)
+    # It stays while others are not done: of several processes that come here at once, one sees that all are.
+    checkpoints = collection.read_manifest().checkpoints
+    unfinished = tuple(one.input for one in checkpoints if not one.is_done)
+    points = _verify_count(collection, scan, expected if len(checkpoints) == 1 else None)
     indexing = time.perf_counter()
-    if finalize and not unfinished:
-        collection.finalize(on_finalize)
+    if not unfinished:
+        if finalize:
+            collection.finalize(on_finalize)
+        for one in checkpoints:
+            collection.remove_checkpoint(one.input)
+        counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
+        collection.write_manifest(collection.read_manifest().model_copy(update={"state": "ready", **counts}))
     index_seconds = time.perf_counter() - indexing
-    entities = scan.entities if points == scan.names or unfinished else collection.count_entities()
-    done = collection.read_manifest().without_input(input_name)
-    collection.write_manifest(done.model_copy(update={"entities": entities, "names": points}))
     return IngestResult(
         collection=collection.name,
         entities=scan.entities,

@@ -112,7 +112,9 @@ def update(
     manifest = collection.read_manifest()
     manifest.check_model(encoder.info)
     # What an interrupted ingest left is made good: the new release is all that counts.
-    collection.write_manifest(manifest.model_copy(update={"state": "loading", "checkpoints": ()}))
+    for checkpoint in manifest.checkpoints:
+        collection.remove_checkpoint(checkpoint.input)
+    collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
     start = time.perf_counter()
     with _NewNames() as new:
         comparison = _Comparison(collection, new)

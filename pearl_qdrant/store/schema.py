@@ -163,6 +163,7 @@ class Checkpoint(BaseModel):
         input: Its paths, as given.
         digest: Of its content; if that has changed the input is read from the start.
         entities: Entities stored, from the start of the input.
+        is_done: Whether all of it is stored, and only the graph is missing.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -170,6 +171,7 @@ class Checkpoint(BaseModel):
     input: str
     digest: str
     entities: int
+    is_done: bool = False
 
 
 class Manifest(BaseModel):
@@ -212,14 +214,17 @@ class Manifest(BaseModel):
     checkpoints: tuple[Checkpoint, ...] = ()
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> Manifest:
-        """With a checkpoint in the place of those of the same input."""
-        others = self.without_input(checkpoint.input).checkpoints
-        return self.model_copy(update={"state": "loading", "checkpoints": (*others, checkpoint)})
+        """With a checkpoint in the place of that of the same input."""
+        return self.with_checkpoints((*self.without_input(checkpoint.input).checkpoints, checkpoint))
 
     def without_input(self, name: str) -> Manifest:
-        """Without the checkpoint of an input; ready if there is no other one."""
-        others = tuple(one for one in self.checkpoints if one.input != name)
-        return self.model_copy(update={"state": "loading" if others else "ready", "checkpoints": others})
+        """Without the checkpoint of an input."""
+        return self.with_checkpoints(tuple(one for one in self.checkpoints if one.input != name))
+
+    def with_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> Manifest:
+        """With these checkpoints; while there is one, the collection is loading, whatever a manifest said."""
+        state = "loading" if checkpoints else self.state
+        return self.model_copy(update={"state": state, "checkpoints": checkpoints})
 
     @classmethod
     def parse(cls, text: str | bytes | Mapping[str, Any] | None, collection: str) -> Manifest:
