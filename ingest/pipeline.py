@@ -1,7 +1,9 @@
 """The load: read | encode | write, overlapped, bounded, and able to go on after a kill.
 
 Three threads, joined by queues of `QUEUE` windows: one reads entities, one encodes a window of names, one turns
-the last window into points and writes it. The time goes into the encoder; the rest hides behind it.
+the last window into points and writes it. The time goes into the encoder; the rest hides behind it. Several inputs of
+one base can be loaded at once by as many processes into a collection on a server: each has a checkpoint of its own,
+and the last one to finish builds the graph.
 
 Each distinct name is encoded once: a scan before the load knows which names come again, and their vectors are
 kept until then (`ingest.repeats`). After each `CHECKPOINT_EVERY` names the store is flushed, and how far the input
@@ -50,6 +52,7 @@ class IngestResult:
         points: Points in the collection afterwards, counted exactly.
         unencodable: Names kept without a dense vector.
         resumed_at: Entities that an earlier, interrupted load had stored already.
+        unfinished: Other inputs whose load is not finished; the graph is left to the last of them.
         skipped: Rows passed over, by reason: bad ones, and those that the options leave out.
         seconds: Reading, encoding and writing together; the graph apart.
         encode_seconds: Within the encoder.
@@ -64,6 +67,7 @@ class IngestResult:
     points: int
     unencodable: int
     resumed_at: int
+    unfinished: tuple[str, ...]
     skipped: dict[str, int]
     seconds: float
     encode_seconds: float
@@ -95,6 +99,7 @@ class IngestResult:
             "model": self.model,
             "device": self.device,
             "resumed_at": self.resumed_at,
+            "unfinished": list(self.unfinished),
         }
 
 
@@ -115,6 +120,7 @@ class _Load:
     scan: ScanResult
     encoder: Encoder
     collection: Collection
+    input: str
     report: ReadReport
     progress: Progress
     skip_entities: int
@@ -166,8 +172,8 @@ class _Load:
                 since = 0
 
     def _note(self, entities: int) -> None:
-        checkpoint = Checkpoint(digest=self.scan.digest, entities=entities)
-        self.collection.write_manifest(self.collection.manifest.model_copy(update={"checkpoint": checkpoint}))
+        checkpoint = Checkpoint(input=self.input, digest=self.scan.digest, entities=entities)
+        self.collection.write_checkpoint(checkpoint)
 
 
 def ingest(
@@ -177,6 +183,7 @@ def ingest(
     collection: Collection,
     *,
     max_errors: int | None,
+    input_name: str = "input",
     on_progress: Progress = lambda names: None,
     on_finalize: Callable[[int, int], None] | None = None,
     finalize: bool = True,
@@ -184,6 +191,7 @@ def ingest(
     """Load a scanned base into a collection, and build its graph.
 
     If the collection's manifest tells of an interrupted load of the same input, it goes on where that one stopped.
+    While it tells of an unfinished load of another input, the graph is not built.
 
     Args:
         reader: The base.
@@ -191,6 +199,7 @@ def ingest(
         encoder: The model that the manifest names.
         collection: Open, empty or not; writing a name twice changes nothing.
         max_errors: As in `ReadReport`.
+        input_name: What tells this input from others that are loaded into the collection, as its paths do.
         on_progress: Called with the number of names just written.
         on_finalize: As in `Collection.finalize`.
         finalize: Whether to build the graph; search is exact without.
@@ -199,31 +208,39 @@ def ingest(
         InputError: If the input cannot be read, or has too many bad rows.
         StoreError: If the store fails for good, or does not hold what was written.
     """
-    before = collection.manifest
+    before = collection.read_manifest()
     before.check_model(encoder.info)
-    known = before.checkpoint if before.checkpoint and before.checkpoint.digest == scan.digest else None
+    known = next((one for one in before.checkpoints if (one.input, one.digest) == (input_name, scan.digest)), None)
     resumed_at = known.entities if known else 0
-    had_points = collection.count()
-    expected = scan.names if before.state == "loading" and (resumed_at or not had_points) else None
-    collection.write_manifest(before.model_copy(update={"state": "loading", "checkpoint": known}))
+    # If nothing else was ever loaded into it, it must hold just these names afterwards.
+    is_alone = not before.names and all(one.input == input_name for one in before.checkpoints)
+    expected = scan.names if is_alone and (known or not collection.count()) else None
+    collection.write_manifest(before.model_copy(update={"state": "loading"}))
+    collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
 
     start = time.perf_counter()
-    load = _Load(reader, scan, encoder, collection, ReadReport(max_errors=max_errors), on_progress, resumed_at)
+    report = ReadReport(max_errors=max_errors)
+    load = _Load(reader, scan, encoder, collection, input_name, report, on_progress, resumed_at)
     with collection.writer() as writer, closing(overlap(load.encode(overlap(load.read(), QUEUE)), QUEUE)) as windows:
         load.write(windows, writer)
         writer.flush()
     seconds = time.perf_counter() - start
 
-    points = _verify_count(collection, scan, expected)
+    done = Checkpoint(input=input_name, digest=scan.digest, entities=scan.entities, is_done=True)
+    collection.write_checkpoint(done)
+    # It stays while others are not done: of several processes that come here at once, one sees that all are.
+    checkpoints = collection.read_manifest().checkpoints
+    unfinished = tuple(one.input for one in checkpoints if not one.is_done)
+    points = _verify_count(collection, scan, expected if len(checkpoints) == 1 else None)
     indexing = time.perf_counter()
-    if finalize:
-        collection.finalize(on_finalize)
+    if not unfinished:
+        if finalize:
+            collection.finalize(on_finalize)
+        for one in checkpoints:
+            collection.remove_checkpoint(one.input)
+        counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
+        collection.write_manifest(collection.read_manifest().model_copy(update={"state": "ready", **counts}))
     index_seconds = time.perf_counter() - indexing
-    collection.write_manifest(
-        collection.manifest.model_copy(
-            update={"state": "ready", "checkpoint": None, "entities": scan.entities, "names": scan.names}
-        )
-    )
     return IngestResult(
         collection=collection.name,
         entities=scan.entities,
@@ -232,6 +249,7 @@ def ingest(
         points=points,
         unencodable=load.unencodable,
         resumed_at=resumed_at,
+        unfinished=unfinished,
         skipped=load.report.passed_over,
         seconds=seconds,
         encode_seconds=load.encode_seconds,

@@ -109,9 +109,12 @@ def update(
         InputError: If the input cannot be read, or has too many bad rows.
         StoreError: If the store fails for good, or does not hold what was written.
     """
-    manifest = collection.manifest
+    manifest = collection.read_manifest()
     manifest.check_model(encoder.info)
-    collection.write_manifest(manifest.model_copy(update={"state": "loading", "checkpoint": None}))
+    # What an interrupted ingest left is made good: the new release is all that counts.
+    for checkpoint in manifest.checkpoints:
+        collection.remove_checkpoint(checkpoint.input)
+    collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
     start = time.perf_counter()
     with _NewNames() as new:
         comparison = _Comparison(collection, new)

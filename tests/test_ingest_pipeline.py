@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from qdrant_double import QdrantDouble
 from tiny_models import make_pearl
 
 from ingest.overlap import overlap
@@ -21,6 +23,7 @@ from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.store.edge import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.server import ServerStore
 
 
 @pytest.fixture(scope="module")
@@ -133,17 +136,17 @@ def test_the_manifest_says_loading_until_the_last_point_is_stored(
     manifest = collection.manifest
     collection.close()
     assert manifest.state == "loading"
-    assert manifest.checkpoint is not None
-    assert 0 < manifest.checkpoint.entities < 100
+    (checkpoint,) = manifest.checkpoints
+    assert 0 < checkpoint.entities < 100
 
     counting = CountingEncoder(encoder)
     result = load(path, store, counting)
 
-    assert result.resumed_at == manifest.checkpoint.entities
+    assert result.resumed_at == checkpoint.entities
     assert len(counting.names) < 200, "what was stored is not encoded again"
     assert result.points == 200
     collection = store.open("base")
-    assert (collection.manifest.state, collection.manifest.checkpoint) == ("ready", None)
+    assert (collection.manifest.state, collection.manifest.checkpoints) == ("ready", ())
     collection.close()
     resumed = contents(store)
     fresh = EdgeStore(tmp_path / "fresh")
@@ -164,6 +167,53 @@ def test_a_changed_input_is_not_resumed(
 
     assert result.resumed_at == 0
     assert result.points == 202
+
+
+def load_shard(url: str, path: Path, encoder: Encoder) -> IngestResult:
+    """Load one of several inputs into the collection `base` of a server."""
+    store = ServerStore.connect(url)
+    with TsvReader([path]) as reader:
+        scanned = scan(reader, ReadReport())
+        try:
+            return ingest(reader, scanned, encoder, store.open("base"), max_errors=0, input_name=path.name)
+        finally:
+            store.close()
+
+
+def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of a base go into one collection on a server in parallel; one that is interrupted resumes on its own."""
+    monkeypatch.setattr("ingest.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 20)
+    rows = write_base(tmp_path / "all.tsv", 300).read_text("utf-8").splitlines()
+    shards = [tmp_path / f"shard{i}.tsv" for i in range(3)]
+    for i, shard in enumerate(shards):
+        shard.write_text("\n".join([rows[0], *rows[1 + i :: 3]]) + "\n", encoding="utf-8")
+    with QdrantDouble() as double:
+        store = ServerStore.connect(double.url)
+        collection = store.create(manifest_for(encoder))
+        with pytest.raises(MemoryError):
+            load_shard(double.url, shards[0], CountingEncoder(encoder, fail_at=4))
+
+        with ThreadPoolExecutor(2) as threads:
+            others = list(threads.map(lambda shard: load_shard(double.url, shard, encoder), shards[1:]))
+        assert all(shards[0].name in other.unfinished for other in others)
+        manifest = collection.read_manifest()
+        assert manifest.state == "loading"
+        assert [one.is_done for one in manifest.checkpoints] == [False, True, True]
+        assert not collection.status().is_finalized
+
+        last = load_shard(double.url, shards[0], encoder)
+        assert last.resumed_at > 0
+        assert (last.unfinished, last.points) == ((), 600)
+        manifest = collection.read_manifest()
+        assert manifest.checkpoints == ()
+        assert (manifest.state, manifest.entities, manifest.names) == ("ready", 300, 600)
+        assert collection.status().is_finalized
+        stored = {point.id: point for point in collection.scroll()}
+        store.close()
+    whole = EdgeStore(tmp_path / "whole")
+    load(tmp_path / "all.tsv", whole, encoder)
+    assert stored == contents(whole)
 
 
 def test_each_distinct_name_is_encoded_once(

@@ -45,7 +45,7 @@ def show(name: str, store: str, as_json: bool) -> None:
     with _opened(store, name) as collection:
         status, manifest = collection.status(), collection.manifest
         facts = {
-            **manifest.model_dump(exclude={"format_version", "checkpoint"}),
+            **manifest.model_dump(exclude={"format_version", "checkpoints"}),
             "points": status.points,
             "vectors": status.vectors,
             "indexed_vectors": status.indexed_vectors,

@@ -177,16 +177,21 @@ def ingest(
                 if restart:
                     _begin_anew(opened_store, name, yes)
                 target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version, quantization)
+                input_name = " ".join(paths)
+                _say_changed(target, input_name, scanned.digest)
                 with _progress(scanned.names) as advance:
-                    counts = run(
+                    result = run(
                         reader,
                         scanned,
                         encoder,
                         target,
                         max_errors=max_errors,
+                        input_name=input_name,
                         on_progress=advance,
                         on_finalize=_say_graph,
-                    ).to_json()
+                    )
+                _say_unfinished(result.unfinished, name)
+                counts = result.to_json()
         finally:
             opened_store.close()
     _print_counts(counts, as_json)
@@ -331,6 +336,21 @@ def _progress(names: int, doing: str = "ingest") -> Iterator[Callable[[int], Non
 def _say_graph(done: int, total: int) -> None:
     if done < total and total > _SMALL:
         click.echo(f"building the graph of {total:,} vectors (search is exact until it is there)", err=True)
+
+
+def _say_changed(target: Collection, input_name: str, digest: str) -> None:
+    for checkpoint in target.read_manifest().checkpoints:
+        if checkpoint.input == input_name and checkpoint.digest != digest:
+            click.echo("the input, or how it is read, has changed since it was interrupted: from the start", err=True)
+
+
+def _say_unfinished(inputs: tuple[str, ...], name: str) -> None:
+    if inputs:
+        click.echo(
+            f"not finished yet, in another process or since an interruption: {', '.join(inputs)}. The last to finish "
+            f"builds the graph; search is exact until then. Or build it with: pearl-qdrant collections finalize {name}",
+            err=True,
+        )
 
 
 def _counts(scanned: ScanResult, collection: str) -> dict[str, Any]:

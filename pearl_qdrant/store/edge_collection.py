@@ -18,7 +18,7 @@ from pearl_qdrant.store.edge_points import CANONICAL_FIELD, RECORD_FIELD, check_
 from pearl_qdrant.store.edge_process import EdgeProcess
 from pearl_qdrant.store.edge_search import is_narrow, query_batch
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
-from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import chunks, search, storable
 
 _PAGE = 1000  # points a scroll
@@ -51,9 +51,21 @@ class EdgeCollection:
         """As read on opening, or as last written in this process."""
         return self._folder.manifest
 
+    def read_manifest(self) -> Manifest:
+        """The manifest; no other process can have written it."""
+        return self.manifest
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically."""
         self._folder.write_manifest(manifest)
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Note how far the load of an input has come."""
+        self.write_manifest(self.manifest.with_checkpoint(checkpoint))
+
+    def remove_checkpoint(self, input_name: str) -> None:
+        """The load of an input is over."""
+        self.write_manifest(self.manifest.without_input(input_name))
 
     def writer(self) -> EdgeWriter:
         """Begin a bulk load, in a child process; as in `protocol.Collection.writer`."""

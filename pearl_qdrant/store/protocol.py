@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,20 @@ class Collection(Protocol):
     @property
     def manifest(self) -> Manifest: ...
 
+    def read_manifest(self) -> Manifest:
+        """The manifest as it is now: on a server, another process may have written it since."""
+        ...
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically."""
+        ...
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Note how far the load of an input has come; another process may do so for another input at the same time."""
+        ...
+
+    def remove_checkpoint(self, input_name: str) -> None:
+        """The load of an input is over."""
         ...
 
     def writer(self) -> Writer:

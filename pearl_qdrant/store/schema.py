@@ -160,14 +160,18 @@ class Checkpoint(BaseModel):
     """Up to where an unfinished ingest has stored its input.
 
     Attributes:
-        digest: Of the input; another input begins anew.
+        input: Its paths, as given.
+        digest: Of its content; if that has changed the input is read from the start.
         entities: Entities stored, from the start of the input.
+        is_done: Whether all of it is stored, and only the graph is missing.
     """
 
     model_config = ConfigDict(frozen=True)
 
+    input: str
     digest: str
     entities: int
+    is_done: bool = False
 
 
 class Manifest(BaseModel):
@@ -182,11 +186,11 @@ class Manifest(BaseModel):
         has_head: Whether points carry predicted phrase types.
         quantization: How vectors are kept for finding candidates.
         type_map_version: Version of the table from native to coarse types.
-        state: "loading" until an ingest has written its last point, then "ready".
+        state: "loading" until every ingest that began has written its last point, then "ready".
         entities: Entities written by the last ingest that completed.
         names: Points written by it.
         created_by: "pearl-qdrant VERSION".
-        checkpoint: How far an unfinished ingest has come; None otherwise.
+        checkpoints: How far unfinished ingests have come, one for each input; several may run at once on a server.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
@@ -207,7 +211,20 @@ class Manifest(BaseModel):
     entities: int = 0
     names: int = 0
     created_by: str = ""
-    checkpoint: Checkpoint | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    def with_checkpoint(self, checkpoint: Checkpoint) -> Manifest:
+        """With a checkpoint in the place of that of the same input."""
+        return self.with_checkpoints((*self.without_input(checkpoint.input).checkpoints, checkpoint))
+
+    def without_input(self, name: str) -> Manifest:
+        """Without the checkpoint of an input."""
+        return self.with_checkpoints(tuple(one for one in self.checkpoints if one.input != name))
+
+    def with_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> Manifest:
+        """With these checkpoints; while there is one, the collection is loading, whatever a manifest said."""
+        state = "loading" if checkpoints else self.state
+        return self.model_copy(update={"state": state, "checkpoints": checkpoints})
 
     @classmethod
     def parse(cls, text: str | bytes | Mapping[str, Any] | None, collection: str) -> Manifest:

@@ -7,12 +7,14 @@ collection that answers exactly, is reported as not finalized, and is repaired b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
+from pydantic import ValidationError
 from qdrant_client import QdrantClient, models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
@@ -21,7 +23,7 @@ from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import server_connection, server_indexing
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import chunks, search, storable
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_indexing import Indexing
@@ -30,6 +32,9 @@ from pearl_qdrant.store.server_upload import ServerWriter, Uploader, check_point
 
 MANIFEST_KEY = "pearl_qdrant"
 """Where the manifest lies in the collection's metadata; other keys there are left alone."""
+
+CHECKPOINT_PREFIX = "pearl_qdrant_checkpoint_"
+"""Each input that is being loaded has a key of its own, so that processes do not overwrite each other's."""
 
 _PAGE = 512  # points a scroll request
 _VALUES = 512  # values a filter condition
@@ -97,7 +102,7 @@ class ServerStore:
                 name,
                 vectors_config={DENSE: models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE)},
                 quantization_config=server_indexing.quantization_config(manifest.quantization),
-                metadata={MANIFEST_KEY: manifest.model_dump(mode="json")},
+                metadata={MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})},
             )
 
         if name in self.collections():
@@ -122,7 +127,7 @@ class ServerStore:
         """Open a collection; as in `protocol.Store.open`."""
         client = self._connection.client
         info = self._connection.call(lambda: client.get_collection(name), collection=name)
-        manifest = Manifest.parse((info.config.metadata or {}).get(MANIFEST_KEY), name)
+        manifest = _parse_manifest(info.config.metadata, name)
         vectors = info.config.params.vectors
         dense = vectors.get(DENSE) if isinstance(vectors, dict) else None
         if dense is None or dense.size != manifest.dim or dense.distance != models.Distance.COSINE:
@@ -166,11 +171,28 @@ class ServerCollection:
         """As read on opening, or as last written here."""
         return self._manifest
 
+    def read_manifest(self) -> Manifest:
+        """The manifest as it is now."""
+        info = self._call(lambda: self._client.get_collection(self._name))
+        self._manifest = _parse_manifest(info.config.metadata, self._name)
+        return self._manifest
+
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest in one request; other metadata stays."""
-        metadata = {MANIFEST_KEY: manifest.model_dump(mode="json")}
-        self._call(lambda: self._client.update_collection(self._name, metadata=metadata))
+        """Replace the manifest in one request; other metadata, and so the checkpoints, stay."""
+        self._merge_metadata({MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})})
         self._manifest = manifest
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Note how far the load of an input has come."""
+        self._merge_metadata({_checkpoint_key(checkpoint.input): checkpoint.model_dump(mode="json")})
+
+    def remove_checkpoint(self, input_name: str) -> None:
+        """The load of an input is over."""
+        self._merge_metadata({_checkpoint_key(input_name): None})
+
+    def _merge_metadata(self, metadata: dict[str, object]) -> None:
+        """Set some keys of the collection's metadata, in one request; None removes one."""
+        self._call(lambda: self._client.update_collection(self._name, metadata=metadata))
 
     def writer(self) -> ServerWriter:
         """Begin a bulk load: indexes are there, and the graph waits for `finalize`."""
@@ -349,3 +371,23 @@ class ServerCollection:
             lambda: self._client.scroll(self._name, scroll_filter=scroll_filter, limit=limit, offset=offset)
         )
         return answer
+
+
+def _checkpoint_key(input_name: str) -> str:
+    return CHECKPOINT_PREFIX + sha256(input_name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _parse_manifest(metadata: Mapping[str, Any] | None, name: str) -> Manifest:
+    """The manifest, with the checkpoints that lie beside it.
+
+    Raises:
+        ManifestError: If there is none, or it cannot be read.
+    """
+    metadata = metadata or {}
+    checkpoints = [value for key, value in metadata.items() if key.startswith(CHECKPOINT_PREFIX) and value]
+    manifest = Manifest.parse(metadata.get(MANIFEST_KEY), name)
+    try:
+        parsed = tuple(map(Checkpoint.model_validate, checkpoints))
+    except ValidationError as error:
+        raise ManifestError(name, f"a checkpoint is unreadable: {error.errors()[0]['msg']}") from error
+    return manifest.with_checkpoints(tuple(sorted(parsed, key=lambda one: one.input)))
