@@ -12,7 +12,7 @@ from typing import Any
 
 from soak_base import write_base
 from soak_child import FULL_FLAG
-from soak_places import COLLECTION, Contents, Difference, Place, ServerPlace, compare
+from soak_places import COLLECTION, Contents, Difference, Place, ServerPlace, compare, stored_entities
 from soak_process import MOMENTS, Ended, Moment, Run, Victim, draw_moment, ingest_words
 
 MOST_KILLS = 3  # in a chain
@@ -180,7 +180,7 @@ class Chain:
     def _check_resumed(self, ended: Ended, before: dict[str, Any] | None) -> None:
         """It went on from where the manifest said."""
         resumed_at = ended.counts()["resumed_at"]
-        noted = ((before or {}).get("checkpoint") or {}).get("entities", 0)
+        noted = stored_entities(before)
         if resumed_at != noted:
             raise Failed(f"it resumed at {resumed_at}, but the checkpoint was {noted}")
         if self.kills:
@@ -203,8 +203,8 @@ class Chain:
         manifest: dict[str, Any] | None = self.place.manifest()
         if manifest is None:
             return "none"
-        checkpoint = manifest.get("checkpoint")
-        return f"{manifest['state']}@{checkpoint['entities']}" if checkpoint else str(manifest["state"])
+        stored = stored_entities(manifest)
+        return f"{manifest['state']}@{stored}" if stored else str(manifest["state"])
 
 
 def change_input(chain: Chain) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from qdrant_double import QdrantDouble
 from qdrant_double_http import DoubleServer, Fault, handler_of
 
+from pearl_qdrant.store.server import CHECKPOINT_PREFIX, MANIFEST_KEY
+
 COLLECTION = "base"
 
 StoreKind = Literal["edge", "server"]
@@ -73,6 +75,11 @@ class Place(Protocol):
     def contents(self) -> Contents:
         """All that it holds; nobody else may have it open."""
         ...
+
+
+def stored_entities(manifest: dict[str, Any] | None) -> int:
+    """Entities that the checkpoint says are stored; there is one input, so one checkpoint at most."""
+    return sum(checkpoint["entities"] for checkpoint in (manifest or {}).get("checkpoints", ()))
 
 
 class EdgePlace:
@@ -170,7 +177,10 @@ class ServerPlace:
         with self.double.lock:
             if not client.collection_exists(COLLECTION):
                 return None
-            return (client.get_collection(COLLECTION).config.metadata or {}).get("pearl_qdrant")
+            metadata = client.get_collection(COLLECTION).config.metadata or {}
+        checkpoints = [value for key, value in metadata.items() if key.startswith(CHECKPOINT_PREFIX) and value]
+        manifest = metadata.get(MANIFEST_KEY)
+        return None if manifest is None else {**manifest, "checkpoints": checkpoints}
 
     def contents(self) -> Contents:
         client = self.double.client

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import soak_child
-from soak_places import COLLECTION, EdgePlace, Place, ServerPlace
+from soak_places import COLLECTION, EdgePlace, Place, ServerPlace, stored_entities
 
 Victim = Literal["parent", "group", "child"]
 
@@ -248,7 +248,7 @@ def _edge_sign(rng: random.Random, name: str, place: EdgePlace, nth: int | None)
         return any((shard / "temp_segments").glob("*"))
 
     def checkpoint(run: Run) -> object:
-        return ((place.manifest() or {}).get("checkpoint") or {}).get("entities")
+        return stored_entities(place.manifest())
 
     if name == "checkpoint":
         return _nth(checkpoint, nth or rng.randint(1, 8))

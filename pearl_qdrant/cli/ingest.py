@@ -164,6 +164,7 @@ def ingest(
             _print_counts(_counts(scanned, name), as_json)
             return
         from pearl_qdrant.encoder.loading import load_encoder
+        from pearl_qdrant.errors import StoreError
 
         encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
         click.echo(_describe(encoder), err=True)
@@ -178,7 +179,7 @@ def ingest(
                     _begin_anew(opened_store, name, yes)
                 target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version, quantization)
                 input_name = " ".join(paths)
-                _say_changed(target, input_name, scanned.digest)
+                _say_resumed(target, input_name, scanned.digest)
                 with _progress(scanned.names) as advance:
                     result = run(
                         reader,
@@ -192,6 +193,9 @@ def ingest(
                     )
                 _say_unfinished(result.unfinished, name)
                 counts = result.to_json()
+        except StoreError:
+            click.echo("What is stored is kept: the same command goes on from there.", err=True)
+            raise
         finally:
             opened_store.close()
     _print_counts(counts, as_json)
@@ -338,10 +342,19 @@ def _say_graph(done: int, total: int) -> None:
         click.echo(f"building the graph of {total:,} vectors (search is exact until it is there)", err=True)
 
 
-def _say_changed(target: Collection, input_name: str, digest: str) -> None:
+def _say_resumed(target: Collection, input_name: str, digest: str) -> None:
+    """Whether an interrupted load of this input goes on, or why not."""
     for checkpoint in target.read_manifest().checkpoints:
-        if checkpoint.input == input_name and checkpoint.digest != digest:
-            click.echo("the input, or how it is read, has changed since it was interrupted: from the start", err=True)
+        if checkpoint.input != input_name:
+            continue
+        if checkpoint.digest != digest:
+            click.echo(
+                "the input, or how it is read, has changed since its load was interrupted: from the start. Names that "
+                "it has no more stay; --restart begins with an empty collection",
+                err=True,
+            )
+        elif checkpoint.entities:
+            click.echo(f"going on after {checkpoint.entities:,} entities that are stored", err=True)
 
 
 def _say_unfinished(inputs: tuple[str, ...], name: str) -> None:
