@@ -16,7 +16,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionNotFoundError, EntityNotFoundError, ModelMismatchError
 from pearl_qdrant.linking.calibration import DEFAULT, Calibration
 from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.points import name_points
+from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.schema import Manifest
 
 ENTITIES = [
@@ -62,7 +62,7 @@ def fill(path: Path, name: str, model: str, entities: list[Entity]) -> None:
     store = EdgeStore(path)
     collection = store.create(manifest)
     encoded = encoder.encode([n for e in entities for n in e.names()])
-    collection.upsert(name_points(name, entities, encoded), encoded.vectors, encoded.encodable)
+    collection.upsert(name_points(name, names_of(entities), encoded), encoded.vectors, encoded.encodable)
     store.close()
 
 
