@@ -53,12 +53,23 @@ _OF_FORMAT = {
     "obo": {"scopes"},
 }
 
+_FLAGS = {
+    "columns": "a column option",
+    "languages": "--language",
+    "sabs": "--sab",
+    "srl_max": "--srl-max",
+    "semantic_types": "--semantic-type",
+    "classes": "--class",
+    "require_sitelink": "--require-sitelink",
+    "scopes": "--synonym-scope",
+}
+
 
 def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
-    """The format of the first path that shows one; TSV where none does.
+    """The format that the paths show; TSV where none does.
 
     Raises:
-        FormatError: If a path is a folder of nothing that is known.
+        FormatError: If a path is a folder of nothing that is known, or two paths show two formats.
     """
     from ingest.obo import is_obo
     from ingest.umls import is_umls
@@ -66,10 +77,17 @@ def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
     from ingest.yago_files import is_yago
 
     tests = {"umls": is_umls, "yago": is_yago, "wikidata": is_wikidata, "obo": is_obo}
+    found: dict[str, str] = {}
     for path in paths:
         for name, is_it in tests.items():
             if is_it(path):
-                return name
+                found.setdefault(name, os.fspath(path))
+                break
+    if len(found) > 1:
+        shown = ", ".join(f"{path} is {name}" for name, path in found.items())
+        raise FormatError(os.fspath(paths[0]), None, f"several formats are given ({shown}). Ingest one base at a time")
+    if found:
+        return next(iter(found))
     for path in paths:
         if Path(path).is_dir():
             known = "MRCONSO.RRF (UMLS) or yago-facts.ttl (YAGO)"
@@ -141,6 +159,6 @@ def _check_options(kind: str, options: ReadOptions) -> None:
         if is_given and name != "limit" and name not in _OF_FORMAT[kind]:
             of = ", ".join(known for known, names in _OF_FORMAT.items() if name in names)
             raise SettingsError(
-                f"'{name.replace('_', ' ')}' is an option of {of}, but the input is read as {kind}. "
+                f"{_FLAGS[name]} is for {of}, but the input is read as {kind}. "
                 f"Leave it out, or name the format with --format."
             )

@@ -25,7 +25,10 @@ _BOM = b"\xef\xbb\xbf"
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
 _FOREIGN = (
-    (b"PK\x03\x04", "a zip archive or an office document (.xlsx). Unpack it, or save the sheet as tab-separated text"),
+    (
+        b"PK\x03\x04",
+        "a zip archive, perhaps cut off, or an office document (.xlsx). Fetch it again, unpack it, or save it as text",
+    ),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"\xd0\xcf\x11\xe0", "an office document (.xls). Save the sheet as tab-separated text"),
     (b"\x89PNG", "a PNG image"),

@@ -83,6 +83,9 @@ class Layout:
         return f"{'no header' if self.header is None else 'header'}; columns: {', '.join(shown)}"
 
 
+_ONLY_HEADERS = ("entity_id", "cui", "qid")  # "ID" may be the name of something
+
+
 def find_layout(path: str, line: int, first_row: Sequence[str], columns: TsvColumns) -> Layout:
     """Decide where the columns of a file are.
 
@@ -97,8 +100,35 @@ def find_layout(path: str, line: int, first_row: Sequence[str], columns: TsvColu
     cells = tuple(cell.strip() for cell in first_row)
     by_name = any(not value.isdecimal() for values in columns.given().values() for value in values)
     recognised = _find(cells, ID_HEADERS) is not None and _find(cells, NAME_HEADERS) is not None
+    recognised = recognised or _is_header_by_number(cells, columns)
+    if not by_name and not recognised and not columns.given():
+        _refuse_half_a_header(path, line, cells)
     options = _Options(path, line, cells if by_name or recognised else None, columns)
     return _with_header(options, cells) if by_name or recognised else _without_header(options)
+
+
+def _is_header_by_number(cells: tuple[str, ...], columns: TsvColumns) -> bool:
+    """Whether the columns that options give by number are headed by words for an id or a name."""
+    return any(
+        value is not None
+        and value.isdecimal()
+        and 0 < int(value) <= len(cells)
+        and cells[int(value) - 1].casefold() in words
+        for value, words in ((columns.id, ID_HEADERS), (columns.name, NAME_HEADERS))
+    )
+
+
+def _refuse_half_a_header(path: str, line: int, cells: tuple[str, ...]) -> None:
+    """A first row with a word that only heads columns of ids is no entity.
+
+    Raises:
+        FormatError: If it has one.
+    """
+    words = [cell for i, cell in enumerate(cells) if cell.casefold() in (ID_HEADERS if i == 0 else _ONLY_HEADERS)]
+    if words:
+        shown = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
+        message = f"the first row looks like a header ('{words[0]}'), but no column is known to be the name. Name it "
+        raise FormatError(path, line, message + f"with --name-column (the columns are: {shown})")
 
 
 class _Options:

@@ -99,12 +99,18 @@ class UmlsFiles:
         self.sources: dict[str, ByteSource] = {}
         self._stack = ExitStack()
         try:
+            parts: list[_Found] = []
             for path in [os.fspath(path) for path in paths]:
                 found = list(self._find(path))
                 if not found:
                     message = "holds no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
                     raise FormatError(path, None, message)
-                self._open(found)
+                if len(found) == 1 and found[0].part and found[0].archive is None and not Path(path).is_dir():
+                    parts.append(found[0])  # parts of a file may be named one by one
+                else:
+                    self._open(found)
+            _check_parts_are_whole(parts)
+            self._open(parts)
             if "MRCONSO" not in self.sources:
                 raise FormatError(os.fspath(paths[0]), None, "there is no MRCONSO.RRF, which holds the names. Add it")
         except BaseException:
@@ -130,7 +136,7 @@ class UmlsFiles:
             if table is None:
                 message = "is no file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each closed by a bar"
                 raise FormatError(path, 1, message)
-            yield _Found(table, (match["part"] or "") if match else "", 0, path, None)
+            yield _Found(table, (match["part"] or "").lower() if match else "", 0, path, None)
 
     def _find_in_folder(self, folder: Path) -> Iterator[_Found]:
         archives = []
@@ -189,6 +195,20 @@ class UmlsFiles:
         names = ",".join(one.part for one in chosen)
         path = f"{str(first)[:at]}.{{{names}}}{str(first)[at + 3 :]}"
         return JoinedSource(path, sources)
+
+
+def _check_parts_are_whole(parts: list[_Found]) -> None:
+    """Refuse parts beside which there is another one that was not named: a base would end in the middle.
+
+    Raises:
+        FormatError: If there is.
+    """
+    named = {Path(one.path).resolve() for one in parts}
+    for one in parts:
+        for beside in Path(one.path).resolve().parent.glob("*"):
+            match = _NAME.fullmatch(beside.name)
+            if match and match["part"] and _table_of(match) == one.table and beside not in named:
+                raise FormatError(one.path, None, f"is one part of a file, and {beside.name} beside it was not named")
 
 
 def _twice(table: str, one: str, other: str) -> FormatError:

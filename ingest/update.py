@@ -139,7 +139,8 @@ def update(
     indexing = time.perf_counter()
     collection.finalize(on_finalize)
     index_seconds = time.perf_counter() - indexing
-    done = {"state": "ready", "entities": scan.entities, "names": scan.names}
+    n_entities = collection.count_entities() if kept else scan.entities
+    done = {"state": "ready", "entities": n_entities, "names": points}
     if kb_version is not None:
         done["kb_version"] = kb_version
     collection.write_manifest(collection.manifest.model_copy(update=done))

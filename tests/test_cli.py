@@ -291,3 +291,31 @@ def test_quantization_is_that_of_the_collection(loaded: Run, base: Path, model: 
 
     assert outcome.status == 2
     assert "keeps its vectors as int8" in outcome.err
+
+
+def test_a_mention_that_is_no_unicode_does_not_sink_the_others(loaded: Run) -> None:
+    """It is NIL, and shown with its bytes escaped."""
+    outcome = loaded("link", "bad\udcff", "NYC", "--limit", "1")
+
+    assert outcome.status == 0, outcome.err
+    assert "bad\\udcff  ->  NIL (no candidates)" in outcome.out
+    assert "NYC  ->" in outcome.out
+
+
+def test_deleting_what_is_not_there_is_told(loaded: Run) -> None:
+    """What is there goes, what is not is named, and the collection is sound afterwards."""
+    outcome = loaded("entities", "delete", "nyc", "nowhere", "--collection", "base", "--yes")
+
+    assert outcome.status == 1
+    assert "Deleted 3 names." in outcome.err
+    assert "not there: nowhere" in outcome.err
+    assert loaded("collections", "verify", "base").status == 0
+
+
+def test_what_cannot_be_asked_is_not_done(loaded: Run) -> None:
+    """Without a terminal a deletion needs --yes, and says so."""
+    outcome = loaded("collections", "delete", "base")
+
+    assert outcome.status == 1
+    assert "--yes" in outcome.err
+    assert "base" in loaded("collections", "list").out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import zipfile
 from pathlib import Path
@@ -96,9 +97,9 @@ def test_several_languages_are_taken_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (("--sab", "MSH"), "option of umls, but the input is read as tsv"),
-        (("--language", "fi"), "option of umls, yago, wikidata"),
-        (("--class", "Q5"), "option of wikidata"),
+        (("--sab", "MSH"), "--sab is for umls, but the input is read as tsv"),
+        (("--language", "fi"), "--language is for umls, yago, wikidata"),
+        (("--class", "Q5"), "--class is for wikidata"),
         (("--format", "wikidata", "--class", "person"), "no id of a class: person"),
         (("--format", "umls", "--semantic-type", "DISX"), "DISO"),
     ],
@@ -109,8 +110,8 @@ def test_a_senseless_option_is_refused(run: Run, tmp_path: Path, words: tuple[st
 
     outcome = run("ingest", str(path), "--dry-run", *words)
 
-    assert outcome.status != 0
-    assert expected in outcome.err
+    assert outcome.status == 2
+    assert expected in outcome.err.replace("\n", " ")
 
 
 def test_a_folder_of_nothing_known_is_an_error(tmp_path: Path) -> None:
@@ -128,3 +129,34 @@ def test_a_wrong_option_of_a_reader_is_a_setting_error(tmp_path: Path) -> None:
 def test_the_command_line_offers_every_format() -> None:
     """The list is written twice, since --help imports no reader."""
     assert OFFERED == FORMATS
+
+
+def test_two_formats_at_once_are_refused(tmp_path: Path) -> None:
+    """The message says which path is what."""
+    with pytest.raises(FormatError, match=r"is obo.*is wikidata|is wikidata.*is obo"):
+        detect_format([write(tmp_path, "obo"), write(tmp_path, "wikidata")])
+
+
+def test_a_base_of_which_nothing_is_left_is_an_error(run: Run, tmp_path: Path) -> None:
+    """A source that is not there makes no empty collection."""
+    outcome = run("ingest", str(write(tmp_path, "umls")), "--sab", "NOPE")
+
+    assert outcome.status == 1
+    assert "other_source" in outcome.err
+    assert run("collections", "list").out == ""
+
+
+def test_parts_of_umls_may_be_named_one_by_one(run: Run, tmp_path: Path) -> None:
+    """All of them make the file; a part beside which another one lies that was not named is refused."""
+    content = CONSO.encode()
+    parts = [tmp_path / f"MRCONSO.RRF.a{letter}.gz" for letter in "ab"]
+    for part, piece in zip(parts, (content[:100], content[100:]), strict=True):
+        part.write_bytes(gzip.compress(piece))
+
+    whole = run("ingest", str(parts[0]), str(parts[1]), "--dry-run", "--collection", "u", "--json")
+    half = run("ingest", str(parts[0]), "--dry-run", "--collection", "u")
+
+    assert whole.status == 0, whole.err
+    assert whole.lines()[0]["entities"] == 2
+    assert half.status == 1
+    assert "MRCONSO.RRF.ab.gz beside it was not named" in half.err

@@ -253,3 +253,26 @@ def test_calibration_is_monotone_and_leaves_the_rest_to_nil() -> None:
     assert sum(DEFAULT.probabilities([0.2])) < 0.01
     assert Calibration(1e4, -1.0).probabilities([1.0, -1.0]) == pytest.approx([1.0, 0.0])
     assert DEFAULT.probabilities([]) == []
+
+
+def test_the_first_of_many_namesakes_is_the_first_by_id(store_path: Path) -> None:
+    """However many entities bear one name, the first by id is taken, not the first that was found."""
+    with EntityLinker.open("base", store=str(store_path), threshold=0.0) as linker:
+        people = [Entity(f"s{i:03}", "John Smith") for i in reversed(range(60))]
+        linker.add(people)
+        link = linker.link("John Smith", on_tie="first", limit=5)
+        linker.delete([person.entity_id for person in people])
+
+    assert link.entity_id == "s000"
+    assert [candidate.entity_id for candidate in link.candidates] == [f"s{i:03}" for i in range(5)]
+
+
+def test_counts_follow_what_is_added_and_deleted(store_path: Path) -> None:
+    """The manifest says how many names there are, so that `collections verify` can."""
+    with EntityLinker.open("base", store=str(store_path)) as linker:
+        (collection,) = linker._collections
+        linker.add([Entity("new", "New Thing", ("Thing, New",))])
+        with_it = collection.manifest.names
+        linker.delete(["new"])
+
+        assert (with_it - collection.manifest.names, collection.manifest.names) == (2, collection.count())

@@ -367,3 +367,23 @@ def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes
     assert all(name == name.strip() and name for entity in entities for name in entity.names())
     assert report.rows == len(entities) + report.merged_rows + report.n_skipped
     assert result.report == report
+
+
+def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
+    """Column numbers do not make the header an entity."""
+    path = tmp_path / "base.tsv"
+    path.write_text("Country\tLabel\tQID\nFrance\tParis\tQ90\n", encoding="utf-8")
+
+    with TsvReader([path], TsvColumns(id="3", name="2")) as reader:
+        (entity,) = reader.read(ReadReport())
+
+    assert (entity.entity_id, entity.canonical_name) == ("Q90", "Paris")
+
+
+def test_half_a_header_is_refused(tmp_path: Path) -> None:
+    """A first row with QID in it is a header; I am asked for the name's column."""
+    path = tmp_path / "base.tsv"
+    path.write_text("Country\tLabel\tQID\nFrance\tParis\tQ90\n", encoding="utf-8")
+
+    with pytest.raises(FormatError, match="--name-column"), TsvReader([path]) as reader:
+        list(reader.read(ReadReport()))

@@ -171,14 +171,30 @@ def test_update_on_the_command_line(run: Run, model: Path, tmp_path: Path) -> No
     assert run("ingest", str(path), "--model", str(model), "--kb-version", "1").status == 0
     path.write_text(NEW, encoding="utf-8")
 
-    refused = run("ingest", str(path), "--model", str(model), "--update", "--kb-version", "2")
-    assert refused.status != 0
-    assert "2 of 10" in refused.err
+    kept = run("ingest", str(path), "--model", str(model), "--update", "--kb-version", "2", "--json")
+    assert kept.status == 0
+    assert "2 names that the new release lacks were kept: delete them with --update --yes" in kept.err
+    (report,) = kept.lines()
+    assert (report["added"], report["changed"], report["removed"], report["kept"]) == (3, 3, 0, 2)
+    assert run("collections", "verify", "base").status == 0
 
     outcome = run("ingest", str(path), "--model", str(model), "--update", "--kb-version", "2", "--yes", "--json")
     assert outcome.status == 0, outcome.err
     (report,) = outcome.lines()
     assert (report["added"], report["changed"], report["removed"], report["points"]) == (0, 0, 2, 8)
+    assert run("collections", "verify", "base").status == 0
+
+
+def test_a_newer_release_without_update_is_told_of(run: Run, model: Path, tmp_path: Path) -> None:
+    """Names that it lacks stay, and I am told how to be rid of them."""
+    path = tmp_path / "base.tsv"
+    for text in (OLD, NEW):
+        path.write_text(text, encoding="utf-8")
+        outcome = run("ingest", str(path), "--model", str(model))
+
+    assert outcome.status == 0
+    assert "2 names that this input lacks" in outcome.err
+    assert "--update" in outcome.err
 
 
 @pytest.mark.parametrize("words", [("--limit", "2"), ("--restart",)])

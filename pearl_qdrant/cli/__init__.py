@@ -52,7 +52,10 @@ def main() -> None:
         sys.exit(1)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
+            _complain("nothing was done: it was not confirmed. Where nobody can be asked, give --yes")
+            sys.exit(1)
         _complain("interrupted; what was stored stays, and the same command goes on from there")
         sys.exit(_INTERRUPTED)
     except click.ClickException as error:

@@ -122,8 +122,8 @@ def _problems(collection: Collection) -> Iterator[str]:
     manifest, status = collection.manifest, collection.status()
     if manifest.state != "ready":
         yield "its load did not complete. Run the same ingest command again; it goes on where it stopped."
-    elif status.points < manifest.names:
-        yield f"{status.points:,} points, but {manifest.names:,} names were loaded. Ingest again, or see `entities`."
+    elif status.points != manifest.names:
+        yield f"{status.points:,} points, but {manifest.names:,} names were written. Ingest again, it doubles nothing."
     if not status.is_finalized:
         yield f"no graph yet, search is exact but slow. Build it with: collections finalize {collection.name}"
     if absent := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:

@@ -73,7 +73,7 @@ def add(
     entity = Entity(entity_id, name, others, kb_types, TypeMap.load().map_types(kb_types), description)
     with open_linker(store, [collection] if collection else [], device=device) as linker:
         written = linker.add([entity])
-    click.echo(f"Wrote {written} names of {entity_id}.", err=True)
+    click.echo(f"Wrote {_count(written)} of {entity_id}.", err=True)
 
 
 @entities.command("delete")
@@ -85,6 +85,20 @@ def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, yes:
     """Delete entities with all their names."""
     if not yes:
         click.confirm(f"Delete {', '.join(entity_ids)} for good?", abort=True, err=True)
+    from pearl_qdrant.errors import EntityNotFoundError
+
+    missing = []
     with open_linker(store, [collection] if collection else []) as linker:
+        for entity_id in entity_ids:
+            try:
+                linker.entity(entity_id)
+            except EntityNotFoundError:
+                missing.append(entity_id)
         gone = linker.delete(entity_ids)
-    click.echo(f"Deleted {gone} names.", err=True)
+    click.echo(f"Deleted {_count(gone)}.", err=True)
+    if missing:
+        raise click.ClickException(f"not there: {', '.join(missing)}")
+
+
+def _count(names: int) -> str:
+    return "1 name" if names == 1 else f"{names} names"

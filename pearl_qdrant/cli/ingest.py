@@ -14,8 +14,10 @@ from pearl_qdrant.cli.options import device_option, json_option, open_store_at, 
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
+    from ingest.formats import ReadOptions
     from ingest.reader import Reader, ReadReport
     from ingest.scan import ScanResult
+    from ingest.type_map import TypeMap
     from pearl_qdrant.encoder.protocol import Encoder
     from pearl_qdrant.store.protocol import Collection, Store
     from pearl_qdrant.store.schema import Quantization
@@ -136,7 +138,7 @@ def ingest(
     pearl-qdrant ingest names.tsv.gz --id-column QID --name-column Label --type-column Kind
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
     """
-    from ingest.formats import ReadOptions, open_reader
+    from ingest.formats import ReadOptions
     from ingest.pipeline import ingest as run
     from ingest.reader import ReadReport
     from ingest.tsv_layout import TsvColumns
@@ -158,8 +160,11 @@ def ingest(
     )
     if is_update and (restart or limit is not None):
         raise click.UsageError("--update compares with the whole of the new release: leave out --limit and --restart.")
-    with open_reader(paths, kind, options, type_map=types) as reader:
+    with _opened_reader(paths, kind, options, types) as reader:
         scanned = _scan(reader, ReadReport(max_errors=max_errors))
+        if not scanned.names:
+            reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(scanned.report.passed_over.items()))
+            raise click.ClickException(f"no entity is left of {' '.join(paths)} (passed over: {reasons or 'nothing'}).")
         if dry_run:
             _print_counts(_counts(scanned, name), as_json)
             return
@@ -192,6 +197,12 @@ def ingest(
                         on_finalize=_say_graph,
                     )
                 _say_unfinished(result.unfinished, name)
+                if result.points > result.names and not result.unfinished:
+                    click.echo(
+                        f"The collection holds {result.points - result.names:,} names that this input lacks. If it is "
+                        f"a newer release of the same base, --update removes them.",
+                        err=True,
+                    )
                 counts = result.to_json()
         except StoreError:
             click.echo("What is stored is kept: the same command goes on from there.", err=True)
@@ -199,6 +210,16 @@ def ingest(
         finally:
             opened_store.close()
     _print_counts(counts, as_json)
+
+
+def _opened_reader(paths: tuple[str, ...], kind: str, options: ReadOptions, types: TypeMap) -> Reader:
+    from ingest.formats import open_reader
+    from pearl_qdrant.errors import SettingsError
+
+    try:
+        return open_reader(paths, kind, options, type_map=types)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _update(
@@ -216,9 +237,12 @@ def _update(
     from ingest.update import update
 
     def may_remove(removed: int, total: int) -> bool:
-        if not yes and removed > _MANY * total:
-            click.confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", abort=True, err=True)
-        return True
+        if yes or removed <= _MANY * total:
+            return True
+        try:
+            return click.confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", err=True)
+        except click.Abort:  # nobody to ask
+            return False
 
     with _progress(scanned.names, "compare") as advance:
         result = update(
@@ -233,7 +257,8 @@ def _update(
             on_finalize=_say_graph,
         )
     if result.kept:
-        click.echo(f"{result.kept:,} names that the new release lacks were kept: correct the bad rows first", err=True)
+        why = "correct the bad rows first" if scanned.report.n_skipped else "delete them with --update --yes"
+        click.echo(f"{result.kept:,} names that the new release lacks were kept: {why}", err=True)
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
 
 
@@ -242,6 +267,8 @@ def _collection_name(path: str) -> str:
     if path == "-":
         raise click.UsageError("Standard input has no name: give one with --collection.")
     name = Path(path).name
+    if name.upper() == "META":  # of UMLS: its release has the better name
+        name = Path(path).resolve().parent.name
     while (shorter := _SUFFIXES.sub("", name)) != name:
         name = shorter
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "base"
@@ -333,7 +360,7 @@ def _progress(names: int, doing: str = "ingest") -> Iterator[Callable[[int], Non
     """A bar on stderr: names a second, time left."""
     from tqdm import tqdm
 
-    with tqdm(total=names, unit=" names", unit_scale=True, desc=doing, dynamic_ncols=True) as bar:
+    with tqdm(total=names, unit=" names", unit_scale=True, desc=doing, dynamic_ncols=True, disable=None) as bar:
         yield lambda n: bar.update(n) and None
 
 

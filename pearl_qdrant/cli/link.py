@@ -66,7 +66,12 @@ def link(
         tie: OnTie = "first" if on_tie == "first" else "null"
         wanted = mentions if file is None else _lines(file)
         for found in linker.link_batch(wanted, types=types, limit=limit, on_tie=tie):
-            click.echo(_as_json(found) if as_json else _as_text(found))
+            shown = _as_json(found) if as_json else _as_text(found)
+            # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
+            click.echo(shown.encode("utf-8", "backslashreplace").decode())
+
+
+_WIDEST = 80  # characters of a name in the table; --json has it whole
 
 
 def _lines(file: TextIO) -> Iterator[str]:
@@ -99,6 +104,7 @@ def _row(candidate: Candidate) -> tuple[str, ...]:
         shown += f' ("{candidate.name}")'
     kinds = "|".join(dict.fromkeys([*candidate.types, *candidate.kb_types])) or f"{candidate.phrase_type or ''}?"
     dense = "exact" if candidate.dense_score is None else f"{candidate.dense_score:.3f}"
+    shown = shown if len(shown) <= _WIDEST else shown[: _WIDEST - 1] + "…"
     return (f"{candidate.probability or 0:.2f}", dense, candidate.entity_id, shown, kinds + " tie" * candidate.tie)
 
 

@@ -19,6 +19,9 @@ EXTRA_NAMES = 5
 
 MORE_NAMES = 3
 
+MAX_NAMESAKES = 10_000
+"""Of entities with one name, those that are put in order; which of them is the first by id is decided among these."""
+
 SAME_SCORE = 1e-6
 """Scores closer than this are equal: cosines of one and the same name differ by rounding."""
 
@@ -83,7 +86,10 @@ def find_candidates(
     for i, mention in enumerate(mentions):
         if encodable[i]:
             names = nearest[0][i] if len(nearest) == 1 else [name for found in nearest for name in found[i]]
-            results.append(_fold(names, limit, is_dense=True))
+            found = _fold(names, limit, is_dense=True)
+            if len(found) == limit and found[-1].tie:  # more may be tied than were fetched
+                found = _fold([*names, *_namesakes(collections, found[0].scored, types)], limit, is_dense=True)
+            results.append(found)
         else:
             results.append(_exact(collections, mention.strip(), limit=limit, types=types))
     return results
@@ -123,6 +129,15 @@ def _fold(names: Iterable[ScoredName], limit: int, *, is_dense: bool) -> list[Fo
 def _rank(scored: ScoredName) -> tuple[float, str, str, bool]:
     point = scored.point
     return -scored.score, point.kb, point.entity_id, not point.is_canonical
+
+
+def _namesakes(collections: Sequence[Collection], best: ScoredName, types: Sequence[str]) -> list[ScoredName]:
+    """All points that bear the name of the best one, up to `MAX_NAMESAKES` a collection: they have its score."""
+    return [
+        ScoredName(point, best.score)
+        for collection in collections
+        for point in collection.find(names=[best.point.name], types=types, limit=MAX_NAMESAKES)
+    ]
 
 
 def _exact(collections: Sequence[Collection], name: str, *, limit: int, types: Sequence[str]) -> list[Found]:

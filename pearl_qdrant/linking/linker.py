@@ -153,21 +153,23 @@ class EntityLinker:
         def link_all(batch: Sequence[str], encoded: Encoded) -> Iterator[Link]:
             # A probability must not depend on how many candidates the caller wants to see.
             considered = max(limit, DEFAULT_LIMIT)
-            found = find_candidates(self._collections, batch, encoded, limit=considered, types=types)
+            found = find_candidates(
+                self._collections, list(map(_storable, batch)), encoded, limit=considered, types=types
+            )
             for mention, entities in zip(batch, found, strict=True):
                 yield self._decide(mention, entities, limit, threshold, on_tie)
 
         batch = list(islice(mentions, BATCH))
         if len(batch) < BATCH:
-            yield from link_all(batch, self._encoder.encode(batch))
+            yield from link_all(batch, self._encoder.encode(list(map(_storable, batch))))
             return
         # While one batch is searched for, the next one is encoded.
         with ThreadPoolExecutor(1, "link") as worker:
-            encoded = worker.submit(self._encoder.encode, batch)
+            encoded = worker.submit(self._encoder.encode, list(map(_storable, batch)))
             while batch:
                 following = list(islice(mentions, BATCH))
                 ready = encoded.result()
-                encoded = worker.submit(self._encoder.encode, following)
+                encoded = worker.submit(self._encoder.encode, list(map(_storable, following)))
                 yield from link_all(batch, ready)
                 batch = following
 
@@ -220,12 +222,18 @@ class EntityLinker:
             target.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
             target.delete_points({p.id for p in old} - {p.id for p in points})
             written += len(points)
+        _note_counts(target)
         return written
 
     def delete(self, entity_ids: Iterable[str]) -> int:
         """Delete entities with all their names from every open collection; returns the number of names that went."""
         wanted = list(entity_ids)
-        return sum(collection.delete_entities(wanted) for collection in self._collections)
+        deleted = 0
+        for collection in self._collections:
+            if gone := collection.delete_entities(wanted):
+                _note_counts(collection)
+            deleted += gone
+        return deleted
 
     def close(self) -> None:
         """Close the collections and the store."""
@@ -248,6 +256,23 @@ class EntityLinker:
                 return opened
         names = ", ".join(c.name for c in self._collections)
         raise ValueError(f"say which collection to add to, one of: {names} (got {collection!r})")
+
+
+def _storable(mention: str) -> str:
+    """The mention, or nothing for one that is no valid Unicode: no entity can have such a name."""
+    try:
+        mention.encode("utf-8")
+    except UnicodeEncodeError:
+        return ""
+    return mention
+
+
+def _note_counts(collection: Collection) -> None:
+    """Put into the manifest what a collection holds now, unless it is being loaded, and will be counted at the end."""
+    manifest = collection.read_manifest()
+    if manifest.state == "ready":
+        counts = {"names": collection.count(), "entities": collection.count_entities()}
+        collection.write_manifest(manifest.model_copy(update=counts))
 
 
 def _checked_threshold(threshold: float) -> float:
