@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,17 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     return load_encoder(str(folder), device="cpu")
 
 
+_opened: list[Collection] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """What a test opened is closed after it."""
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
 def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base") -> Collection:
     """A collection with a base in it."""
     info = encoder.info
@@ -61,6 +72,7 @@ def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base
         collection=name, kb="base", model=info.name, weights_hash=info.weights_hash, dim=info.dim, has_head=True
     )
     collection = EdgeStore(store).create(manifest)
+    _opened.append(collection)
     with TsvReader([path]) as reader:
         ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
     return collection
