@@ -20,6 +20,7 @@ from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.models import models
+from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
 
 _INTERRUPTED = 130
@@ -38,7 +39,7 @@ def cli(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
 
 
-for _command in (ingest, link, collections, entities, models, doctor):
+for _command in (ingest, link, collections, entities, models, doctor, train):
     cli.add_command(_command)
 
 

@@ -1,0 +1,1 @@
+"""Text and bases to phrases with their lexical classes and entity types."""
