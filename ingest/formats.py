@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from ingest.type_map import TypeMap
 
 FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")
+
+_Test = Callable[["str | os.PathLike[str]"], bool]
+
+_MAX_ENTRIES = 1000  # of a folder that are looked at: a release has some 50 files
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
     """The format that the paths show; TSV where none does.
 
     Raises:
-        FormatError: If a path is a folder of nothing that is known, or two paths show two formats.
+        FormatError: If a path is a folder of nothing that is known or of several bases, or two paths show two formats.
     """
     from ingest.obo import is_obo
     from ingest.umls import is_umls
@@ -82,6 +87,7 @@ def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
         for name, is_it in tests.items():
             if is_it(path):
                 found.setdefault(name, os.fspath(path))
+                _check_is_alone(path, name, tests)
                 break
     if len(found) > 1:
         shown = ", ".join(f"{path} is {name}" for name, path in found.items())
@@ -93,6 +99,36 @@ def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
             known = "MRCONSO.RRF (UMLS) or yago-facts.ttl (YAGO)"
             raise FormatError(os.fspath(path), None, f"is a folder without {known}. Name the files in it")
     return "tsv"
+
+
+def _check_is_alone(path: str | os.PathLike[str], kind: str, tests: Mapping[str, _Test]) -> None:
+    """Refuse a folder in which a base of another format lies too: it would be left out without a word.
+
+    Raises:
+        FormatError: If there is one; a table of names without a header is not told from any other text.
+    """
+    if not os.path.isdir(path):  # noqa: PTH112 - a path with NUL is no error here
+        return
+    for child in _children(Path(path)):
+        if kind == "yago" and child.name.lower().startswith("yago"):
+            continue
+        other = next((name for name, is_it in tests.items() if is_it(child)), kind)
+        if other != kind:
+            raise FormatError(
+                os.fspath(path),
+                None,
+                f"holds several bases: {kind} ({_SIGNS[kind]}), and {other} ({child}). Name the files of one of them, "
+                f"or take the {kind} one with --format {kind}",
+            )
+
+
+_SIGNS = {"umls": "MRCONSO.RRF", "yago": "files named yago-..."}
+
+
+def _children(folder: Path) -> Iterator[Path]:
+    """Files in a folder, and in the folders in it, by name."""
+    found = chain(sorted(islice(folder.glob("*"), _MAX_ENTRIES)), sorted(islice(folder.glob("*/*"), _MAX_ENTRIES)))
+    return (child for child in found if not child.name.startswith(".") and child.is_file())
 
 
 def open_reader(

@@ -25,6 +25,7 @@ from ingest.repeats import RepeatedNames
 from ingest.scan import ScanResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import StoreError
+from pearl_qdrant.linking.lexical import NgramRarity
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Writer
@@ -239,7 +240,9 @@ def ingest(
         for one in checkpoints:
             collection.remove_checkpoint(one.input)
         counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
-        collection.write_manifest(collection.read_manifest().model_copy(update={"state": "ready", **counts}))
+        rarity = NgramRarity.from_names(point.name for point in collection.scroll()).to_text()
+        changed = {"state": "ready", "ngram_rarity": rarity, **counts}
+        collection.write_manifest(collection.read_manifest().model_copy(update=changed))
     index_seconds = time.perf_counter() - indexing
     return IngestResult(
         collection=collection.name,

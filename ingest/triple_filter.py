@@ -146,5 +146,5 @@ def _is_blank(characters: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]) 
 
 def _at(characters: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The bytes at some places; of a place before the first or after the last, that one."""
-    found: npt.NDArray[np.int64] = characters[np.clip(places, 0, len(characters) - 1)].astype(np.int64)
+    found: npt.NDArray[np.int64] = characters.take(places, mode="clip").astype(np.int64)
     return found

@@ -31,6 +31,7 @@ from ingest.reader import Reader, ReadReport
 from ingest.scan import ScanResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError, StoreError
+from pearl_qdrant.linking.lexical import NgramRarity
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import name_points, plain_points
 from pearl_qdrant.store.protocol import Collection
@@ -140,7 +141,8 @@ def update(
     collection.finalize(on_finalize)
     index_seconds = time.perf_counter() - indexing
     n_entities = collection.count_entities() if kept else scan.entities
-    done = {"state": "ready", "entities": n_entities, "names": points}
+    rarity = NgramRarity.from_names(point.name for point in collection.scroll()).to_text()
+    done = {"state": "ready", "ngram_rarity": rarity, "entities": n_entities, "names": points}
     if kb_version is not None:
         done["kb_version"] = kb_version
     collection.write_manifest(collection.manifest.model_copy(update=done))

@@ -29,8 +29,9 @@ BLANK_NODE = "blank_node"
 
 _GENERIC_SUFFIX = "_generic_instance"
 _GENERIC_LABEL = "Generic instance"
-_WIKIDATA = ("http://www.wikidata.org/entity/", "https://www.wikidata.org/entity/")
+_WIKIDATA = ("http://www.wikidata.org/entity", "https://www.wikidata.org/entity")
 _MAX_CACHED = 1 << 16
+_NOTHING = (0, None)
 
 
 class EntityMaker:
@@ -65,13 +66,15 @@ class EntityMaker:
         lists = (labels, alternates, descriptions)
         for predicate, value, language, _ in facts:
             if language is not None:
-                if predicate in _SLOT and (text := value.strip()):
-                    lists[_SLOT[predicate]].append((rank.get(language, n_ranks), text))
+                slot = _SLOT.get(predicate)
+                if slot is not None and (text := value.strip()):
+                    lists[slot].append((rank.get(language, n_ranks), text))
             elif predicate == RDF_TYPE:
                 own_classes.append(value)
             elif predicate == SAME_AS and not wikidata_id:
                 wikidata_id = find_wikidata_id(value)
-        kb_types, types = self._find_types((*own_classes, *classes)) if own_classes or classes else ((), ())
+        all_classes = (*own_classes, *classes)
+        kb_types, types = self._types.get(all_classes) or self._find_types(all_classes)
         entity_id = local_name(subject)
         if subject.startswith("_:"):
             reason = BLANK_NODE
@@ -83,7 +86,7 @@ class EntityMaker:
                 names = (name_text(entity_id) or entity_id,)
                 self._n_named_by_id += 1
             if names and entity_id:
-                description = min(descriptions)[1] if descriptions else None
+                description = (descriptions[0] if len(descriptions) == 1 else min(descriptions, default=_NOTHING))[1]
                 extra = {"wikidata_id": wikidata_id} if wikidata_id else {}
                 return Entity(entity_id, names[0], names[1:], kb_types, types, description, extra)
             reason = NO_NAME
@@ -97,15 +100,13 @@ class EntityMaker:
         return [f"{self._n_named_by_id:,} entities have no name in these languages; their ids served as names"]
 
     def _find_types(self, classes: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native types with those above them, and coarse types, of the IRIs of classes."""
-        found = self._types.get(classes)
-        if found is None:
-            if len(self._types) >= _MAX_CACHED:
-                self._types.clear()
-            own = list(dict.fromkeys(filter(None, map(local_name, classes))))
-            kb_types = tuple(chain.from_iterable(self._classes.levels(own)))
-            types = chain.from_iterable(self._find_coarse_types(name) for name in own)
-            found = self._types[classes] = (kb_types, tuple(dict.fromkeys(types)))
+        """Native types with those above them, and coarse types, of the IRIs of classes; remembered."""
+        if len(self._types) >= _MAX_CACHED:
+            self._types.clear()
+        own = list(dict.fromkeys(filter(None, map(local_name, classes))))
+        kb_types = tuple(chain.from_iterable(self._classes.levels(own)))
+        types = chain.from_iterable(self._find_coarse_types(name) for name in own)
+        found = self._types[classes] = (kb_types, tuple(dict.fromkeys(types)))
         return found
 
     def _find_coarse_types(self, name: str) -> tuple[str, ...]:
@@ -116,11 +117,9 @@ class EntityMaker:
 
 def find_wikidata_id(iri: str) -> str:
     """``Q90`` of an item's address, or nothing."""
-    for namespace in _WIKIDATA:
-        if iri.startswith(namespace):
-            item = iri[len(namespace) :]
-            return item if item[:1] == "Q" and item.isascii() and item[1:].isdigit() else ""
-    return ""
+    namespace, _, item = iri.rpartition("/")
+    is_item = namespace in _WIKIDATA and item[:1] == "Q" and item.isascii() and item[1:].isdigit()
+    return item if is_item else ""
 
 
 def _order(labels: list[tuple[int, str]], alternates: list[tuple[int, str]]) -> tuple[str, ...]:

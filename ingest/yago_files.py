@@ -24,6 +24,8 @@ RESOURCES = "http://yago-knowledge.org/resource/"
 _HEAD_BYTES = 1 << 16
 _SUFFIX = re.compile(r"\.(?:(nt|ntx|ttl|tsv)(?:\.(?:gz|bz2|xz|zst))?)$")
 _NAME = re.compile(r"yago-?\d*[-._]", re.IGNORECASE)
+# YAGO 4 has "wd" in all names; 4.5 has these.
+_RELEASE = re.compile(r"yago-(?:(wd)-|facts|taxonomy|labels|beyond|tiny|schema|meta)[^/\\]*$", re.IGNORECASE)
 
 
 class Role(str, Enum):
@@ -117,18 +119,31 @@ def open_files(paths: Sequence[str | os.PathLike[str]], *, include_beyond: bool,
         held: Closes what is opened here.
 
     Raises:
-        FormatError: If a path cannot be opened, or nothing in it has names.
+        FormatError: If a path cannot be opened, nothing in it has names, or it holds YAGO 4 and YAGO 4.5.
         ValueError: If there is no path.
     """
     if not paths:
         raise ValueError("nothing to read: no path was given")
     found = [file for path in paths for file in _open(os.fspath(path), held)]
+    _check_is_one_release(os.fspath(paths[0]), found)
     files = [file for file in found if file.role is not Role.NOTHING and (include_beyond or not file.is_beyond)]
     if not any(file.role in (Role.WHOLE, Role.FACTS, Role.LABELS) for file in files):
         seen = ", ".join(f"{file.source.path} ({file.role.value})" for file in found) or "no .nt or .ttl file"
         message = "no file of YAGO with names: yago-facts.ttl (4.5) or yago-wd-labels.nt.gz (4) is needed. There is: "
         raise FormatError(os.fspath(paths[0]), None, message + seen)
     return files
+
+
+def _check_is_one_release(path: str, files: Iterable[YagoFile]) -> None:
+    """Refuse files of YAGO 4 beside files of 4.5: the names of one would be read, and the types of the other."""
+    of: dict[str, str] = {}
+    for file in files:
+        release = _RELEASE.search(file.source.path.rpartition("!")[2])
+        if release:
+            of.setdefault("4" if release[1] else "4.5", file.source.path)
+    if len(of) > 1:
+        message = f"holds two releases of YAGO: 4 ({of['4']}) and 4.5 ({of['4.5']}). Name the files of one of them"
+        raise FormatError(path, None, message)
 
 
 def _open(path: str, held: ExitStack, *, is_named: bool = True) -> Iterable[YagoFile]:

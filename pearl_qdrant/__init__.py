@@ -28,11 +28,13 @@ if TYPE_CHECKING:
         StoreError,
         StoreLockedError,
         StoreUnavailableError,
+        UnknownTypeError,
     )
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.records import Candidate, Entity, Link, NilReason
+    from pearl_qdrant.records import Annotation, Candidate, Entity, Link, NilReason
 
 __all__ = [
+    "Annotation",
     "Candidate",
     "CollectionNotFoundError",
     "DeviceError",
@@ -49,11 +51,13 @@ __all__ = [
     "StoreError",
     "StoreLockedError",
     "StoreUnavailableError",
+    "UnknownTypeError",
     "__version__",
 ]
 
 _MODULE_OF = {
     "EntityLinker": "pearl_qdrant.linking.linker",
+    "Annotation": "pearl_qdrant.records",
     "Candidate": "pearl_qdrant.records",
     "Entity": "pearl_qdrant.records",
     "Link": "pearl_qdrant.records",

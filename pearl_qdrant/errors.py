@@ -19,6 +19,8 @@
     ├── InputError               what was to be read: carries path and line
     │   ├── FormatError          the file is not of the format that was expected
     │   └── TooManyErrorsError   more bad rows than --max-errors allows
+    ├── TrainingError            a run cannot go on: it diverged, or its folder is of another run
+    ├── UnknownTypeError         a filter on a type that no entity has
     └── EntityNotFoundError
 
 A wrong argument of a Python call stays ``ValueError``. Messages say what happened, with the values, and what
@@ -28,6 +30,7 @@ to do about it; the values are attributes too.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class PearlQdrantError(Exception):
@@ -192,6 +195,10 @@ class TooManyErrorsError(InputError):
     """More bad rows than allowed."""
 
 
+class TrainingError(PearlQdrantError):
+    """A training run cannot go on: its loss is no number any more, or its folder holds another run."""
+
+
 class EntityNotFoundError(PearlQdrantError):
     """No entity of that id in the collections that are open."""
 
@@ -201,4 +208,20 @@ class EntityNotFoundError(PearlQdrantError):
         super().__init__(
             f"No entity '{entity_id}' in {', '.join(self.collections)}. "
             f"Ids are case-sensitive; find one with: pearl-qdrant link NAME"
+        )
+
+
+class UnknownTypeError(PearlQdrantError):
+    """No entity in the collections that are open is of that type."""
+
+    def __init__(self, type_name: str, collections: Iterable[str], known: Iterable[str]) -> None:
+        self.type_name = type_name
+        self.collections = tuple(collections)
+        by_folded = {name.casefold(): name for name in sorted(known)}
+        folded = get_close_matches(type_name.casefold(), by_folded, n=3, cutoff=0.6)
+        self.near = tuple(by_folded[name] for name in folded)
+        hint = f"Near it: {', '.join(self.near)}. " if self.near else ""
+        super().__init__(
+            f"No entity of type '{type_name}' in {', '.join(self.collections)}. {hint}"
+            f"See all of them with: pearl-qdrant collections show {self.collections[0]}"
         )

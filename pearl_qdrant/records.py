@@ -58,10 +58,11 @@ class Candidate:
         type_probability: Probability of the entity type in `phrase_type`, in [0, 1]; None without a head.
         description: The base's description, if any.
         dense_score: Cosine of the dense vectors, in [-1, 1]; None if neither side has a dense vector.
-        lexical_score: Cosine of the character n-gram vectors, in [0, 1]; None while only dense search is on.
-        score: What candidates are ranked by; higher is closer.
-        probability: Probability that this is the mention's entity, in [0, 1]; None while uncalibrated.
+        lexical_score: Cosine of the rarity-weighted character n-gram vectors, in [0, 1].
+        score: What candidates are ranked by, a logit; higher is better.
+        probability: Probability that this is the mention's entity, in [0, 1].
         tie: Whether nothing separates this entity from another one with an equal best name.
+        features: What the score is made of, by the names of `linking.ranking.FEATURES`.
     """
 
     entity_id: str
@@ -78,6 +79,7 @@ class Candidate:
     score: float = 0.0
     probability: float | None = None
     tie: bool = False
+    features: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +101,23 @@ class Link:
     probability: float | None
     nil_reason: NilReason | None
     candidates: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A mention found in running text, and what it was linked to.
+
+    Attributes:
+        text: The mention as it stands in the passage: `passage[start:end]`.
+        start: Offset of its first character in the passage, in code points.
+        end: Offset after its last character.
+        link: The link of the string that was looked up: the mention with its white space made single spaces, or its
+            long form.
+        long_form: What the mention stands for, where the passage defines it as an abbreviation; else None.
+    """
+
+    text: str
+    start: int
+    end: int
+    link: Link
+    long_form: str | None = None

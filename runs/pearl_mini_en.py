@@ -28,7 +28,7 @@ from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_
 from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
 from training.augment import abbreviate, augment_or_abbreviate
-from training.batches import Source, batches
+from training.batches import BatchMaker, Source, WeightedRuns
 from training.evaluate_types import TypeScores, score_types
 from training.export import export_onnx
 from training.fit_calibration import fit_calibration, nearest_scores
@@ -52,10 +52,10 @@ from training.weight_average import average_weights
 NAME = "pearl-mini-en"
 MAX_LENGTH = 64
 RATIO = 0.5
-CONFIG = FitConfig(steps=1100, learning_rate=5e-5, temperature=0.05, save_every=50)
-ABBREVIATIONS = FitConfig(steps=300, learning_rate=4e-5, temperature=0.05, save_every=50)
+CONFIG = FitConfig(steps=1100, learning_rate=5e-5, schedule="cosine", temperature=0.05, save_every=50, precision="fp32")
+ABBREVIATIONS = replace(CONFIG, steps=300, learning_rate=4e-5)
 """A second stage, with short forms of proper names among the variants."""
-MORE_ABBREVIATIONS = FitConfig(steps=450, learning_rate=4e-5, temperature=0.05, save_every=50)
+MORE_ABBREVIATIONS = replace(CONFIG, steps=450, learning_rate=4e-5)
 """A third one, with a third of each batch proper names."""
 PROPER = ("ORG", "WORK_OF_ART", "FAC", "EVENT", "LAW")
 N_PAIRS = 128
@@ -214,13 +214,14 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     material = sources(data, wordnet, random.Random(0))
 
     network = PearlNetwork(load_phrase_encoder(base), new_type_head(384))
-    drawn = batches(material, n_pairs=N_PAIRS, run=RUN, rng=random.Random(1))
+    drawn = BatchMaker(WeightedRuns(material, run=RUN), n_pairs=N_PAIRS, seed=1)
     fit(network, tokenizer, drawn, CONFIG, work)
-    varied = batches(material, n_pairs=N_PAIRS, run=RUN, rng=random.Random(5), vary=augment_or_abbreviate)
+    varied = replace(drawn, seed=5, vary=augment_or_abbreviate)
     fit(network, tokenizer, varied, ABBREVIATIONS, work / "abbreviations")
-    named = [*material, Source(proper_names(material), 0.5)]
-    varied = batches(named, n_pairs=N_PAIRS, run=RUN, rng=random.Random(6), vary=augment_or_abbreviate)
-    fit(network, tokenizer, varied, MORE_ABBREVIATIONS, work / "more-abbreviations")
+    with_names = WeightedRuns([*material, Source(proper_names(material), 0.5)], run=RUN)
+    fit(
+        network, tokenizer, replace(varied, sampler=with_names, seed=6), MORE_ABBREVIATIONS, work / "more-abbreviations"
+    )
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=RATIO)
 
     head, label_counts = train_head(network, tokenizer, head_examples(material, random.Random(2), 12_000))

@@ -168,8 +168,17 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
         info["status"] = "yellow"
         info["indexed_vectors_count"] = 0
     elif is_indexing:
-        info["indexed_vectors_count"] = info["points_count"]
+        info["indexed_vectors_count"] = sum(_count_with(double, name, vector) for vector in ("dense", "lexical"))
     return info
+
+
+def _count_with(double: QdrantDouble, name: str, vector: str) -> int:
+    """Points with this vector, dense or sparse: a server counts both as indexed."""
+    params = double.client.get_collection(name).config.params
+    if vector not in {**(params.vectors or {}), **(params.sparse_vectors or {})}:
+        return 0
+    wanted = models.Filter(must=[models.HasVectorCondition(has_vector=vector)])
+    return double.client.count(name, count_filter=wanted, exact=True).count
 
 
 def _create(double: QdrantDouble, name: str, body: bytes) -> Any:
@@ -177,7 +186,12 @@ def _create(double: QdrantDouble, name: str, body: bytes) -> Any:
     if double.client.collection_exists(name):
         raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
     double.schema[name], double.config[name] = {}, {}
-    return double.client.create_collection(name, vectors_config=wanted.vectors, metadata=wanted.metadata)
+    return double.client.create_collection(
+        name,
+        vectors_config=wanted.vectors,
+        sparse_vectors_config=wanted.sparse_vectors,
+        metadata=wanted.metadata,
+    )
 
 
 def _update(double: QdrantDouble, name: str, body: bytes) -> Any:

@@ -29,7 +29,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from qdrant_double import QdrantDouble
 from soak_chains import MOST_KILLS, Chain, Failed, Lab, change_input, fill_disk, interrupt, lose_store
+from soak_child import set_sizes
 from soak_places import EdgePlace, Place, ServerPlace, StoreKind
+from soak_process import SIZES
 
 STORES: tuple[StoreKind, ...] = ("edge", "server")
 
@@ -54,6 +56,7 @@ class Soak:
         self.totals: Counter[tuple[str, str]] = Counter()
         self.failures: list[str] = []
         self._started: Counter[str] = Counter()
+        self._troubles = [(name, kind) for name, (kinds, _) in TROUBLES.items() for kind in kinds]
         self._lock = threading.Lock()
 
     def work(self) -> None:
@@ -63,6 +66,12 @@ class Soak:
             while (taken := self._take()) is not None:
                 kind, number, most = taken
                 self.run_chain(kind, number, most, servers)
+            while (trouble := self._take_trouble()) is not None:
+                self.run_trouble(*trouble, servers)
+
+    def _take_trouble(self) -> tuple[str, StoreKind] | None:
+        with self._lock:
+            return self._troubles.pop(0) if self._troubles else None
 
     def _take(self) -> tuple[StoreKind, int, int] | None:
         """The next chain: its store, its number, how many kills it may have."""
@@ -136,7 +145,7 @@ class Soak:
 
 @click.command()
 @click.option("--kills", default=200, show_default=True, help="Over both stores.")
-@click.option("--entities", default=1200, show_default=True, help="Of the base; about 2.5 names each.")
+@click.option("--entities", default=700, show_default=True, help="Of the base; about 2.5 names each.")
 @click.option("--seed", type=int, help="Default: drawn, and printed.")
 @click.option("--jobs", default=2, show_default=True, help="Chains at a time.")
 @click.option("--chain", "one", metavar="STORE:N", help="Only this chain.")
@@ -152,6 +161,9 @@ def main(kills: int, entities: int, seed: int | None, jobs: int, one: str | None
     soak = Soak(lab, seed, kills)
     with ExitStack() as stack:
         servers = ServerPlace(stack.enter_context(QdrantDouble()))
+        # `collections verify` in this process: one that has to start takes longer than all else that is compared.
+        set_sizes(SIZES, to_server=False)
+        lab.verifies_here = True
         for place in (EdgePlace(lab.folder), servers):
             lab.prepare(place, changed=True)
             lab.prepare(place)
@@ -166,9 +178,6 @@ def main(kills: int, entities: int, seed: int | None, jobs: int, one: str | None
             with ThreadPoolExecutor(jobs) as pool:
                 for future in [pool.submit(soak.work) for _ in range(jobs)]:
                     future.result()
-            for name, (kinds, _) in TROUBLES.items():
-                for kind in kinds:
-                    soak.run_trouble(name, kind, servers)
     click.echo(soak.table())
     for failure in soak.failures:
         click.echo(f"\n{failure}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from soak_base import write_base
 from soak_child import FULL_FLAG
 from soak_places import COLLECTION, Contents, Difference, Place, ServerPlace, compare, stored_entities
 from soak_process import MOMENTS, Ended, Moment, Run, Victim, draw_moment, ingest_words
+
+from pearl_qdrant.cli.collections import _opened as opened_collection
+from pearl_qdrant.cli.collections import _problems as find_problems
 
 MOST_KILLS = 3  # in a chain
 
@@ -37,6 +41,7 @@ class Lab:
         base, changed: Two releases of a base.
         wanted: By store and release.
         seconds: How long that load took, by store.
+        verifies_here: Whether `collections verify` runs in this process, which then has the sizes of the loads.
     """
 
     folder: Path
@@ -45,6 +50,7 @@ class Lab:
     changed: Path
     wanted: dict[tuple[str, str], Contents] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    verifies_here: bool = False
 
     @classmethod
     def make(cls, folder: Path, model: Path, n_entities: int) -> Lab:
@@ -70,6 +76,10 @@ class Lab:
         """Compare with the load that was not killed, and let `collections verify` judge."""
         wrong = compare(place.contents(), self.wanted[place.kind, (base or self.base).name])
         if not verify:
+            return wrong
+        if self.verifies_here:
+            with opened_collection(place.location, COLLECTION) as collection:
+                wrong.notes += [f"verify: {problem}" for problem in find_problems(collection)]
             return wrong
         words = ["collections", "verify", COLLECTION, "--store", place.location, "--json"]
         verified = Run(folder, words).wait()
@@ -105,6 +115,7 @@ class Chain:
         kills: What was killed.
         wrong: What differs in the end; None while it has not ended.
         verify: Whether to ask `collections verify` too, which is a process more.
+        base: What it loads; None is the base of the lab.
     """
 
     lab: Lab
@@ -114,6 +125,7 @@ class Chain:
     kills: list[Kill] = field(default_factory=list)
     wrong: Difference | None = None
     verify: bool = True
+    base: Path | None = None
 
     def run(self, *, most_kills: int = MOST_KILLS) -> Difference:
         """All of it.
@@ -123,7 +135,7 @@ class Chain:
             TimeoutError: If one hangs.
         """
         self.place.reset()
-        for _ in range(min(most_kills, self.rng.choice((1, 1, 2, 3)))):
+        for _ in range(min(most_kills, self.rng.randint(1, MOST_KILLS))):
             if not self.kill(self.rng.choice(MOMENTS), self._draw_victim()):
                 return self.check()
         self.resume()
@@ -164,7 +176,7 @@ class Chain:
 
     def words(self) -> list[str]:
         """The command."""
-        return ingest_words(self.lab.base, self.lab.model, self.place)
+        return ingest_words(self.base or self.lab.base, self.lab.model, self.place)
 
     def begin(self, moment: str, *, nth: int | None = None, env: dict[str, str] | None = None) -> Run:
         """Start the command in an empty store, and return when the moment has come, or it has ended before."""
@@ -209,11 +221,13 @@ class Chain:
 
 def change_input(chain: Chain) -> None:
     """A load is killed, its input changes, and the next one begins anew and ends right."""
+    lab = chain.lab
+    chain.base = Path(shutil.copy(lab.base, chain.folder / "input.tsv"))  # the path tells one input from another
     chain.place.reset()
     while not chain.kill("checkpoint", "group", nth=2):  # ended before
         chain.place.reset()
-    lab = chain.lab
-    ended = Run(chain.folder, ingest_words(lab.changed, lab.model, chain.place)).wait()
+    shutil.copy(lab.changed, chain.base)
+    ended = Run(chain.folder, chain.words()).wait()
     if ended.status or ended.counts()["resumed_at"]:
         raise Failed(f"a changed input ended with {ended.status}: {ended.out}{ended.err[-800:]}")
     if wrong := lab.check(chain.place, chain.folder, lab.changed):

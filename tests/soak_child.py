@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,13 @@ def _set(name: str, value: object) -> None:
     owner = importlib.import_module(module)
     assert hasattr(owner, constant), name
     setattr(owner, constant, value)
+
+
+def set_sizes(sizes: Mapping[str, object], *, to_server: bool) -> None:
+    """Replace the constants of one kind of store, and those that are of none."""
+    for name, value in sizes.items():
+        if _OTHER_STORE[to_server] not in name:  # which takes more than a second to import
+            _set(name, value)
 
 
 def _fill_disk() -> None:
@@ -60,9 +68,7 @@ def main() -> None:
         write()
         return
     to_server = any("://" in word for word in sys.argv)
-    for name, value in json.loads(sys.argv.pop(1)).items():
-        if _OTHER_STORE[to_server] not in name:  # which takes more than a second to import
-            _set(name, value)
+    set_sizes(json.loads(sys.argv.pop(1)), to_server=to_server)
     if to_server:
         _hurry()
     from pearl_qdrant.cli import main as run

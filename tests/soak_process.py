@@ -24,7 +24,7 @@ HANG_S = 240.0
 
 ORPHAN_S = 10.0
 
-_POLL_S = 0.001
+_POLL_S = 0.002
 
 SIZES = {
     "ingest.pipeline.WINDOW": 96,
@@ -253,9 +253,9 @@ def _edge_sign(rng: random.Random, name: str, place: EdgePlace, nth: int | None)
     if name == "checkpoint":
         return _nth(checkpoint, nth or rng.randint(1, 8))
     if name == "write":
-        return _nth(lambda run: next(iter(run.children()), None), nth or rng.randint(1, 4))
+        return _nth(lambda run: next(iter(run.children()), None), nth or rng.randint(1, 3))
     if name == "compaction":
-        return _nth(building, nth or rng.randint(1, 4))
+        return _nth(building, nth or rng.randint(1, 3))
     if name == "optimize":
         started = rng.random() < 0.3
         return lambda run: run.finalizer() is not None and (started or bool(building(run)))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pearl_qdrant.encoder.ngrams import ngram_rows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -256,7 +257,7 @@ def test_a_manifest_is_replaced_atomically(store: EdgeStore, monkeypatch: pytest
     assert collection.manifest.names == 0
     collection.close()
 
-    assert store.open("toy").manifest == manifest_of()
+    assert store.open("toy").manifest == manifest_of().as_created()
 
 
 @pytest.mark.parametrize("damage", ["segment.json", "status.dat"])
@@ -379,6 +380,31 @@ def test_a_batch_survives_packing() -> None:
     assert not first.vectors[7].any()
 
 
+def test_a_collection_from_before_there_were_n_grams_goes_on(store: EdgeStore) -> None:
+    """It opens, is written, built and searched as ever, by vector alone."""
+    store.create(manifest_of()).close()
+    folder = Path(store.location) / "toy"
+    shutil.rmtree(folder / "shard")
+    (folder / "shard").mkdir()
+    edge_shard.create_shard(folder / "shard", 8, has_lexical=False)
+    old = json.loads((folder / "manifest.json").read_text())
+    del old["lexical_version"]
+    (folder / "manifest.json").write_text(json.dumps(old))
+    points, vectors, encodable = many(30)
+
+    collection = store.open("toy")
+    with collection.writer() as writer:
+        writer.write(points[:20], vectors[:20], encodable[:20])
+    collection.upsert(points[20:], vectors[20:], encodable[20:])
+    collection.finalize()
+
+    assert collection.manifest.lexical_version is None
+    names = [point.name for point in points]
+    hits = collection.search_hybrid(vectors, ngram_rows(names), limit=1, lexical_limit=5)
+    assert [[hit.point.name for hit in row] for row in hits] == [[name] for name in names]
+    assert collection.status().is_finalized
+
+
 # The writing process
 
 
@@ -434,24 +460,6 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     load(is_killed=False)
     assert collection.count() == 6000
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
-
-
-def test_a_writer_killed_by_a_full_disk_is_told_as_that(
-    store: EdgeStore, children: list[edge_process.EdgeProcess]
-) -> None:
-    """The signal that a write to a mapped file on a full disk ends in is told as what it is."""
-    collection = store.create(manifest_of())
-
-    def load() -> None:
-        with collection.writer() as writer:
-            writer.write(*many(10))
-            writer.flush()
-            kill(children[0], signal.SIGBUS)
-
-    with pytest.raises(StoreFullError, match="free some space"):
-        load()
-
-    assert collection.count() == 10
 
 
 def test_ctrl_c_in_the_terminal_leaves_the_writer_to_its_parent(

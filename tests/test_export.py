@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 import pytest
 import torch
+from character_models import make_network
 from tiny_models import DIM, make_bert, make_roberta
 
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
@@ -69,16 +70,20 @@ def test_the_graph_gives_what_torch_gives(
     assert logits == pytest.approx(expected_logits.numpy(), abs=0.15)
 
 
-def test_an_fp32_graph_is_exact(network: PearlNetwork, tmp_path: Path) -> None:
-    """Without quantisation torch and ONNX agree to rounding."""
+@pytest.mark.parametrize("with_characters", [False, True])
+def test_an_fp32_graph_is_exact(network: PearlNetwork, tmp_path: Path, with_characters: bool) -> None:
+    """Without quantisation torch and ONNX agree to rounding, with a character encoder too."""
+    if with_characters:
+        network = make_network(make_bert(tmp_path / "bert"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, of torch and onnxscript
         export_onnx(network, tmp_path / "model.onnx")
-    embedding, _ = run(tmp_path / "model.onnx")
+    embedding, logits = run(tmp_path / "model.onnx")
     with torch.inference_mode():
-        expected, _ = network(IDS, MASK)
+        expected, expected_logits = network(IDS, MASK)
 
     assert embedding == pytest.approx(expected.numpy(), abs=1e-5)
+    assert logits == pytest.approx(expected_logits.numpy(), abs=1e-4)
 
 
 def test_neither_batch_nor_padding_changes_an_int8_vector(network: PearlNetwork, tmp_path: Path) -> None:

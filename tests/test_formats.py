@@ -160,3 +160,42 @@ def test_parts_of_umls_may_be_named_one_by_one(run: Run, tmp_path: Path) -> None
     assert whole.lines()[0]["entities"] == 2
     assert half.status == 1
     assert "MRCONSO.RRF.ab.gz beside it was not named" in half.err
+
+
+@pytest.mark.parametrize("kind", ["umls", "yago"])
+@pytest.mark.parametrize("other", ["obo", "wikidata"])
+def test_a_folder_of_several_bases_is_refused(run: Run, tmp_path: Path, kind: str, other: str) -> None:
+    """The message says what lies in it; a format that is named is read alone."""
+    folder = write(tmp_path, kind)
+    if kind == "yago":
+        folder = tmp_path / "yago"
+        folder.mkdir()
+        (folder / "yago-facts.ttl").write_text(TTL, encoding="utf-8")
+    beside = write(folder, other)
+
+    refused = run("ingest", str(folder), "--dry-run", "--collection", "c")
+    named = run("ingest", str(folder), "--dry-run", "--collection", "c", "--format", kind)
+
+    assert (refused.status, named.status) == (1, 0), refused.err + named.err
+    assert f"holds several bases: {kind} (" in refused.err
+    assert f"{other} ({beside})" in refused.err.replace("\n", "")
+    assert f"--format {kind}" in refused.err
+
+
+def test_a_folder_of_two_releases_of_yago_is_refused(tmp_path: Path) -> None:
+    """The names of one would be read with the types of the other."""
+    for name in ("yago-facts.ttl", "yago-wd-labels.nt"):
+        (tmp_path / name).write_text(TTL, encoding="utf-8")
+
+    with pytest.raises(FormatError, match=r"two releases of YAGO: 4 \(.*labels.nt\) and 4.5 \(.*facts.ttl\)"):
+        open_reader([tmp_path])
+
+
+def test_other_files_beside_a_base_do_not_matter(tmp_path: Path) -> None:
+    """A readme, a checksum or a folder of notes is no base."""
+    folder = write(tmp_path, "umls")
+    (folder / "README.txt").write_text("how to read this\n", encoding="utf-8")
+    (folder / "META" / "MRREL.RRF").write_text("C1|A1|AUI|PAR|C2|A2|AUI|isa|R1||S|S||Y|N||\n", encoding="utf-8")
+    (folder / "notes").mkdir()
+
+    assert detect_format([folder]) == "umls"

@@ -35,6 +35,7 @@ def test_the_version_stands_in_step() -> None:
 def test_the_public_names_are_these() -> None:
     """Adding or removing a public name is a decision, made here too."""
     assert pearl_qdrant.__all__ == [
+        "Annotation",
         "Candidate",
         "CollectionNotFoundError",
         "DeviceError",

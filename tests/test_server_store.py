@@ -20,6 +20,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 
+from pearl_qdrant.encoder import ngrams
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -433,7 +434,7 @@ def test_batches_are_bounded_by_points_and_bytes() -> None:
     """No request holds more than either bound, unless one point alone is over it."""
     points, vectors, encodable = points_of(100)
     points[50] = points_of(51, description="x" * 5000)[0][50]
-    checked = check_points(points, vectors, encodable, dim=DIM)
+    checked = check_points(points, vectors, encodable, manifest_of())
 
     batches = list(cut_batches(checked, max_points=30, max_bytes=4000))
 
@@ -441,8 +442,9 @@ def test_batches_are_bounded_by_points_and_bytes() -> None:
     assert all(len(batch) <= 30 for batch in batches)
     assert all(len(batch) == 1 or sum(p.n_bytes for p in batch) <= 4000 for batch in batches)
     wide = np.full((1, 768), -1.2345679e-30, dtype=np.float32)
-    one = check_points(points[:1], wide, encodable[:1], dim=768)[0]
-    struct = models.PointStruct(id=one.id, payload=one.payload, vector={"dense": wide[0].tolist()})
+    one = check_points(points[:1], wide, encodable[:1], manifest_of().as_created().model_copy(update={"dim": 768}))[0]
+    struct = models.PointStruct(id=one.id, payload=one.payload, vector=one.vectors())
+    assert set(one.vectors()) == {"dense", "lexical"}
     assert len(struct.model_dump_json()) <= one.n_bytes + 768  # numpy's longest floats take a byte or two more
 
 
@@ -464,7 +466,30 @@ def test_a_load_that_died_is_seen_and_repaired(double: QdrantDouble, collection:
     metadata = double.client.get_collection(NAME).config.metadata or {}
     assert metadata["theirs"] == 1
     assert LOAD_KEY not in metadata
-    assert reopened.manifest == manifest_of()
+    assert reopened.manifest == manifest_of().as_created()
+
+
+def test_a_collection_from_before_there_were_n_grams_goes_on(double: QdrantDouble, store: ServerStore) -> None:
+    """It opens, is written and searched as ever, by vector alone; one that lost its sparse vectors is refused."""
+    size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
+    for name, version in ((NAME, None), ("broken", ngrams.VERSION)):
+        manifest = manifest_of().model_copy(update={"collection": name, "lexical_version": version})
+        metadata = {MANIFEST_KEY: manifest.model_dump(mode="json")}
+        double.client.create_collection(name, vectors_config={"dense": size}, metadata=metadata)
+        double.schema[name], double.config[name] = {}, {}
+    points, vectors, encodable = points_of(20)
+
+    collection = store.open(NAME)
+    with collection.writer() as writer:
+        writer.write(points, vectors, encodable)
+    collection.finalize()
+
+    rows = ngrams.ngram_rows([point.name for point in points])
+    hits = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=5)
+    assert [len(row) for row in hits] == [1] * 20
+    assert collection.status().indexed_vectors == 20
+    with pytest.raises(ManifestError, match="sparse vectors 'lexical'"):
+        store.open("broken")
 
 
 def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: ServerCollection) -> None:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import math
 import random
-from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import DIM, make_bert
-from tokenizers import Tokenizer
+from tiny_models import make_bert
 
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.network import load_phrase_encoder
 from pearl_qdrant.linking.calibration import Calibration
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import abbreviate, augment, augment_or_abbreviate
-from training.batches import Source, batches
 from training.evaluate_types import score_types
 from training.fit_calibration import fit_calibration, nearest_scores
 from training.head import fit_head
-from training.losses import marginal_type_loss, nt_xent
 from training.numbers import number_names
 from training.sources import (
-    Example,
     any_class,
     base_examples,
     held_out_aliases,
@@ -38,63 +31,12 @@ from training.sources import (
     wordnet_examples,
 )
 from training.splits import TEST_FOLDS, TRAIN_FOLDS, fold, name_key
-from training.trainer import FitConfig, fit, pool_phrases
 from training.weight_average import average_weights
 
 
 def generator(seed: int = 0) -> torch.Generator:
     """A seeded source of random numbers."""
     return torch.Generator().manual_seed(seed)
-
-
-def naive_nt_xent(anchors: torch.Tensor, positives: torch.Tensor, temperature: float, same: torch.Tensor) -> float:
-    """Eq. 2 as a loop over rows."""
-    rows = [row / row.norm() for row in torch.cat([anchors, positives])]
-    n = len(anchors)
-    total = 0.0
-    for i, row in enumerate(rows):
-        partner = (i + n) % (2 * n)
-        negatives = [j for j in range(2 * n) if j % n != i % n and not same[i % n, j % n]]
-        terms = [math.exp(float(row @ rows[j]) / temperature) for j in [partner, *negatives]]
-        total -= math.log(terms[0] / sum(terms))
-    return total / (2 * n)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_contrastive_loss_equals_its_naive_loop(masked: bool) -> None:
-    """The loss is Eq. 2, with and without masked false negatives."""
-    anchors, positives = torch.randn(2, 6, 5, generator=generator())
-    same = torch.zeros(6, 6, dtype=torch.bool)
-    if masked:
-        same[1, 4] = same[4, 1] = True
-    loss = nt_xent(anchors, positives, temperature=0.07, same=same if masked else None)
-
-    assert loss.item() == pytest.approx(naive_nt_xent(anchors, positives, 0.07, same), rel=1e-4)
-
-
-def test_the_contrastive_loss_refuses_what_does_not_pair() -> None:
-    """A wrong shape or temperature is an error, not a number."""
-    with pytest.raises(ValueError, match="do not pair up"):
-        nt_xent(torch.ones(2, 3), torch.ones(3, 3), temperature=0.1)
-    with pytest.raises(ValueError, match="positive"):
-        nt_xent(torch.ones(2, 3), torch.ones(2, 3), temperature=0)
-
-
-def test_the_type_loss_is_cross_entropy_with_one_label_and_marginal_with_several() -> None:
-    """One label is Eq. 3; several allowed labels share the likelihood; none does not count."""
-    logits = torch.randn(3, 95, generator=generator())
-    one = torch.zeros(3, 95, dtype=torch.bool)
-    one[torch.arange(3), torch.tensor([4, 7, 90])] = True
-    expected = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 7, 90]))
-    assert marginal_type_loss(logits, one).item() == pytest.approx(expected.item(), rel=1e-5)
-
-    several = one.clone()
-    several[0, 23] = True
-    several[2] = False
-    p = logits.softmax(1)
-    by_hand = -(torch.log(p[0, 4] + p[0, 23]) + torch.log(p[1, 7])) / 2
-    assert marginal_type_loss(logits, several).item() == pytest.approx(by_hand.item(), rel=1e-5)
-    assert marginal_type_loss(logits, torch.zeros(3, 95, dtype=torch.bool)).item() == 0
 
 
 @given(st.text(min_size=1), st.integers(0, 2**32))
@@ -187,23 +129,6 @@ def test_escaped_aliases_are_split() -> None:
     assert split_aliases(r"a|b\|c|d\\|") == ["a", "b|c", "d\\"]
 
 
-def test_pairs_that_share_an_entity_or_a_string_are_no_negatives() -> None:
-    """In a batch, equal entities and equal folded strings are marked as the same."""
-    examples = [
-        Example("Alpha One", ("alpha-one",), "1"),
-        Example("ALPHA ONE", ("zed",), "2"),
-        Example("beta", ("gamma",), "3"),
-        Example("delta", ("epsilon",), "3"),
-    ]
-    batch = next(batches([Source(examples, 1.0)], n_pairs=4, run=4, rng=random.Random(5)))
-
-    names = list(zip(batch.anchors, batch.positives, strict=True))
-    assert batch.same[2, 3], "one entity"
-    assert not batch.same[0, 2]
-    folded = [{"".join(c for c in n.casefold() if c.isalnum()) for n in pair} for pair in names]
-    assert bool(batch.same[0, 1]) == bool(folded[0] & folded[1])
-
-
 def test_averaging_mixes_the_encoders(tmp_path: Path) -> None:
     """Half and half is the mean of the two; the ends are the encoders themselves."""
     original = load_phrase_encoder(make_bert(tmp_path / "a", seed=1))
@@ -231,36 +156,6 @@ def test_a_head_learns_what_can_be_told_apart() -> None:
     assert scores.accuracy > 0.98
     assert scores.macro_f1 > 0.98
     assert scores.n == 400
-
-
-def test_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
-    """A run killed half way and started again ends with the weights of one that was not."""
-    folder = make_bert(tmp_path / "bert")
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_padding()
-    examples = [Example(f"new york w{i}", (f"city {i}",), str(i), any_class(["GPE"])) for i in range(40)]
-
-    def run(work: Path, *stops: int) -> tuple[torch.Tensor, list[list[str]]]:
-        """Train to 6 steps, stopping on the way."""
-        for stop in (*stops, 6):
-            torch.manual_seed(0)
-            network = PearlNetwork(load_phrase_encoder(folder), new_type_head(DIM))
-            drawn = batches([Source(examples, 1.0)], n_pairs=8, run=4, rng=random.Random(1))
-            config = FitConfig(steps=6, save_every=2)
-            taken = iter(list(islice(drawn, stop))) if stop < 6 else drawn
-            try:
-                fit(network, tokenizer, taken, config, work)
-            except StopIteration:
-                continue
-        with (work / "log.csv").open() as file:
-            log = [row[:3] for row in csv.reader(file)]
-        return pool_phrases(network, tokenizer, ["new york"], 16, 8), log
-
-    straight, log = run(tmp_path / "straight")
-    resumed, _ = run(tmp_path / "resumed", 4)
-
-    assert torch.allclose(straight, resumed, atol=1e-6)
-    assert [row[0] for row in log] == ["step", "1", "2", "3", "4", "5", "6"]
 
 
 def test_calibration_finds_the_coefficients_that_made_the_data() -> None:

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.network import PearlNetwork, pool_tokens
+from training.character_graph import add_character_encoder, join_parts
+from training.graph_builder import OPSET, GraphBuilder
 from training.losses import MASKED_LOGIT
-
-OPSET = 18
 
 BLOCK = 32
 """Weights that share a scale, along the input of a matrix."""
@@ -30,28 +31,29 @@ _QUANTIZED_TABLE = 4096
 """Embedding tables with at least so many rows are quantised: the word embeddings, not the positions."""
 
 
-_OUTPUTS = ("embedding", "type_logits")
+_POOLED = "pearl_pooled"
 
 
-class _Exported(nn.Module):
-    """The network as the graph has it: the mask made additive once, attention written out."""
+class _Pooled(nn.Module):
+    """The phrase encoder as the graph has it: the mask made additive once, attention written out, then pooled."""
 
-    def __init__(self, network: PearlNetwork, type_head: nn.Linear) -> None:
+    def __init__(self, network: PearlNetwork) -> None:
         super().__init__()
         self.phrase_encoder = network.phrase_encoder
-        self.type_head = type_head
         self.pooling = network.pooling
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         # Not minus infinity: a row that is all padding must not become NaN.
         additive = (1.0 - attention_mask.to(torch.float32))[:, None, None, :] * MASKED_LOGIT  # (b, 1, 1, t)
         hidden = self.phrase_encoder(input_ids=input_ids, attention_mask=additive).last_hidden_state
-        pooled = pool_tokens(hidden, attention_mask, pooling=self.pooling)
-        return nn.functional.normalize(pooled, dim=-1), self.type_head(pooled)
+        return pool_tokens(hidden, attention_mask, pooling=self.pooling)
 
 
 def export_onnx(network: PearlNetwork, path: Path) -> None:
     """Write the network as an fp32 ONNX graph; batch and tokens are free.
+
+    The phrase encoder goes through torch's exporter; what follows it is added node by node, since the words of a
+    batch have shapes that no exporter traces.
 
     Args:
         network: With a type head, on the CPU.
@@ -62,39 +64,52 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     """
     if network.type_head is None:
         raise ValueError("only a network with a type head is exported: train one first")
+    model = _export_pooled(network)
+    graph = GraphBuilder(prefix="pearl_")
+    pooled = _POOLED
+    if network.character_encoder is not None:
+        character = add_character_encoder(graph, network.character_encoder, int8=False)
+        pooled = join_parts(graph, pooled, character, share=network.character_encoder.config.share)
+    head = network.type_head.weight.detach().float().numpy()
+    graph.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
+    graph.output("MatMul", pooled, graph.floats(head.T), name="type_logits")
+    model.graph.node.extend(graph.nodes)
+    model.graph.initializer.extend(graph.tensors)
+    del model.graph.output[:]
+    for name, width in (("embedding", head.shape[1]), ("type_logits", len(head))):
+        model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString())
+
+
+def _export_pooled(network: PearlNetwork) -> Any:
+    """The phrase encoder and its pooling: (b, phrase_dim)."""
     encoder: Any = network.phrase_encoder
     encoder.set_attn_implementation("eager")
-    module = _Exported(network, network.type_head).eval()
     # Two tensors: the exporter takes one and the same object for one and the same input.
     ids, mask = torch.ones(2, 5, dtype=torch.int64), torch.ones(2, 5, dtype=torch.int64)
     batch, tokens = torch.export.Dim("batch", min=1, max=65_536), torch.export.Dim("tokens", min=2, max=512)
-    path.parent.mkdir(parents=True, exist_ok=True)
     program = torch.onnx.export(
-        module,
+        _Pooled(network).eval(),
         (ids, mask),
         dynamo=True,
         opset_version=OPSET,
         input_names=["input_ids", "attention_mask"],
-        output_names=[f"pearl_{name}" for name in _OUTPUTS],
+        output_names=[_POOLED],
         dynamic_shapes={"input_ids": {0: batch, 1: tokens}, "attention_mask": {0: batch, 1: tokens}},
         verbose=False,
     )
     if program is None:
         raise RuntimeError("torch exported nothing")
     model = program.model_proto
-    # Given the final names, the exporter would let them clash with values of its own.
-    _rename(model, {name: f"inner_{name}" for name in _OUTPUTS})
-    _rename(model, {f"pearl_{name}": name for name in _OUTPUTS})
-    path.write_bytes(model.SerializeToString())
-
-
-def _rename(model: Any, names: dict[str, str]) -> None:
-    """Give values of a graph other names, wherever they stand."""
+    # The exporter names values after torch's, one of which is "embedding": not to clash with the outputs.
+    inner = {name: f"inner_{name}" for name in ("embedding", "type_logits")}
     for node in model.graph.node:
         for values in (node.input, node.output):
-            values[:] = [names.get(value, value) for value in values]
-    for value in (*model.graph.output, *model.graph.value_info):
-        value.name = names.get(value.name, value.name)
+            values[:] = [inner.get(value, value) for value in values]
+    for value in model.graph.value_info:
+        value.name = inner.get(value.name, value.name)
+    return model
 
 
 def quantize_onnx(source: Path, target: Path) -> None:
@@ -120,7 +135,7 @@ def quantize_onnx(source: Path, target: Path) -> None:
 
 def _quantize_tables(model: Any) -> None:
     """Replace Gather(float table) by Cast(Gather(int8 table)) * Gather(scale), in place."""
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import numpy_helper
 
     tables = {
         tensor.name: tensor

@@ -28,16 +28,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
+from onnx import ModelProto, TensorProto, helper, save
 
+from pearl_qdrant.encoder.character import CharacterEncoder
 from pearl_qdrant.encoder.network import PearlNetwork
+from training.character_graph import add_character_encoder, join_parts
+from training.graph_builder import FUSED, IR_VERSION, OPSET, GraphBuilder
 from training.int8_weights import Array, Channels, channel_scales, probe_inputs, quantize_columns, quantize_rows
 
 PRECISION = "int8-row"
 
-OPSET = 18
-_IR_VERSION = 9  # what onnxruntime 1.17 and later read
-_FUSED = "com.microsoft"
 _MASKED = -10_000.0
 _MIDDLE = 128
 _GELU_ZERO = 16
@@ -58,16 +58,27 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     config = encoder.config
     if network.type_head is None:
         raise ValueError("only a network with a type head is exported: train one first")
-    positions = getattr(config, "position_embedding_type", "absolute")
-    if config.model_type != "bert" or config.hidden_act != "gelu" or positions != "absolute":
+    if not is_supported(network):
         raise ValueError(
             f"int8 graphs are for BERT with gelu and absolute positions, not {config.model_type} with "
-            f"{config.hidden_act} and {positions} positions: take training.export.quantize_onnx"
+            f"{config.hidden_act} and {_positions(config)} positions: take training.export.quantize_onnx"
         )
     weights = {name: tensor.detach().numpy() for name, tensor in encoder.state_dict().items()}
     head = network.type_head.weight.detach().numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
-    save(_Graph(weights, config, probe_inputs(encoder)).build(head, pooling=network.pooling), str(path))
+    graph = _Graph(weights, config, probe_inputs(encoder))
+    save(graph.build(head, pooling=network.pooling, character_encoder=network.character_encoder), str(path))
+
+
+def is_supported(network: PearlNetwork) -> bool:
+    """Whether the phrase encoder is one that this graph can hold: a BERT with GELU and absolute positions."""
+    encoder: Any = network.phrase_encoder
+    config = encoder.config
+    return config.model_type == "bert" and config.hidden_act == "gelu" and _positions(config) == "absolute"
+
+
+def _positions(config: Any) -> str:
+    return str(getattr(config, "position_embedding_type", "absolute"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,60 +98,61 @@ class _Rows:
     zero: int
 
 
-class _Graph:
-    """The nodes and constants of a graph under construction; equal constants are kept once."""
+class _Graph(GraphBuilder):
+    """The phrase encoder's nodes, then the character encoder's, then pooling and head."""
 
     def __init__(self, weights: dict[str, Array], config: Any, inputs: dict[str, Channels]) -> None:
+        super().__init__()
         self._weights = weights
         self._inputs = inputs
         self._dim: int = config.hidden_size
         self._n_heads: int = config.num_attention_heads
         self._n_layers: int = config.num_hidden_layers
         self._epsilon: float = config.layer_norm_eps
-        self._nodes: list[NodeProto] = []
-        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self._tensors: list[TensorProto] = []
         self._zeros: dict[int, str] = {}
 
-    def build(self, head: Array, *, pooling: str) -> ModelProto:
+    def build(self, head: Array, *, pooling: str, character_encoder: CharacterEncoder | None) -> ModelProto:
         """The whole graph. Hidden states are kept as (b * t, dim); only attention needs (b, t, dim)."""
-        size = self._op("Shape", "input_ids")
-        self._by_token = self._op("Concat", size, self._ints(self._dim), axis=0)  # (b, t, dim)
-        self._by_head = self._op("Concat", size, self._ints(self._n_heads, self._dim // self._n_heads), axis=0)
-        padding = self._op("Sub", self._floats(1.0), self._op("Cast", "attention_mask", to=TensorProto.FLOAT))
-        mask = self._op("Unsqueeze", self._op("Mul", padding, self._floats(_MASKED)), self._ints(1, 2))  # (b, 1, 1, t)
+        size = self.op("Shape", "input_ids")
+        self._by_token = self.op("Concat", size, self.ints(self._dim), axis=0)  # (b, t, dim)
+        self._by_head = self.op("Concat", size, self.ints(self._n_heads, self._dim // self._n_heads), axis=0)
+        padding = self.op("Sub", self.floats(1.0), self.op("Cast", "attention_mask", to=TensorProto.FLOAT))
+        mask = self.op("Unsqueeze", self.op("Mul", padding, self.floats(_MASKED)), self.ints(1, 2))  # (b, 1, 1, t)
         hidden = self._embed(size)
         for i in range(self._n_layers):
             hidden = self._attend(i, hidden, mask)
             hidden = self._feed_forward(i, hidden)
-        pooled = self._pool(self._op("Reshape", hidden.value, self._by_token), pooling)
-        self._nodes.append(helper.make_node("LpNormalization", [pooled], ["embedding"], axis=1, p=2))
-        self._nodes.append(helper.make_node("MatMul", [pooled, self._floats(head.T)], ["type_logits"]))
+        pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), pooling)
+        if character_encoder is not None:
+            character = add_character_encoder(self, character_encoder, int8=True)
+            pooled = join_parts(self, pooled, character, share=character_encoder.config.share)
+        self.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
+        self.output("MatMul", pooled, self.floats(head.T), name="type_logits")
         value = helper.make_tensor_value_info
-        outputs = {"embedding": self._dim, "type_logits": len(head)}
+        outputs = {"embedding": head.shape[1], "type_logits": len(head)}
         graph = helper.make_graph(
-            self._nodes,
+            self.nodes,
             "pearl",
             [value(name, TensorProto.INT64, ["batch", "tokens"]) for name in ("input_ids", "attention_mask")],
             [value(name, TensorProto.FLOAT, ["batch", width]) for name, width in outputs.items()],
-            self._tensors,
+            self.tensors,
         )
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_FUSED, 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
     def _embed(self, size: str) -> _Hidden:
         """Word, position and type embeddings. The word table is 8-bit, one scale a row."""
-        ids = self._op("Reshape", "input_ids", self._ints(-1))
+        ids = self.op("Reshape", "input_ids", self.ints(-1))
         table, scales = quantize_rows(self._weights["embeddings.word_embeddings.weight"])
-        row = self._op("Gather", self._constant(table), ids, axis=0)
-        words = self._op("DequantizeLinear", row, self._op("Gather", self._floats(scales), ids, axis=0), axis=0)
+        row = self.op("Gather", self.constant(table), ids, axis=0)
+        words = self.op("DequantizeLinear", row, self.op("Gather", self.floats(scales), ids, axis=0), axis=0)
         # Every token is of type 0: its row joins the positions.
         types = self._weights["embeddings.token_type_embeddings.weight"][0]
-        positions = self._floats(self._weights["embeddings.position_embeddings.weight"] + types)
-        n_tokens = self._op("Slice", size, self._ints(1), self._ints(2))
-        used = self._op("Slice", positions, self._ints(0), n_tokens)
-        summed = self._op("Sum", self._op("Reshape", words, self._by_token), used)
-        rows = self._op("Reshape", summed, self._ints(-1, self._dim))
+        positions = self.floats(self._weights["embeddings.position_embeddings.weight"] + types)
+        n_tokens = self.op("Slice", size, self.ints(1), self.ints(2))
+        used = self.op("Slice", positions, self.ints(0), n_tokens)
+        summed = self.op("Sum", self.op("Reshape", words, self._by_token), used)
+        rows = self.op("Reshape", summed, self.ints(-1, self._dim))
         return self._norm("embeddings", rows, self._attention_readers(0))
 
     def _attend(self, i: int, hidden: _Hidden, mask: str) -> _Hidden:
@@ -151,10 +163,10 @@ class _Graph:
         query = self._sum(*self._dense(rows, f"{name}.self.query", hidden.scales, divide=root))
         key, _ = self._dense(rows, f"{name}.self.key", hidden.scales)
         value = self._sum(*self._dense(rows, f"{name}.self.value", hidden.scales))
-        scores = self._op("MatMul", self._heads(query, 0, 2, 1, 3), self._heads(key, 0, 2, 3, 1))
-        shares = self._op("Softmax", self._op("Add", scores, mask), axis=-1)  # (b, heads, t, t)
-        mixed = self._op("MatMul", shares, self._heads(value, 0, 2, 1, 3))
-        joined = self._op("Reshape", self._op("Transpose", mixed, perm=[0, 2, 1, 3]), self._ints(-1, self._dim))
+        scores = self.op("MatMul", self._heads(query, 0, 2, 1, 3), self._heads(key, 0, 2, 3, 1))
+        shares = self.op("Softmax", self.op("Add", scores, mask), axis=-1)  # (b, heads, t, t)
+        mixed = self.op("MatMul", shares, self._heads(value, 0, 2, 1, 3))
+        joined = self.op("Reshape", self.op("Transpose", mixed, perm=[0, 2, 1, 3]), self.ints(-1, self._dim))
         attended, bias = self._dense(self._quantize(joined), f"{name}.output.dense")
         readers = [f"encoder.layer.{i}.intermediate.dense"]
         return self._norm(f"{name}.output", self._sum(attended, bias, self._unscaled(hidden)), readers)
@@ -163,7 +175,7 @@ class _Graph:
         """The two dense layers of a layer and the LayerNorm after them."""
         name = f"encoder.layer.{i}"
         inner = self._sum(*self._dense(self._quantize(hidden.value), f"{name}.intermediate.dense", hidden.scales))
-        rows = self._quantize(self._op("Gelu", inner, domain=_FUSED), after_gelu=True)
+        rows = self._quantize(self.op("Gelu", inner, domain=FUSED), after_gelu=True)
         outer, bias = self._dense(rows, f"{name}.output.dense")
         return self._norm(
             f"{name}.output", self._sum(outer, bias, self._unscaled(hidden)), self._attention_readers(i + 1)
@@ -181,31 +193,31 @@ class _Graph:
             matrix = np.concatenate([self._matrix(reader) for reader in readers], axis=1)
             scales = channel_scales(self._inputs[readers[0]].largest, matrix)
         parts = [self._weights[f"{name}.LayerNorm.{part}"] / scales for part in ("weight", "bias")]
-        normed = self._op("LayerNormalization", x, *map(self._floats, parts), axis=-1, epsilon=self._epsilon)
+        normed = self.op("LayerNormalization", x, *map(self.floats, parts), axis=-1, epsilon=self._epsilon)
         return _Hidden(normed, scales)
 
     def _unscaled(self, hidden: _Hidden) -> str:
         """The hidden state itself, for the way around a layer."""
-        return self._op("Mul", hidden.value, self._floats(hidden.scales))
+        return self.op("Mul", hidden.value, self.floats(hidden.scales))
 
     def _heads(self, x: str, *order: int) -> str:
         """(b * t, dim) to (b, t, heads, width), then that order of axes."""
-        return self._op("Transpose", self._op("Reshape", x, self._by_head), perm=list(order))
+        return self.op("Transpose", self.op("Reshape", x, self._by_head), perm=list(order))
 
     def _quantize(self, x: str, *, after_gelu: bool = False) -> _Rows:
         """A scale for each row, from its largest value."""
         zero = _GELU_ZERO if after_gelu else _MIDDLE
-        sizes = x if after_gelu else self._op("Abs", x)
+        sizes = x if after_gelu else self.op("Abs", x)
         # Below the floor, GELU's least value would not fit; without GELU it only keeps a row of zeros from 0 / 0.
         floor = _GELU_LEAST / zero if after_gelu else 1e-9
-        largest = self._op("ReduceMax", sizes, self._ints(-1), keepdims=0)
+        largest = self.op("ReduceMax", sizes, self.ints(-1), keepdims=0)
         # 255 - 16 steps above the zero point; 127, as many as below, where values have both signs.
-        steps = self._floats(1 / (255 - zero))
-        scale = self._op("Max", self._op("Mul", largest, steps), self._floats(floor))
+        steps = self.floats(1 / (255 - zero))
+        scale = self.op("Max", self.op("Mul", largest, steps), self.floats(floor))
         if zero not in self._zeros:
-            self._zeros[zero] = self._op("Expand", self._constant(np.uint8(zero)), self._op("Shape", scale))
-        rows = self._op("QuantizeLinear", x, scale, self._zeros[zero], axis=0)
-        return _Rows(rows, self._op("Unsqueeze", scale, self._ints(-1)), zero)
+            self._zeros[zero] = self.op("Expand", self.constant(np.uint8(zero)), self.op("Shape", scale))
+        rows = self.op("QuantizeLinear", x, scale, self._zeros[zero], axis=0)
+        return _Rows(rows, self.op("Unsqueeze", scale, self.ints(-1)), zero)
 
     def _dense(self, rows: _Rows, name: str, scales: Array | None = None, *, divide: float = 1.0) -> tuple[str, Array]:
         """Rows times the matrix of a dense layer, and the bias that is to be added.
@@ -220,53 +232,32 @@ class _Graph:
             scales = np.ones(len(self._inputs[name].mean), dtype=np.float32)
         exact = self._matrix(name) * scales[:, None] / divide
         matrix, columns = quantize_columns(exact)
-        product = self._op(
+        product = self.op(
             "MatMulIntegerToFloat",
             rows.value,
-            self._constant(matrix),
-            self._floats(1.0),
-            self._floats(columns),
-            self._constant(np.uint8(rows.zero)),
-            domain=_FUSED,
+            self.constant(matrix),
+            self.floats(1.0),
+            self.floats(columns),
+            self.constant(np.uint8(rows.zero)),
+            domain=FUSED,
         )
         lost: Array = (self._inputs[name].mean / scales) @ (exact - matrix * columns)
-        return self._op("Mul", product, rows.scale), self._weights[f"{name}.bias"] / divide + lost
+        return self.op("Mul", product, rows.scale), self._weights[f"{name}.bias"] / divide + lost
 
     def _sum(self, x: str, bias: Array, *others: str) -> str:
         # Not Add, which the optimizer fuses with what follows.
-        return self._op("Sum", x, self._floats(bias), *others)
+        return self.op("Sum", x, self.floats(bias), *others)
 
     def _pool(self, hidden: str, pooling: str) -> str:
         """(b, t, dim) to (b, dim)."""
         if pooling == "cls":
-            return self._op("Gather", hidden, self._constant(np.int64(0)), axis=1)
-        mask = self._op("Cast", "attention_mask", to=TensorProto.FLOAT)
-        count = self._op("Max", self._op("ReduceSum", mask, self._ints(1), keepdims=1), self._floats(1.0))
-        shares = self._op("Unsqueeze", self._op("Div", mask, count), self._ints(1))
-        return self._op("Squeeze", self._op("MatMul", shares, hidden), self._ints(1))
+            return self.op("Gather", hidden, self.constant(np.int64(0)), axis=1)
+        mask = self.op("Cast", "attention_mask", to=TensorProto.FLOAT)
+        count = self.op("Max", self.op("ReduceSum", mask, self.ints(1), keepdims=1), self.floats(1.0))
+        shares = self.op("Unsqueeze", self.op("Div", mask, count), self.ints(1))
+        return self.op("Squeeze", self.op("MatMul", shares, hidden), self.ints(1))
 
     def _matrix(self, name: str) -> Array:
         """The matrix of a dense layer, (k, n)."""
         transposed: Array = self._weights[f"{name}.weight"].T
         return transposed
-
-    def _op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node; the name of its output."""
-        output = f"v{len(self._nodes)}"
-        self._nodes.append(helper.make_node(kind, list(inputs), [output], domain=domain, **attributes))
-        return output
-
-    def _ints(self, *values: int) -> str:
-        return self._constant(np.array(values, dtype=np.int64))
-
-    def _floats(self, values: Any) -> str:
-        return self._constant(np.asarray(values, dtype=np.float32))
-
-    def _constant(self, value: Any) -> str:
-        """The name of a constant."""
-        array = np.ascontiguousarray(value).reshape(np.shape(value))
-        key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in self._constants:
-            self._constants[key] = f"c{len(self._constants)}"
-            self._tensors.append(numpy_helper.from_array(array, self._constants[key]))
-        return self._constants[key]

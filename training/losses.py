@@ -1,4 +1,4 @@
-"""The two losses of PEARL, with false negatives masked and unknown lexical classes summed out.
+"""The losses of PEARL, with false negatives masked and unknown lexical classes summed out, and SapBERT's.
 
 L = L_CL + weight * L_CE                                                       Eq. 4
 """
@@ -12,21 +12,30 @@ MASKED_LOGIT = -1e4
 """Stands for minus infinity; finite, so that a row without any allowed entry gives no NaN."""
 
 
-def nt_xent(anchors: Tensor, positives: Tensor, *, temperature: float, same: Tensor | None = None) -> Tensor:
-    """Contrastive loss over a batch of phrase pairs: each row finds its partner among all 2n - 1 other rows.
+def nt_xent(
+    anchors: Tensor,
+    positives: Tensor,
+    *,
+    temperature: float,
+    negatives: Tensor | None = None,
+    same: Tensor | None = None,
+) -> Tensor:
+    """Contrastive loss over a batch of phrase pairs: each row finds its partner among all others and the negatives.
 
     Args:
         anchors: Phrase vectors, (n, dim), any norm.
         positives: Vectors of the other name or the augmented phrase, (n, dim), any norm.
         temperature: Divides the cosine similarities; > 0, no unit. PEARL trains with 0.07.
-        same: (n, n) bool; true where pair i and pair j mean the same entity or share a string, so that j must not
-            be a negative of i. The diagonal does not matter. None: every other row is a negative (the paper).
+        negatives: Hard negatives, (m, dim), any norm: further columns for all 2n rows, without a loss of their own.
+        same: (2n, 2n + m) bool; rows are anchors, then positives, columns these and the negatives. True where the
+            column means the same as the row, so that it must not be its negative. A row's own column and its
+            partner's do not matter. None: every other column is a negative (the paper).
 
     Returns:
         Mean loss over the 2n rows, in nats, ().
 
     Raises:
-        ValueError: If the two tensors do not pair up row by row, or the temperature is not positive.
+        ValueError: If the tensors do not fit each other, or the temperature is not positive.
 
     Source:
         PEARL (Chen et al. 2024), Eq. 2; masking by label as in SapBERT (Liu et al. 2021).
@@ -36,13 +45,68 @@ def nt_xent(anchors: Tensor, positives: Tensor, *, temperature: float, same: Ten
     if temperature <= 0:
         raise ValueError(f"temperature must be positive, not {temperature}")
     n = anchors.shape[0]
-    rows = nn.functional.normalize(torch.cat([anchors, positives]), dim=-1)  # (2n, dim)
-    logits = rows @ rows.T / temperature  # (2n, 2n)
-    partner = torch.arange(2 * n, device=rows.device).roll(n)  # i <-> i + n
-    blocked = torch.eye(n, dtype=torch.bool, device=rows.device) if same is None else same.clone()
-    blocked = blocked.fill_diagonal_(True).repeat(2, 2)  # a row is no negative of itself or of its own pair
-    blocked[torch.arange(2 * n, device=rows.device), partner] = False  # but its partner is the positive
+    parts = [anchors, positives] if negatives is None else [anchors, positives, negatives]
+    columns = nn.functional.normalize(torch.cat(parts), dim=-1)  # (2n + m, dim)
+    logits = columns[: 2 * n] @ columns.T / temperature  # (2n, 2n + m)
+    if same is not None and same.shape != logits.shape:
+        raise ValueError(f"same is {tuple(same.shape)}, but there are {tuple(logits.shape)} pairs of row and column")
+    row = torch.arange(2 * n, device=columns.device)
+    partner = row.roll(n)  # i <-> i + n
+    blocked = torch.zeros_like(logits, dtype=torch.bool) if same is None else same.clone()
+    blocked[row, row] = True
+    blocked[row, partner] = False
     return nn.functional.cross_entropy(logits.masked_fill(blocked, MASKED_LOGIT), partner)
+
+
+def multi_similarity(
+    rows: Tensor,
+    columns: Tensor,
+    *,
+    positive: Tensor,
+    negative: Tensor,
+    alpha: float = 1.0,
+    beta: float = 60.0,
+    base: float = 0.5,
+    margin: float = 0.2,
+) -> Tensor:
+    """Multi-similarity loss with online mining: all names of an entity are positives of each other.
+
+    Of a row's positives those count that are not closer than its closest negative by more than the margin, of its
+    negatives those that are not farther than its farthest positive by more than the margin.
+
+    Args:
+        rows: Phrase vectors, (r, dim), any norm.
+        columns: What they are compared with, (c, dim), any norm.
+        positive: (r, c) bool, of the same entity; not the row itself.
+        negative: (r, c) bool, of another one.
+        alpha: Weight of positives' similarities, no unit.
+        beta: Weight of negatives' similarities, no unit.
+        base: Similarity that counts nothing, in [-1, 1].
+        margin: Of the mining, in cosine.
+
+    Returns:
+        Mean over the rows, (); a row without anything left counts as 0.
+
+    Source:
+        Wang et al. (2019), with the constants of SapBERT (Liu et al. 2021), which mines by Euclidean distance.
+    """
+    similarity = nn.functional.normalize(rows, dim=-1) @ nn.functional.normalize(columns, dim=-1).T
+    with torch.no_grad():
+        infinity = float("inf")
+        closest_negative = similarity.masked_fill(~negative, -infinity).amax(dim=1, keepdim=True)
+        farthest_positive = similarity.masked_fill(~positive, infinity).amin(dim=1, keepdim=True)
+        positive = positive & (similarity - margin < closest_negative)
+        negative = negative & (similarity + margin > farthest_positive)
+    pulled = _log1p_sum_exp(-alpha * (similarity - base), positive) / alpha
+    pushed = _log1p_sum_exp(beta * (similarity - base), negative) / beta
+    return (pulled + pushed).mean()
+
+
+def _log1p_sum_exp(exponents: Tensor, chosen: Tensor) -> Tensor:
+    """log(1 + sum of e^x over the chosen columns), (r,), without overflow."""
+    kept = exponents.masked_fill(~chosen, MASKED_LOGIT)
+    one = torch.zeros_like(kept[:, :1])
+    return torch.cat([one, kept], dim=1).logsumexp(dim=1)
 
 
 def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
@@ -61,10 +125,14 @@ def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
     Source:
         PEARL (Chen et al. 2024), Eq. 3; the marginal is ours.
     """
+    total, count = summed_type_loss(logits, allowed)
+    return total / max(count, 1)
+
+
+def summed_type_loss(logits: Tensor, allowed: Tensor) -> tuple[Tensor, int]:
+    """`marginal_type_loss` before the mean: the sum, (), in nats, and over how many rows it goes."""
     counts = allowed.any(dim=1)
-    if not bool(counts.any()):
-        return logits.sum() * 0.0
     kept, mask = logits[counts], allowed[counts]
     log_all = kept.logsumexp(dim=1)
     log_allowed = kept.masked_fill(~mask, MASKED_LOGIT).logsumexp(dim=1)
-    return (log_all - log_allowed).mean()
+    return (log_all - log_allowed).sum(), len(kept)

@@ -1,164 +1,222 @@
 """Contrastive fine-tuning of a phrase encoder with the type loss beside it.
 
-    each step: draw pairs -> encode both sides -> L = NT-Xent + type_weight x marginal type loss -> AdamW
+    each step: draw pairs -> encode all views -> L = L_CL + type_weight x L_CE over all processes -> step
 
 Cost: one step of 256 pairs of 8 tokens through 6 layers of 384 takes about 2 s on two cores in fp32.
 """
 
 from __future__ import annotations
 
-import csv
 import logging
-import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 from tqdm import tqdm
 
 from pearl_qdrant.encoder.network import PearlNetwork
-from training.batches import PairBatch
-from training.losses import marginal_type_loss, nt_xent
+from pearl_qdrant.errors import TrainingError
+from training.batches import BatchMaker
+from training.curves import RunLog, StepRecord
+from training.fit_config import FitConfig
+from training.gathering import same_start, sum_gradients, sum_over_processes, wait_for_all
+from training.objective import Losses, Teacher, batch_losses
+from training.phrase_vectors import PhraseVectors, device_of, pool_phrases
+from training.prepared import Prepared, Preparer, prepare
+from training.run_state import load_state, save_state
+
+__all__ = ["Evaluate", "FitConfig", "fit", "pool_phrases"]
+
+Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
+"""Scores by name of a network after a step. The network is in its evaluation mode and must be left as it is."""
+
+STATE = "state.safetensors"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class FitConfig:
-    """How to fine-tune.
-
-    Attributes:
-        steps: Optimizer steps.
-        learning_rate: Peak; warms up over the first 5 % and falls to zero as a cosine.
-        temperature: Of the contrastive loss. PEARL: 0.07.
-        type_weight: Weight of the type loss. PEARL: 1.
-        max_tokens: Longer phrases are cut.
-        micro_batch: Phrases a forward pass; they are sorted by length first, so that little is padding.
-        save_every: Steps between checkpoints.
-    """
-
-    steps: int
-    learning_rate: float = 3e-5
-    temperature: float = 0.07
-    type_weight: float = 1.0
-    max_tokens: int = 24
-    micro_batch: int = 64
-    save_every: int = 100
 
 
 def fit(
     network: PearlNetwork,
     tokenizer: Any,
-    batches: Iterator[PairBatch],
+    maker: BatchMaker,
     config: FitConfig,
     folder: Path,
     *,
     resume: bool = True,
+    teacher: Teacher | None = None,
+    evaluate: Evaluate | None = None,
+    tensorboard: bool = False,
+    prefix: str = "",
 ) -> None:
-    """Fine-tune `network` in place; the word embeddings stay as they are.
+    """Fine-tune `network` in place, where it is.
 
-    Writes `folder`/state.pt (weights and optimizer, to resume) and `folder`/log.csv.
+    Writes into `folder`: state.safetensors (to resume), log.csv, evaluation.csv, curves.png. With several processes
+    (`gathering.process_group`) all call it alike, and the first writes.
 
     Args:
-        network: With a type head.
-        tokenizer: A `tokenizers.Tokenizer`.
-        batches: Endless; after a resume the batches already used are drawn again and dropped.
+        network: With a type head, unless the type loss has no weight.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        maker: Makes the batches; its shard is this process's.
         config: How to train.
         folder: Created if absent.
-        resume: Go on from `folder`/state.pt if there is one.
+        resume: Go on from the state in `folder` if there is one; otherwise it is removed.
+        teacher: Another encoder that says what means the same (GIST).
+        evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
+        tensorboard: Write event files too.
+        prefix: Text before each phrase, as when the model is used.
+
+    Raises:
+        TrainingError: If the state in `folder` is of another run, or the loss is no number any more.
+        SettingsError: If TensorBoard is wished for but not installed.
+        ValueError: If the network has no type head and the type loss a weight.
     """
+    if network.type_head is None and config.type_weight > 0:
+        raise ValueError("fit needs a network with a type head, or type_weight=0")
     folder.mkdir(parents=True, exist_ok=True)
-    if network.type_head is None:
-        raise ValueError("fit needs a network with a type head")
-    network.eval()  # no dropout: the pairs are varied already, and it costs a third of the time
-    for name, parameter in network.named_parameters():
-        parameter.requires_grad_("word_embeddings" not in name)
-    trained = [p for p in network.parameters() if p.requires_grad]
-    head = list(network.type_head.parameters())
-    encoder = [p for p in trained if all(p is not q for q in head)]
-    # The head starts from nothing: it learns faster than the encoder, which must not forget.
-    optimizer = torch.optim.AdamW(
-        [{"params": encoder, "lr": config.learning_rate}, {"params": head, "lr": config.learning_rate * 30}]
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config.steps))
-    done = _resume(folder / "state.pt", network, optimizer, schedule) if resume else 0
-    for _ in range(done):
-        next(batches)
-    with (folder / "log.csv").open("a" if done else "w", newline="") as file:
-        log = csv.writer(file)
-        if not done:
-            log.writerow(["step", "contrastive", "type", "seconds"])
-        start = time.monotonic()
-        for step in tqdm(range(done + 1, config.steps + 1), desc="fit", unit="step", initial=done, total=config.steps):
-            contrastive, type_loss = _losses(network, tokenizer, next(batches), config)
-            optimizer.zero_grad()
-            torch.autograd.backward(contrastive + config.type_weight * type_loss)
-            torch.nn.utils.clip_grad_norm_(trained, 1.0)
-            optimizer.step()
-            schedule.step()
-            log.writerow([step, f"{contrastive.item():.4f}", f"{type_loss.item():.4f}", int(time.monotonic() - start)])
-            file.flush()
-            if step % config.save_every == 0 or step == config.steps:
-                _save(folder / "state.pt", step, network, optimizer, schedule)
+    identity = {**config.identity(), **maker.identity()}
+    optimizer = _optimizer(network, config)
+    done = 0
+    if not resume:
+        wait_for_all()
+        if maker.shard.rank == 0:
+            (folder / STATE).unlink(missing_ok=True)
+        wait_for_all()
+    else:
+        done = load_state(folder / STATE, network=network, optimizer=optimizer, identity=identity)
+        if done:
+            _log.info("going on after step %d", done)
+    same_start(network)
+    loop = _Loop(network, config, optimizer, teacher)
+    preparer = Preparer(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
+    steps = range(done + 1, config.steps + 1)
+    is_first = maker.shard.rank == 0
+    with ExitStack() as stack:
+        log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard)) if is_first else None
+        bar = stack.enter_context(tqdm(desc="fit", unit="step", initial=done, total=config.steps, disable=not is_first))
+        for record in loop.run(steps, prepare(preparer, steps, workers=config.workers), maker.shard.rank):
+            last = record.step == config.steps
+            if log is not None:
+                log.step(record)
+                bar.update()
+                bar.set_postfix(loss=f"{record.contrastive:.3f}", type=f"{record.type_loss:.3f}", refresh=False)
+                if evaluate is not None and (last or _is_due(record.step, config.evaluate_every)):
+                    log.scores(record.step, loop.scores(record.step, evaluate))
+                if last or _is_due(record.step, config.save_every):
+                    save_state(
+                        folder / STATE, step=record.step, network=network, optimizer=optimizer, identity=identity
+                    )
+                    log.plot()
+            if last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
+                wait_for_all()
+    network.eval()
 
 
-def _losses(network: PearlNetwork, tokenizer: Any, batch: PairBatch, config: FitConfig) -> tuple[Tensor, Tensor]:
-    """Contrastive and type loss of one batch; the type loss is over both views."""
-    n = len(batch.anchors)
-    pooled = pool_phrases(network, tokenizer, [*batch.anchors, *batch.positives], config.max_tokens, config.micro_batch)
-    contrastive = nt_xent(pooled[:n], pooled[n:], temperature=config.temperature, same=batch.same)
-    if network.type_head is None:
-        raise ValueError("the network has no type head")
-    type_loss = marginal_type_loss(network.type_head(pooled), batch.allowed.repeat(2, 1))
-    return contrastive, type_loss
+def _is_due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
 
 
-def pool_phrases(
-    network: PearlNetwork, tokenizer: Any, phrases: Sequence[str], max_tokens: int, micro_batch: int
-) -> Tensor:
-    """Phrase vectors before normalisation, (n, dim), in the order of `phrases`, with gradients."""
-    ids = [encoding.ids[:max_tokens] for encoding in tokenizer.encode_batch(list(phrases))]
-    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    parts = []
-    for start in range(0, len(order), micro_batch):
-        chosen = [ids[i] for i in order[start : start + micro_batch]]
-        width = max(len(row) for row in chosen)
-        input_ids = torch.tensor([row + [0] * (width - len(row)) for row in chosen])
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in chosen])
-        parts.append(network.pool(input_ids, mask))
-    restored = torch.empty(len(order), dtype=torch.long)
-    restored[torch.tensor(order)] = torch.arange(len(order))
-    return torch.cat(parts)[restored]
+def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimizer:
+    """Adam over the parts of the network, each at its own rate; fixes which parameters learn at all."""
+    for name, parameter in network.phrase_encoder.named_parameters():
+        parameter.requires_grad_(not (config.freeze_words and "word_embeddings" in name))
+    parts: list[tuple[nn.Module | None, float]] = [
+        (network.phrase_encoder, 1.0),
+        (network.type_head, config.head_rate),
+        (network.character_encoder, config.character_rate),
+    ]
+    groups = [
+        {"params": [p for p in part.parameters() if p.requires_grad], "lr": config.learning_rate * rate, "rate": rate}
+        for part, rate in parts
+        if part is not None
+    ]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind([group for group in groups if group["params"]])
 
 
-def _rate(step: int, steps: int) -> float:
-    """Share of the peak learning rate at a step."""
-    warm = max(1, steps // 20)
-    if step < warm:
-        return (step + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+class _Loop:
+    """The steps of a run."""
+
+    def __init__(
+        self,
+        network: PearlNetwork,
+        config: FitConfig,
+        optimizer: torch.optim.Optimizer,
+        teacher: Teacher | None,
+    ) -> None:
+        self._network = network
+        self._config = config
+        self._optimizer = optimizer
+        self._teacher = teacher
+        self._device = device_of(network)
+        self._precision = _precision(config, self._device)
+        self._trained = [p for group in optimizer.param_groups for p in group["params"]]
+        network.train(config.dropout)
+
+    def run(self, steps: range, batches: Iterator[Prepared], rank: int) -> Iterator[StepRecord]:
+        """Take the steps, and tell of each."""
+        began = time.perf_counter()
+        for step, prepared in zip(steps, batches, strict=True):
+            waited = time.perf_counter() - began
+            if self._config.dropout:
+                torch.manual_seed(hash((self._config.seed, rank, step)))  # of integers: the same in every process
+            losses = self._step(step, prepared)
+            contrastive, type_loss = float(losses.contrastive), float(losses.type_loss)
+            if not abs(contrastive + type_loss) < float("inf"):
+                raise TrainingError(
+                    f"step {step}: the loss is {contrastive} (contrastive) and {type_loss} (type). Go on from the last "
+                    f"state with a lower learning rate than {self._config.learning_rate}, or in fp32"
+                )
+            n_phrases = len(prepared.batch.anchors) * 2 + len(prepared.batch.negatives)
+            seconds = time.perf_counter() - began
+            yield StepRecord(
+                step=step,
+                contrastive=contrastive,
+                type_loss=type_loss,
+                learning_rate=self._config.learning_rate * self._config.rate(step),
+                seconds=seconds,
+                waited=waited / seconds,
+                phrases=int(sum_over_processes(torch.tensor(n_phrases, device=self._device))),
+            )
+            began = time.perf_counter()
+
+    def scores(self, step: int, evaluate: Evaluate) -> Mapping[str, float]:
+        """What an evaluation says of the network now."""
+        self._network.eval()
+        with torch.random.fork_rng(), torch.no_grad():
+            scores = evaluate(step, self._network)
+        self._network.train(self._config.dropout)
+        return scores
+
+    def _step(self, step: int, prepared: Prepared) -> Losses:
+        """One optimizer step."""
+        config = self._config
+        for group in self._optimizer.param_groups:
+            group["lr"] = config.learning_rate * group["rate"] * config.rate(step)
+        self._optimizer.zero_grad()
+        views = PhraseVectors(
+            self._network,
+            prepared.micro_batches,
+            device=self._device,
+            cached=config.cache_gradients,
+            precision=self._precision,
+        )
+        losses = batch_losses(views.vectors, prepared.batch, self._network.type_head, config, teacher=self._teacher)
+        views.backward(losses.total)
+        sum_gradients(self._trained)
+        if config.clip:
+            nn.utils.clip_grad_norm_(self._trained, config.clip)
+        self._optimizer.step()
+        return losses
 
 
-def _save(path: Path, step: int, network: PearlNetwork, optimizer: Any, schedule: Any) -> None:
-    """Write the state beside the old one, then put it in its place."""
-    part = path.with_suffix(".part")
-    state = {"step": step, "network": network.state_dict(), "optimizer": optimizer.state_dict()}
-    torch.save({**state, "schedule": schedule.state_dict(), "rng": torch.get_rng_state()}, part)
-    part.replace(path)
+def _precision(config: FitConfig, device: torch.device) -> str:
+    """What the encoder computes in."""
+    if config.precision != "auto":
+        return config.precision
+    from pearl_qdrant.encoder.torch_runtime import fast_precision
 
-
-def _resume(path: Path, network: PearlNetwork, optimizer: Any, schedule: Any) -> int:
-    """Load a state that this machine wrote itself; returns the steps already done."""
-    if not path.exists():
-        return 0
-    state = torch.load(path, weights_only=True)
-    network.load_state_dict(state["network"])
-    optimizer.load_state_dict(state["optimizer"])
-    schedule.load_state_dict(state["schedule"])
-    torch.set_rng_state(state["rng"])
-    _log.info("resuming after step %d", state["step"])
-    return int(state["step"])
+    return fast_precision(str(device))

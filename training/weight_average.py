@@ -1,7 +1,7 @@
 """Averaging a fine-tuned phrase encoder with the one it started from, against forgetting.
 
-The type head is left out: the original has none, and half a random head is no head. Fit it afterwards, on the
-averaged encoder (`training.head`).
+Type head and character encoder are left out: the original has neither, and half a random head is no head. Fit the head
+again afterwards, on the averaged encoder (`training.head`).
 
 Source: PEARL (Chen et al. 2024), section 3.4.
 """
@@ -11,13 +11,16 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from pearl_qdrant.encoder.network import PearlNetwork
+
 
 def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:
     """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place.
 
     Args:
-        original: The encoder before fine-tuning.
-        tuned: The encoder after it, of the same shape.
+        original: The phrase encoder before fine-tuning.
+        tuned: The phrase encoder after it, of the same shape; or the network that holds it, of which nothing else
+            changes.
         ratio: In [0, 1]. PEARL takes 0.5.
 
     Raises:
@@ -25,10 +28,17 @@ def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> N
     """
     if not 0 <= ratio <= 1:
         raise ValueError(f"ratio is in [0, 1], not {ratio}")
-    before, after = original.state_dict(), tuned.state_dict()
+    before, after = _phrase_encoder(original).state_dict(), _phrase_encoder(tuned).state_dict()
     if before.keys() != after.keys():
         raise ValueError(f"the encoders differ in {sorted(before.keys() ^ after.keys())[:5]}")
+    for name, tensor in after.items():
+        if tensor.shape != before[name].shape:
+            raise ValueError(f"the encoders differ: {name} is {tuple(before[name].shape)} and {tuple(tensor.shape)}")
     with torch.no_grad():
         for name, tensor in after.items():
             if tensor.is_floating_point():
-                tensor.lerp_(before[name], 1 - ratio)
+                tensor.lerp_(before[name].to(tensor), 1 - ratio)
+
+
+def _phrase_encoder(module: nn.Module) -> nn.Module:
+    return module.phrase_encoder if isinstance(module, PearlNetwork) else module

@@ -14,9 +14,11 @@ import sys
 import click
 
 from pearl_qdrant._version import __version__
+from pearl_qdrant.cli.annotate import annotate
 from pearl_qdrant.cli.collections import collections
 from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
+from pearl_qdrant.cli.evaluate import evaluate
 from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.models import models
@@ -39,7 +41,7 @@ def cli(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
 
 
-for _command in (ingest, link, collections, entities, models, doctor, train):
+for _command in (ingest, link, annotate, collections, entities, models, doctor, evaluate, train):
     cli.add_command(_command)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 
 from pearl_qdrant.cli.options import device_option, json_option, open_linker, store_option
-from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
+from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.linker import OnTie
+    from pearl_qdrant.linking.linker import OnTie, TypeMode
     from pearl_qdrant.records import Candidate, Link
 
 
@@ -24,12 +24,18 @@ if TYPE_CHECKING:
 @click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, help="Instead of the collection's own.")
 @device_option
 @click.option("--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated.")
+@click.option(
+    "--type-mode",
+    type=click.Choice(["hard", "soft", "off"]),
+    default="hard",
+    show_default=True,
+    help="Types filter (hard), or are preferred (soft); off: not even the predicted type of a mention counts.",
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=DEFAULT_LIMIT, show_default=True, help="Candidates.")
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    default=DEFAULT_THRESHOLD,
-    show_default=True,
+    show_default="what was calibrated, or 0.5",
     help="Probability under which a mention is NIL.",
 )
 @click.option(
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="When nothing separates several entities: NIL, or the first by id.",
 )
+@click.option("--explain", is_flag=True, help="Say why: scores, types, rule, the runner-up.")
 @json_option
 def link(
     mentions: tuple[str, ...],
@@ -48,9 +55,11 @@ def link(
     model: str | None,
     device: str,
     types: tuple[str, ...],
+    type_mode: str,
     limit: int,
-    threshold: float,
+    threshold: float | None,
     on_tie: str,
+    explain: bool,
     as_json: bool,
 ) -> None:
     """Link mentions to entities, or say that there is none (NIL).
@@ -58,15 +67,22 @@ def link(
     \b
     pearl-qdrant link "heart attack" "NYTimes"
     pearl-qdrant link "Paris" --type PERSON --json
+    pearl-qdrant link "NYTimes" --explain
     pearl-qdrant link --file mentions.txt --json > links.jsonl
     """
     if bool(mentions) == bool(file):
         raise click.UsageError("Give mentions as arguments, or a file of them with --file, one of the two.")
+    from pearl_qdrant.linking.explain import explain_link
+
     with open_linker(store, collections, model=model, device=device, threshold=threshold) as linker:
-        tie: OnTie = "first" if on_tie == "first" else "null"
         wanted = mentions if file is None else _lines(file)
-        for found in linker.link_batch(wanted, types=types, limit=limit, on_tie=tie):
-            shown = _as_json(found) if as_json else _as_text(found)
+        links = linker.link_batch(
+            wanted, types=types, type_mode=cast("TypeMode", type_mode), limit=limit, on_tie=cast("OnTie", on_tie)
+        )
+        for found in links:
+            shown = _as_json(found, explain) if as_json else _as_text(found)
+            if explain and not as_json:
+                shown += "\n" + _indented(explain_link(found, linker.calibration))
             # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
             click.echo(shown.encode("utf-8", "backslashreplace").decode())
 
@@ -82,10 +98,18 @@ def _lines(file: TextIO) -> Iterator[str]:
             yield mention
 
 
-def _as_json(found: Link) -> str:
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _as_json(found: Link, explain: bool) -> str:
     import json
 
-    return json.dumps(asdict(found), ensure_ascii=False)
+    shown = asdict(found)
+    if not explain:
+        for candidate in shown["candidates"]:
+            del candidate["features"]
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _as_text(found: Link) -> str:
@@ -103,15 +127,17 @@ def _row(candidate: Candidate) -> tuple[str, ...]:
     if candidate.name != candidate.canonical_name:
         shown += f' ("{candidate.name}")'
     kinds = "|".join(dict.fromkeys([*candidate.types, *candidate.kb_types])) or f"{candidate.phrase_type or ''}?"
-    dense = "exact" if candidate.dense_score is None else f"{candidate.dense_score:.3f}"
+    dense = "-" if candidate.dense_score is None else f"{candidate.dense_score:.3f}"
+    lexical = "-" if candidate.lexical_score is None else f"{candidate.lexical_score:.3f}"
     shown = shown if len(shown) <= _WIDEST else shown[: _WIDEST - 1] + "…"
-    return (f"{candidate.probability or 0:.2f}", dense, candidate.entity_id, shown, kinds + " tie" * candidate.tie)
+    probability = f"{candidate.probability or 0:.2f}"
+    return (probability, dense, lexical, candidate.entity_id, shown, kinds + " tie" * candidate.tie)
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Rows with their columns aligned, under a head."""
     if not rows:
         return []
-    every = [("prob", "score", "id", "name", "types"), *rows]
-    widths = [max(len(row[column]) for row in every) for column in range(5)]
+    every = [("prob", "dense", "lexical", "id", "name", "types"), *rows]
+    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))]
     return ["    " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in every]

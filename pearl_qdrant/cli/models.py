@@ -1,11 +1,14 @@
-"""`pearl-qdrant models`: list, show."""
+"""`pearl-qdrant models`: list, show, export."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 
 import click
 
+from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import json_option
 
 
@@ -34,8 +37,6 @@ def list_models(as_json: bool) -> None:
 @json_option
 def show(model: str, as_json: bool) -> None:
     """Load a model, verify its files, and say what it is."""
-    from dataclasses import asdict
-
     from pearl_qdrant.encoder.checkpoint import is_checkpoint
     from pearl_qdrant.encoder.find import find_model
     from pearl_qdrant.encoder.loading import load_encoder
@@ -55,3 +56,28 @@ def show(model: str, as_json: bool) -> None:
             click.echo(f"{key if line == 0 else '':>18}  {left}{': ' if left else ''}{right}")
     if not facts["has_head"]:
         click.echo("A plain encoder: no type head, so points get no predicted types.", err=True)
+
+
+@models.command("export")
+@click.argument("model")
+@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--torch", "for_torch", is_flag=True, help="Rebuild model.safetensors out of the graph's 8-bit weights.")
+@json_option
+def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
+    """Write a model that holds its weights once into a folder, for torch and sentence-transformers too.
+
+    The folder is the same model: collections made with one form are queried with the other.
+
+    \b
+    pearl-qdrant models export pearl-mini-en pearl-mini-en-torch/ --torch
+    """
+    from pearl_qdrant.encoder.find import find_model
+
+    if not for_torch:
+        raise click.UsageError("Say which form to write: --torch. The ONNX form is the model's folder itself.")
+    folder = find_model(model).folder
+    with needs_extra("train"):
+        from training.export_checkpoint import rebuild_for_torch
+
+        parity = rebuild_for_torch(folder, out)
+    click.echo(json.dumps({"model": str(out), **asdict(parity)}, ensure_ascii=False) if as_json else f"{parity}")

@@ -83,13 +83,11 @@ def open_linker(
 ) -> EntityLinker:
     """A linker over the collections named, or over the only one there is."""
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.settings import DEFAULT_THRESHOLD
-
     return EntityLinker.open(
         *(collections or [only_collection(location)]),
         store=location,
         api_key=api_key(),
         model=model,
         device=device,
-        threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
+        threshold=threshold,
     )

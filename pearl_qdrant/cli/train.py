@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import click
 
+from pearl_qdrant.cli.train_average import average
+from pearl_qdrant.cli.train_corpus import corpus
+from pearl_qdrant.cli.train_export import export
+from pearl_qdrant.cli.train_fit import fit
+from pearl_qdrant.cli.train_head import head
+from pearl_qdrant.cli.train_love import love
+from pearl_qdrant.cli.train_negatives import negatives
+from pearl_qdrant.cli.train_paraphrase import paraphrase, synonyms
+
 
 @click.group()
 def train() -> None:
@@ -11,3 +20,14 @@ def train() -> None:
 
     Needs the extra: pip install 'pearl-qdrant[train]'
     """
+
+
+train.add_command(corpus)
+train.add_command(paraphrase)
+train.add_command(synonyms)
+train.add_command(love)
+train.add_command(average)
+train.add_command(export)
+train.add_command(negatives)
+train.add_command(fit)
+train.add_command(head)

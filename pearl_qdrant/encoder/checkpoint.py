@@ -2,12 +2,13 @@
 
     config.json, tokenizer.json, tokenizer_config.json, special_tokens_map.json     as transformers writes them
     modules.json, 1_Pooling/config.json     sentence-transformers opens the phrase part by these
-    pearl.json            `PearlConfig`: dims, labels, prefix, training record, size and SHA-256 of every other file
-    pearl.safetensors     the type head: `type_head.weight`, (95, dim), float32
-    model.safetensors     the phrase encoder for torch; may be absent in a form that holds its weights once
+    pearl.json            `PearlConfig`: dims, labels, alphabet, training record, size and SHA-256 of every other file
+    pearl.safetensors     the type head: `type_head.weight`, (95, dim), float32; `character_encoder.*` if there is one
+    model.safetensors     the phrase encoder for torch
     onnx/model.onnx       input_ids, attention_mask (b, t) int64 -> embedding (b, dim), type_logits (b, 95)
     README.md             the model card; not verified, so that it may be edited
 
+A form that holds its weights once has the ONNX graph alone: neither model.safetensors nor `character_encoder.*`.
 The SHA-256 of what is loaded is computed at each load: 23 MB take about 60 ms.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from pearl_qdrant.encoder.character_config import CharacterConfig
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
@@ -31,6 +33,8 @@ ONNX_FILE = "onnx/model.onnx"
 TORCH_FILE = "model.safetensors"
 HEAD_FILE = "pearl.safetensors"
 HEAD_TENSOR = "type_head.weight"
+CHARACTER_TENSORS = "character_encoder."
+"""What the names of the character encoder's tensors begin with."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 REQUIRED_FILES = ("config.json", *TOKENIZER_FILES, "modules.json", "1_Pooling/config.json", HEAD_FILE)
@@ -69,7 +73,8 @@ class PearlConfig(BaseModel):
         name: The model's name.
         dim: Width of the embedding: phrase_dim + char_dim.
         phrase_dim: Width of the phrase encoder.
-        char_dim: Width of the character encoder; 0 in this version.
+        char_dim: Width of the character encoder's part; 0 without one.
+        character: The character encoder's alphabet, widths and share of the cosine; None without one.
         labels: Phrase types in the order of the head's rows.
         label_counts: Training examples of each label; a label with none is never predicted.
         pooling: "mean" or "cls", over the phrase encoder's last layer.
@@ -88,7 +93,8 @@ class PearlConfig(BaseModel):
     name: str = Field(min_length=1)
     dim: int = Field(gt=0)
     phrase_dim: int = Field(gt=0)
-    char_dim: int = 0
+    char_dim: int = Field(default=0, ge=0)
+    character: CharacterConfig | None = None
     labels: tuple[str, ...] = PHRASE_TYPES
     label_counts: tuple[int, ...]
     pooling: str = Field(default="mean", pattern="^(mean|cls)$")
@@ -161,6 +167,9 @@ def read_config(folder: Path) -> PearlConfig:
         field = ".".join(map(str, first["loc"]))
         raise CheckpointError(str(path), f"field '{field}' is wrong: {first['msg']}") from error
     _check_labels(path, config)
+    if bool(config.char_dim) != (config.character is not None):
+        has = "no character encoder" if config.character is None else "a character encoder"
+        raise CheckpointError(str(path), f"char_dim is {config.char_dim}, but it describes {has}. Fetch it again")
     if config.dim != config.phrase_dim + config.char_dim:
         raise CheckpointError(
             str(path), f"dim {config.dim} is not phrase_dim {config.phrase_dim} + char_dim {config.char_dim}"
@@ -170,14 +179,13 @@ def read_config(folder: Path) -> PearlConfig:
 
 def _check_version(path: Path, loaded: Mapping[str, Any]) -> None:
     """Refuse what a later version of this program wrote, before its fields are looked at."""
-    version, char_dim = loaded.get("format_version"), loaded.get("char_dim", 0)
+    version = loaded.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
-        reason = f"format version {version}, this program knows {FORMAT_VERSION}"
-    elif isinstance(char_dim, int) and char_dim != 0:
-        reason = f"a character encoder (char_dim {char_dim}), this program knows none"
-    else:
-        return
-    raise CheckpointError(str(path), f"{reason}: the model needs a newer version of pearl-qdrant. Upgrade it")
+        raise CheckpointError(
+            str(path),
+            f"format version {version}, this program knows {FORMAT_VERSION}: the model needs a newer version of "
+            f"pearl-qdrant. Upgrade it",
+        )
 
 
 def _check_labels(path: Path, config: PearlConfig) -> None:

@@ -9,7 +9,14 @@ from typing import Literal
 
 import numpy as np
 
-from pearl_qdrant.encoder.checkpoint import ONNX_FILE, TORCH_FILE, is_checkpoint, open_checkpoint, read_config
+from pearl_qdrant.encoder.checkpoint import (
+    ONNX_FILE,
+    TORCH_FILE,
+    VerifiedCheckpoint,
+    is_checkpoint,
+    open_checkpoint,
+    read_config,
+)
 from pearl_qdrant.encoder.devices import Place, Runtime, check_device, choose_place
 from pearl_qdrant.encoder.find import MODELS_DIR, FoundModel, find_model
 from pearl_qdrant.encoder.plain import read_plain_model
@@ -115,7 +122,7 @@ def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
     never_seen = np.array(config.label_counts) == 0
     if place.runtime == "torch":
-        return _torch_encoder(found.folder, tokenizer, info, wish, (checkpoint.head_path, never_seen))
+        return _torch_encoder(found.folder, tokenizer, info, wish, _Pearl(checkpoint, never_seen))
     from pearl_qdrant.encoder.onnx_graph import OnnxGraph
     from pearl_qdrant.encoder.onnx_runtime import OnnxEncoder
 
@@ -151,17 +158,35 @@ def _load_plain(found: FoundModel, wish: _Wish) -> Encoder:
     return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=wish.threads)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pearl:
+    """What a PEARL checkpoint has over a plain encoder: its files and the labels that training never saw."""
+
+    checkpoint: VerifiedCheckpoint
+    never_seen: BoolArray
+
+
 def _torch_encoder(
-    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, wish: _Wish, head: tuple[Path, BoolArray] | None
+    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, wish: _Wish, pearl: _Pearl | None
 ) -> Encoder:
-    """An encoder over the safetensors of a folder; `head` is its file and the labels never seen."""
+    """An encoder over the safetensors of a folder."""
     import torch
 
     from pearl_qdrant.encoder.torch_runtime import TorchEncoder, fast_precision, load_network, network_width
 
     if wish.threads is not None and info.device == "cpu":
         torch.set_num_threads(wish.threads)
-    network = load_network(folder, pooling=info.pooling, head_path=head[0] if head else None)
+    if pearl is None:
+        network = load_network(folder, pooling=info.pooling, head_path=None)
+    else:
+        config = pearl.checkpoint.config
+        network = load_network(
+            folder,
+            pooling=info.pooling,
+            head_path=pearl.checkpoint.head_path,
+            character=config.character,
+            char_dim=config.char_dim,
+        )
     precision = fast_precision(info.device) if wish.precision == "auto" else wish.precision
     info = replace(info, dim=network_width(network), precision=precision)
-    return TorchEncoder(network, tokenizer, info=info, never_seen=head[1] if head else None)
+    return TorchEncoder(network, tokenizer, info=info, never_seen=pearl.never_seen if pearl else None)

@@ -1,10 +1,13 @@
-"""The PEARL network in torch: phrase encoder and type head in one forward pass.
+"""The PEARL network in torch: phrase encoder, character encoder and type head in one forward pass.
 
-    u = mean over the real tokens of the phrase encoder's last layer        (b, dim)
-    embedding = u / |u|                                                     (b, dim)
-    type_logits = u W                                                       (b, 95)   Eq. 1
+    u = mean over the real tokens of the phrase encoder's last layer            (b, phrase_dim)
+    v = the character encoder's vector                                          (b, char_dim)
+    f = (u, r |u| v / |v|),     r = sqrt(share / (1 - share))                   (b, dim)
+    embedding = f / |f|         type_logits = f W                               (b, dim), (b, 95)   Eq. 1
 
-The character encoder (v, concatenated to u) is not part of this version: `char_dim` is 0 in every checkpoint.
+So the cosine of two embeddings is (1 - share) cos(u, u') + share cos(v, v'), whatever lengths u and v have: how much
+the characters count is one number, `CharacterConfig.share`, kept in pearl.json. The paper concatenates u and v as they
+come, and leaves that to their lengths. f is what `pool` gives; without a character encoder (char_dim 0) it is u.
 
 Source: PEARL (Chen et al. 2024), sections 3.2 and 3.3.
 """
@@ -16,38 +19,52 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pearl_qdrant.encoder.character import CharacterEncoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 
 class PearlNetwork(nn.Module):
-    """Phrase encoder with mean pooling, and the type head on the pooled vector.
+    """Phrase encoder with pooling, the character encoder beside it, and the type head on both.
 
     Args:
-        phrase_encoder: Any transformer that returns `last_hidden_state`, (b, t, dim).
+        phrase_encoder: Any transformer that returns `last_hidden_state`, (b, t, phrase_dim).
         type_head: Linear layer (dim -> 95) without a bias, or None for a plain encoder.
         pooling: "mean" over the real tokens, or "cls".
+        character_encoder: Gives v, (b, char_dim), from token ids; None for plain PEARL.
     """
 
-    def __init__(self, phrase_encoder: nn.Module, type_head: nn.Linear | None, *, pooling: str = "mean") -> None:
+    def __init__(
+        self,
+        phrase_encoder: nn.Module,
+        type_head: nn.Linear | None,
+        *,
+        pooling: str = "mean",
+        character_encoder: CharacterEncoder | None = None,
+    ) -> None:
         super().__init__()
         if pooling not in ("mean", "cls"):
             raise ValueError(f"pooling is mean or cls, not {pooling!r}")
         self.phrase_encoder = phrase_encoder
         self.type_head = type_head
         self.pooling = pooling
+        self.character_encoder = character_encoder
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The phrase vector u before normalisation.
+        """The vector f of each phrase before normalisation, which the type head reads; with gradients.
 
         Args:
             input_ids: (b, t), int64.
             attention_mask: (b, t), int64; 1 for a real token.
 
         Returns:
-            (b, dim).
+            (b, dim), float32. `F.normalize` of it is the embedding.
         """
         hidden = self.phrase_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        return pool_tokens(hidden, attention_mask, pooling=self.pooling)
+        phrase = pool_tokens(hidden.float(), attention_mask, pooling=self.pooling)
+        if self.character_encoder is None:
+            return phrase
+        share = self.character_encoder.config.share
+        return join_parts(phrase, self.character_encoder(input_ids, attention_mask).float(), share=share)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Embedding and type logits of a batch.
@@ -62,6 +79,23 @@ class PearlNetwork(nn.Module):
         pooled = self.pool(input_ids, attention_mask)
         embedding = nn.functional.normalize(pooled, dim=-1)
         return embedding, None if self.type_head is None else self.type_head(pooled)
+
+
+def join_parts(phrase: Tensor, character: Tensor, *, share: float) -> Tensor:
+    """The vector f: phrase part and character part side by side, the second scaled to its share of the length.
+
+    Args:
+        phrase: u, (b, phrase_dim), any length.
+        character: v, (b, char_dim), any length; a row of zeros stays zero.
+        share: Of the squared length, in (0, 1).
+
+    Returns:
+        (b, phrase_dim + char_dim).
+    """
+    ratio = (share / (1 - share)) ** 0.5
+    # With its gradient: the embedding does not depend on the length of u, and must not seem to.
+    length = phrase.norm(dim=-1, keepdim=True)
+    return torch.cat([phrase, nn.functional.normalize(character, dim=-1) * (ratio * length)], dim=-1)
 
 
 def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tensor:
@@ -87,18 +121,7 @@ def new_type_head(dim: int) -> nn.Linear:
 
 
 def load_phrase_encoder(folder: Path) -> nn.Module:
-    """The transformer of a folder, in fp32, from safetensors only and without running any code of the folder."""
-    from transformers import AutoModel
+    """The transformer of a folder, as `encoder.transformer.load_transformer` reads it."""
+    from pearl_qdrant.encoder.transformer import load_transformer
 
-    kwargs = {"add_pooling_layer": False} if _is_bert(folder) else {}
-    model: nn.Module = AutoModel.from_pretrained(
-        folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, **kwargs
-    )
-    return model.eval()
-
-
-def _is_bert(folder: Path) -> bool:
-    """Only BERT-like models know `add_pooling_layer`, which spares an unused matrix."""
-    from transformers import AutoConfig
-
-    return AutoConfig.from_pretrained(folder).model_type in ("bert", "roberta", "xlm-roberta", "albert")
+    return load_transformer(folder)

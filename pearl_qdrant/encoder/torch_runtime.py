@@ -1,15 +1,13 @@
 """Encode with torch: a GPU, or a processor with bfloat16; weights from safetensors only.
 
-The phrase encoder runs in bfloat16 where that is fast in hardware, pooling, normalisation and head in float32.
+The phrase encoder runs in bfloat16 where that is fast in hardware; pooling, character encoder and head in float32.
 Batches are of like length, so that next to no padding is computed; on a GPU two workers take turns, one preparing
 its batch while the other's is computed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
-from pearl_qdrant.encoder.checkpoint import HEAD_TENSOR
-from pearl_qdrant.encoder.network import PearlNetwork, new_type_head, pool_tokens
+from pearl_qdrant.encoder.character import CharacterEncoder
+from pearl_qdrant.encoder.character_config import CharacterConfig
+from pearl_qdrant.encoder.character_table import check_alphabet, read_character_table
+from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
+from pearl_qdrant.encoder.network import PearlNetwork, new_type_head
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.encoder.tokens import Batch, NameTokenizer
-from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
+from pearl_qdrant.encoder.transformer import load_transformer
+from pearl_qdrant.errors import CheckpointError, DeviceError
 
 CPU_LIMITS = BatchLimits(max_tokens=2048, max_names=256, workers=1)
 GPU_LIMITS = BatchLimits(max_tokens=32768, max_names=2048, workers=2)
@@ -62,12 +64,8 @@ class TorchEncoder:
         # Inference mode belongs to a thread, so it is entered here and not around all batches.
         with torch.inference_mode():
             ids, mask = self._to_device(batch.input_ids), self._to_device(batch.attention_mask)
-            hidden = self._network.phrase_encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-            pooled = pool_tokens(hidden.float(), mask, pooling=self._network.pooling)
-            embedding = nn.functional.normalize(pooled, dim=-1)
-            head = self._network.type_head
-            logits = None if head is None else head(pooled).cpu().numpy()
-            return embedding.cpu().numpy(), logits
+            embedding, logits = self._network(ids, mask)
+            return embedding.cpu().numpy(), None if logits is None else logits.cpu().numpy()
 
     def _to_device(self, array: np.ndarray[Any, np.dtype[np.int64]]) -> Tensor:
         return torch.from_numpy(array).to(self._device)
@@ -107,87 +105,78 @@ def fast_precision(device: str) -> str:
     return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp32"
 
 
-def load_network(folder: Path, *, pooling: str, head_path: Path | None) -> PearlNetwork:
+def load_network(
+    folder: Path,
+    *,
+    pooling: str,
+    head_path: Path | None,
+    character: CharacterConfig | None = None,
+    char_dim: int = 0,
+) -> PearlNetwork:
     """The network of a folder, in float32 on the CPU.
 
     Args:
-        folder: config.json and safetensors of the transformer.
+        folder: config.json, safetensors and tokenizer.json of the model.
         pooling: "mean" or "cls".
-        head_path: The type head's safetensors, or None for a plain encoder.
+        head_path: The safetensors of type head and character encoder, or None for a plain encoder.
+        character: The character encoder's widths, or None without one.
+        char_dim: Width of its part of the embedding.
 
     Raises:
         CheckpointError: If weights are missing, or the files do not fit each other.
         ModelError: If the architecture is not supported.
     """
-    encoder = _load_transformer(folder)
+    encoder = load_transformer(folder)
     if head_path is None:
         return PearlNetwork(encoder, None, pooling=pooling)
     from safetensors.torch import load_file
 
-    head = new_type_head(_width(encoder))
+    head = new_type_head(_width(encoder) + char_dim)
     try:
-        head.load_state_dict({"weight": load_file(head_path)[HEAD_TENSOR]})
+        tensors = load_file(head_path)
+        head.load_state_dict({"weight": tensors[HEAD_TENSOR]})
     except Exception as error:  # safetensors' own, KeyError, RuntimeError for another shape
         raise CheckpointError(str(head_path), f"no type head for this encoder ({error})") from error
-    return PearlNetwork(encoder, head, pooling=pooling)
+    if character is None:
+        return PearlNetwork(encoder, head, pooling=pooling)
+    n = len(CHARACTER_TENSORS)
+    own = {name[n:]: tensor for name, tensor in tensors.items() if name.startswith(CHARACTER_TENSORS)}
+    branch = load_character_encoder(folder, character, char_dim, own)
+    return PearlNetwork(encoder, head, pooling=pooling, character_encoder=branch)
+
+
+def load_character_encoder(
+    folder: Path, config: CharacterConfig, char_dim: int, tensors: Mapping[str, Tensor]
+) -> CharacterEncoder:
+    """A character encoder from its weights.
+
+    Args:
+        folder: Where the tokenizer.json lies that gives it its characters.
+        config: Its widths.
+        char_dim: Width of its part of the embedding.
+        tensors: Its weights, by their names in torch.
+
+    Raises:
+        CheckpointError: If the tokenizer or the weights are another model's.
+    """
+    table = read_character_table(folder / "tokenizer.json")
+    check_alphabet(folder, config, table)
+    encoder = CharacterEncoder(table, config, char_dim)
+    try:
+        encoder.load_state_dict(dict(tensors))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(str(folder), f"no weights of its character encoder ({reason})") from error
+    return encoder.eval()
 
 
 def network_width(network: PearlNetwork) -> int:
     """Width of the vectors that a network gives."""
-    return _width(network.phrase_encoder)
+    character = network.character_encoder
+    return _width(network.phrase_encoder) + (character.char_dim if character is not None else 0)
 
 
 def _width(encoder: nn.Module) -> int:
     """Width of a transformer's last layer, whatever its family calls it."""
     config: Any = encoder.config
     return int(config.hidden_size)
-
-
-def _load_transformer(folder: Path) -> nn.Module:
-    """The transformer of a folder; refuses one whose weights are not all there, which would start at random."""
-    from transformers import AutoConfig, AutoModel
-
-    try:
-        with _quiet_transformers():
-            config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-            if config.is_encoder_decoder:
-                raise ModelError(f"{folder}: {config.model_type} has a decoder; only encoders are supported.")
-            model, report = AutoModel.from_pretrained(
-                folder,
-                config=config,
-                use_safetensors=True,
-                trust_remote_code=False,
-                local_files_only=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-            )
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise CheckpointError(str(folder), f"transformers cannot load it ({reason})") from error
-    missing = sorted(str(key) for key in report["missing_keys"] if "pooler" not in str(key))
-    wrong = sorted(str(key) for key in report.get("mismatched_keys", ()))
-    if missing or wrong:
-        raise CheckpointError(
-            str(folder), f"its weights do not fill the model: {len(missing)} missing {missing[:3]}, wrong {wrong[:3]}"
-        )
-    network: nn.Module = model.eval()
-    return network
-
-
-@contextlib.contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Keep its report of an unused pooler or language-model head from a user who can do nothing about it."""
-    from transformers.utils import logging as transformers_logging
-
-    bars: Any = transformers_logging
-    logger = logging.getLogger("transformers")
-    before = logger.level
-    shown = bars.is_progress_bar_enabled()
-    logger.setLevel(logging.ERROR)
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-        if shown:
-            bars.enable_progress_bar()

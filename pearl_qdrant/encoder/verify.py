@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pearl_qdrant.encoder.checkpoint import HEAD_TENSOR, VerifiedCheckpoint, open_checkpoint
+from pearl_qdrant.encoder.character_config import tensor_shapes
+from pearl_qdrant.encoder.character_table import check_alphabet, read_character_table
+from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR, VerifiedCheckpoint, open_checkpoint
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
@@ -32,11 +35,33 @@ def verify(folder: Path) -> VerifiedCheckpoint:
         )
     if checkpoint.torch_path is not None:
         safetensors_shapes(checkpoint.torch_path)
+    _check_character_encoder(checkpoint, shapes)
     if checkpoint.onnx_path is not None:
         from pearl_qdrant.encoder.onnx_graph import OnnxGraph
 
         OnnxGraph(checkpoint.onnx_path).check_pearl_outputs(config.dim)
     return checkpoint
+
+
+def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """The alphabet is the tokenizer's, and the tensors, where they are needed, of the widths in pearl.json."""
+    config, path = checkpoint.config, str(checkpoint.head_path)
+    found = {name: shape for name, shape in shapes.items() if name.startswith(CHARACTER_TENSORS)}
+    if config.character is None:
+        if found:
+            raise CheckpointError(path, f"holds {min(found)}, but pearl.json has no character encoder. Fetch it again")
+        return
+    table = read_character_table(checkpoint.folder / "tokenizer.json")
+    check_alphabet(checkpoint.folder, config.character, table)
+    expected = tensor_shapes(config.character, char_dim=config.char_dim, n_tokens=len(table.special))
+    expected = {CHARACTER_TENSORS + name: shape for name, shape in expected.items()}
+    if not found and checkpoint.torch_path is None:
+        return
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            raise CheckpointError(
+                path, f"tensor {name} has shape {found.get(name)}, {expected.get(name)} expected. Fetch it again"
+            )
 
 
 def read_json(path: Path) -> dict[str, Any]:

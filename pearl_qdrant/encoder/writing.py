@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pearl_qdrant.encoder.checkpoint import (
+    CHARACTER_TENSORS,
     HEAD_FILE,
     HEAD_TENSOR,
     ONNX_FILE,
@@ -31,6 +33,7 @@ def write_checkpoint(
     *,
     transformer: Path,
     type_head: FloatArray,
+    character: Mapping[str, FloatArray] | None = None,
     onnx_path: Path | None = None,
     torch_path: Path | None = None,
     model_card: str = "",
@@ -43,6 +46,8 @@ def write_checkpoint(
         config: pearl.json; its `files` and `weights_hash` are filled in.
         transformer: Folder with the phrase encoder's config.json and tokenizer files.
         type_head: W of the type head, (95, dim).
+        character: Tensors of the character encoder by name, needed beside `torch_path` where the config has one; may
+            be left out of a form that holds its weights once.
         onnx_path: The ONNX graph, or None.
         torch_path: The phrase encoder's safetensors, or None. One of the two is needed.
         model_card: README.md.
@@ -61,7 +66,9 @@ def write_checkpoint(
     _write_json(folder / "special_tokens_map.json", _special_tokens(transformer))
     _write_json(folder / "modules.json", _MODULES)
     _write_json(folder / "1_Pooling" / "config.json", _pooling(config))
-    save_file({HEAD_TENSOR: np.ascontiguousarray(type_head, dtype=np.float32)}, folder / HEAD_FILE)
+    tensors = {HEAD_TENSOR: type_head} | {CHARACTER_TENSORS + name: array for name, array in (character or {}).items()}
+    tensors = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in tensors.items()}
+    save_file(tensors, folder / HEAD_FILE)
     for source, name in ((onnx_path, ONNX_FILE), (torch_path, TORCH_FILE)):
         if source is None:
             (folder / name).unlink(missing_ok=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Literal
@@ -12,22 +16,39 @@ import numpy as np
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
-from pearl_qdrant.errors import EntityNotFoundError
-from pearl_qdrant.linking.calibration import DEFAULT, Calibration
-from pearl_qdrant.linking.candidates import Found, find_candidates
-from pearl_qdrant.records import Entity, Link, NilReason
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, DEFAULT_THRESHOLD, default_store
+from pearl_qdrant.errors import EntityNotFoundError, ManifestError, UnknownTypeError
+from pearl_qdrant.linking.candidates import Hide, Judge, Judged, Place, Question, find_candidates
+from pearl_qdrant.linking.decision import OnTie, decide
+from pearl_qdrant.linking.given_spans import DocLike, GivenSpan
+from pearl_qdrant.linking.lexical import NgramRarity
+from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.passages import annotate, annotate_batch
+from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.unrelated import unrelated_cosine
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.records import Annotation, Entity, Link
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, default_store
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import entity_from_points, name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import NamePoint
 
-OnTie = Literal["null", "first"]
+TypeMode = Literal["hard", "soft", "off"]
 
 BATCH = 1024
-"""Mentions encoded and searched together by `link_batch`."""
+"""Mentions encoded together by `link_batch`."""
+
+SEARCH_BATCH = 128
+"""Mentions searched for and judged together: their candidates take a few MB."""
+
+ASYNC_BATCH = 256
+"""Mentions that `alink_batch` hands to a thread at a time."""
 
 _ALL_NAMES = 10_000
 """More names than any entity has: Wikidata's longest list of aliases has a few thousand."""
+
+_ALL_TYPES = 200_000
+"""More types than any base has: Wikidata has 100,000 classes with an item."""
 
 
 class EntityLinker:
@@ -42,10 +63,19 @@ class EntityLinker:
         collections: Sequence[Collection],
         encoder: Encoder,
         *,
-        calibration: Calibration = DEFAULT,
-        threshold: float = DEFAULT_THRESHOLD,
+        calibration: Calibration | None = None,
+        threshold: float | None = None,
+        model: RankingModel | None = None,
     ) -> None:
         """Put a linker together from its parts; `open` does it from names.
+
+        Args:
+            store: Closed with the linker.
+            collections: Open; at least one.
+            encoder: The model that made them.
+            calibration: By default what was fitted to the first collection, or what comes with the package.
+            threshold: Instead of that of the calibration.
+            model: Coefficients of the ranking; by default those that come with the package.
 
         Raises:
             ModelMismatchError: If a collection was made by another model.
@@ -58,8 +88,12 @@ class EntityLinker:
         self._store = store
         self._collections = tuple(collections)
         self._encoder = encoder
-        self._calibration = calibration
-        self._threshold = _checked_threshold(threshold)
+        chosen = calibration or _fitted(collections[0]) or Calibration()
+        self._calibration = chosen if threshold is None else replace(chosen, threshold=_checked_threshold(threshold))
+        self._places = tuple(Place(collection, _rarity(collection)) for collection in collections)
+        n_names = sum(collection.manifest.names or collection.count() for collection in collections)
+        self._judge = Judge(model or shipped_model(), unrelated_cosine(encoder), math.log(max(1, n_names)))
+        self._known_types: frozenset[str] | None = None
 
     @classmethod
     def open(
@@ -69,7 +103,7 @@ class EntityLinker:
         api_key: str | None = None,
         model: str | None = None,
         device: str = DEFAULT_DEVICE,
-        threshold: float = DEFAULT_THRESHOLD,
+        threshold: float | None = None,
     ) -> EntityLinker:
         """Open collections with the model that made them.
 
@@ -79,7 +113,7 @@ class EntityLinker:
             api_key: For a URL.
             model: Shipped name, folder or hub id; by default the one that the first collection names.
             device: auto, cpu, cuda or cuda:N.
-            threshold: Probability under which a mention is NIL, in [0, 1].
+            threshold: Probability under which a mention is NIL, in [0, 1]; by default what was calibrated, or 0.5.
 
         Raises:
             CollectionNotFoundError: If there is no collection of a name.
@@ -96,18 +130,27 @@ class EntityLinker:
             encoder = load_encoder(
                 model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix
             )
-            fitted = encoder.info.score_calibration
-            calibration = Calibration(*fitted) if fitted else DEFAULT
-            return cls(opened_store, opened, encoder, calibration=calibration, threshold=threshold)
+            return cls(opened_store, opened, encoder, threshold=threshold)
         except BaseException:
             opened_store.close()
             raise
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model."""
+        return self._encoder
+
+    @property
+    def calibration(self) -> Calibration:
+        """How logits become probabilities."""
+        return self._calibration
 
     def link(
         self,
         mention: str,
         *,
         types: Sequence[str] = (),
+        type_mode: TypeMode = "hard",
         limit: int = DEFAULT_LIMIT,
         threshold: float | None = None,
         on_tie: OnTie = "null",
@@ -116,7 +159,9 @@ class EntityLinker:
 
         Args:
             mention: The string to be linked.
-            types: Only entities of one of these types, native or coarse; empty for all.
+            types: Entity types, native or coarse, ancestors included; empty for all.
+            type_mode: What types do. "hard": only entities of one of `types`. "soft": they are preferred. In both, what
+                the model says of the mention's type weighs, as far as it is sure. "off": types count for nothing.
             limit: Candidates in the answer at most.
             threshold: Instead of the linker's own.
             on_tie: What to do when nothing separates several entities: "null" leaves the mention NIL with reason
@@ -124,68 +169,179 @@ class EntityLinker:
 
         Returns:
             The link; its `entity_id` is None for NIL, with the reason.
+
+        Raises:
+            UnknownTypeError: If the collections have no entity of a type in `types`.
         """
-        return next(self.link_batch([mention], types=types, limit=limit, threshold=threshold, on_tie=on_tie))
+        found = self.link_batch(
+            [mention], types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
+        )
+        return next(found)
 
     def link_batch(
         self,
         mentions: Iterable[str],
         *,
         types: Sequence[str] = (),
+        type_mode: TypeMode = "hard",
         limit: int = DEFAULT_LIMIT,
         threshold: float | None = None,
         on_tie: OnTie = "null",
     ) -> Iterator[Link]:
         """Link many mentions, in order; takes any iterable, and reads at most two batches of `BATCH` ahead.
 
-        Arguments as in `link`.
+        A mention that is no text at all (None, a number, broken Unicode) is NIL, and the others are linked. Arguments
+        as in `link`.
+        """
+        if on_tie not in ("null", "first"):
+            raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")
+        bar = self._calibration.threshold if threshold is None else _checked_threshold(threshold)
+        judged = self.judge_batch(mentions, types=types, type_mode=type_mode, limit=limit)
+        return (decide(one, self._calibration, limit, bar, on_tie) for one in judged)
+
+    async def alink(
+        self,
+        mention: str,
+        *,
+        types: Sequence[str] = (),
+        type_mode: TypeMode = "hard",
+        limit: int = DEFAULT_LIMIT,
+        threshold: float | None = None,
+        on_tie: OnTie = "null",
+    ) -> Link:
+        """`link` for asyncio: it runs in a thread, the event loop goes on."""
+        return await asyncio.to_thread(
+            self.link, mention, types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
+        )
+
+    async def alink_batch(
+        self,
+        mentions: Iterable[str] | AsyncIterable[str],
+        *,
+        types: Sequence[str] = (),
+        type_mode: TypeMode = "hard",
+        limit: int = DEFAULT_LIMIT,
+        threshold: float | None = None,
+        on_tie: OnTie = "null",
+    ) -> AsyncIterator[Link]:
+        """`link_batch` for asyncio, in order; mentions may come from an asynchronous iterable, too."""
+        async for batch in _batches(mentions, ASYNC_BATCH):
+            links = self.link_batch(
+                batch, types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
+            )
+            for link in await asyncio.to_thread(list, links):
+                yield link
+
+    def judge_batch(
+        self,
+        mentions: Iterable[str],
+        *,
+        types: Sequence[str] = (),
+        type_mode: TypeMode = "hard",
+        limit: int = DEFAULT_LIMIT,
+        hide: Hide | None = None,
+    ) -> Iterator[Judged]:
+        """Candidates of many mentions with their features and logits, in order, before any decision is made.
+
+        `hide` says of a name, by the number of the mention, that it must not be found: for measurements that hold names
+        back. Other arguments as in `link`; at least `DEFAULT_LIMIT` entities are judged, so that a probability does not depend on
+        how many the caller wants to see.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
-        if on_tie not in ("null", "first"):
-            raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")
-        bar = self._threshold if threshold is None else _checked_threshold(threshold)
-        return self._link_stream(iter(mentions), tuple(types), limit, bar, on_tie)
+        if type_mode not in ("hard", "soft", "off"):
+            raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {type_mode!r}")
+        wanted = () if type_mode == "off" else tuple(types)
+        self._check_types(wanted)
+        question = Question(
+            max(limit, DEFAULT_LIMIT), wanted, is_filter=type_mode == "hard", is_typed=type_mode != "off"
+        )
+        return self._judge_stream(iter(mentions), question, hide)
 
-    def _link_stream(
-        self, mentions: Iterator[str], types: Sequence[str], limit: int, threshold: float, on_tie: OnTie
-    ) -> Iterator[Link]:
-        def link_all(batch: Sequence[str], encoded: Encoded) -> Iterator[Link]:
-            # A probability must not depend on how many candidates the caller wants to see.
-            considered = max(limit, DEFAULT_LIMIT)
-            found = find_candidates(
-                self._collections, list(map(_storable, batch)), encoded, limit=considered, types=types
-            )
-            for mention, entities in zip(batch, found, strict=True):
-                yield self._decide(mention, entities, limit, threshold, on_tie)
+    def annotate(
+        self,
+        text: str | DocLike,
+        *,
+        spans: Iterable[GivenSpan] | None = None,
+        types: Sequence[str] = (),
+        threshold: float | None = None,
+        context: str | None = None,
+        on_tie: OnTie = "null",
+        include_nil: bool = False,
+    ) -> list[Annotation]:
+        """Find the mentions of a passage and link them; see `linking.passages.annotate`."""
+        return annotate(
+            self,
+            text,
+            spans=spans,
+            types=types,
+            threshold=threshold,
+            context=context,
+            on_tie=on_tie,
+            include_nil=include_nil,
+        )
 
-        batch = list(islice(mentions, BATCH))
+    def annotate_batch(
+        self,
+        texts: Iterable[str | DocLike],
+        *,
+        types: Sequence[str] = (),
+        threshold: float | None = None,
+        context: str | None = None,
+        on_tie: OnTie = "null",
+        include_nil: bool = False,
+    ) -> Iterator[list[Annotation]]:
+        """Annotate many passages, in order; see `linking.passages.annotate_batch`."""
+        return annotate_batch(
+            self,
+            texts,
+            types=types,
+            threshold=threshold,
+            context=context,
+            on_tie=on_tie,
+            include_nil=include_nil,
+        )
+
+    def _judge_stream(self, mentions: Iterator[str], question: Question, hide: Hide | None) -> Iterator[Judged]:
+        done = 0
+
+        def judge_all(batch: Sequence[str], cleaned: Sequence[str], encoded: Encoded) -> Iterator[Judged]:
+            nonlocal done
+            for start in range(0, len(batch), SEARCH_BATCH):
+                part = slice(start, start + SEARCH_BATCH)
+                hidden = None if hide is None else partial(_shifted, hide, done)
+                found = find_candidates(
+                    self._places, cleaned[part], _part(encoded, part), question, self._judge, hide=hidden
+                )
+                done += len(found)
+                for mention, judged in zip(batch[part], found, strict=True):
+                    yield replace(judged, mention=mention)
+
+        batch, cleaned = _next_batch(mentions)
         if len(batch) < BATCH:
-            yield from link_all(batch, self._encoder.encode(list(map(_storable, batch))))
+            if batch:
+                yield from judge_all(batch, cleaned, self._encoder.encode(cleaned))
             return
         # While one batch is searched for, the next one is encoded.
         with ThreadPoolExecutor(1, "link") as worker:
-            encoded = worker.submit(self._encoder.encode, list(map(_storable, batch)))
+            encoded = worker.submit(self._encoder.encode, cleaned)
             while batch:
-                following = list(islice(mentions, BATCH))
+                following, following_cleaned = _next_batch(mentions)
                 ready = encoded.result()
-                encoded = worker.submit(self._encoder.encode, list(map(_storable, following)))
-                yield from link_all(batch, ready)
-                batch = following
+                encoded = worker.submit(self._encoder.encode, following_cleaned)
+                yield from judge_all(batch, cleaned, ready)
+                batch, cleaned = following, following_cleaned
 
-    def _decide(self, mention: str, found: list[Found], limit: int, threshold: float, on_tie: OnTie) -> Link:
-        """Give the entities their probabilities, and take the best or NIL."""
-        if not found:
-            return Link(mention, None, None, None, NilReason.NO_CANDIDATES)
-        probabilities = self._calibration.probabilities([entity.scored.score for entity in found])
-        candidates = tuple(entity.to_candidate(p) for entity, p in zip(found[:limit], probabilities, strict=False))
-        best = candidates[0]
-        together = sum(p for entity, p in zip(found, probabilities, strict=True) if entity.tie) or probabilities[0]
-        if together < threshold:
-            return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates)
-        if best.tie and on_tie == "null":
-            return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
-        return Link(mention, best.entity_id, best.canonical_name, best.probability, None, candidates)
+    def _check_types(self, types: Sequence[str]) -> None:
+        """Refuse a type that no entity has."""
+        if not types:
+            return
+        if self._known_types is None:
+            counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
+            self._known_types = frozenset(name for one in counts for values in one.values() for name in values)
+        for name in types:
+            if name not in self._known_types and name not in ENTITY_TYPES:
+                raise UnknownTypeError(name, [c.name for c in self._collections], self._known_types)
 
     def entity(self, entity_id: str) -> Entity:
         """An entity with all its names, types and description.
@@ -223,6 +379,7 @@ class EntityLinker:
             target.delete_points({p.id for p in old} - {p.id for p in points})
             written += len(points)
         _note_counts(target)
+        self._known_types = None
         return written
 
     def delete(self, entity_ids: Iterable[str]) -> int:
@@ -258,13 +415,55 @@ class EntityLinker:
         raise ValueError(f"say which collection to add to, one of: {names} (got {collection!r})")
 
 
-def _storable(mention: str) -> str:
-    """The mention, or nothing for one that is no valid Unicode: no entity can have such a name."""
-    try:
-        mention.encode("utf-8")
-    except UnicodeEncodeError:
-        return ""
-    return mention
+def _next_batch(mentions: Iterator[str]) -> tuple[list[str], list[str]]:
+    """Mentions as given, and what is looked for."""
+    batch = list(islice(mentions, BATCH))
+    return batch, [clean_mention(mention) for mention in batch]
+
+
+def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:
+    """`hide` for a batch that begins with mention `start`."""
+    return hide(start + number, point)
+
+
+def _part(encoded: Encoded, part: slice) -> Encoded:
+    """Some rows of it."""
+    types = encoded.type_probabilities
+    return Encoded(encoded.vectors[part], encoded.encodable[part], None if types is None else types[part])
+
+
+async def _batches(mentions: Iterable[str] | AsyncIterable[str], n: int) -> AsyncIterator[list[str]]:
+    """Lists of up to `n` mentions; an iterable that blocks is read in a thread."""
+    if not isinstance(mentions, AsyncIterable):
+        iterator = iter(mentions)
+        while batch := await asyncio.to_thread(lambda: list(islice(iterator, n))):
+            yield batch
+        return
+    batch = []
+    async for mention in mentions:
+        batch.append(mention)
+        if len(batch) == n:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _fitted(collection: Collection) -> Calibration | None:
+    """What was fitted to a collection."""
+    fitted = collection.manifest.calibration
+    return None if fitted is None else Calibration(fitted.slope, fitted.nil_bias, fitted.threshold)
+
+
+def _rarity(collection: Collection) -> NgramRarity:
+    """That of a collection; counted now if it was made without, as one that was filled by `add`."""
+    text = collection.manifest.ngram_rarity
+    if text is not None:
+        try:
+            return NgramRarity.from_text(text)
+        except ValueError as error:
+            raise ManifestError(collection.name, f"its n-gram rarities are damaged ({error})") from error
+    return NgramRarity.from_names(point.name for point in collection.scroll())
 
 
 def _note_counts(collection: Collection) -> None:

@@ -80,7 +80,7 @@ class EdgeStore:
             edge_shard.check_space(making, name)
             with edge_shard.edge_errors(name, "creating it"):
                 edge_shard.create_shard(making / SHARD_FOLDER, manifest.dim)
-            write_atomically(making / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
+            write_atomically(making / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
             making.chmod(0o777 & ~_umask())  # mkdtemp's folders are their owner's alone
             making.rename(path)
         except OSError as error:

@@ -183,7 +183,7 @@ class EdgeWriter:
         state = self._folder.index_state()
         rewritten = talk.points_written - max(0, talk.points_after - talk.points_before)
         if state is not None and rewritten > 0:
-            with suppress(OSError):  # a full disk is told of already
+            with suppress(StoreError):  # a full disk is told of already
                 self._folder.write_index_state(IndexState(state.vectors, state.rewritten + rewritten))
 
     def _open_talk(self) -> _Talk:

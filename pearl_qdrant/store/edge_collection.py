@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
 
+from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store import edge_shard
 from pearl_qdrant.store.edge_bulk import EdgeWriter
 from pearl_qdrant.store.edge_folder import SHARD_FOLDER, CollectionFolder, IndexState
 from pearl_qdrant.store.edge_points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
 from pearl_qdrant.store.edge_process import EdgeProcess
-from pearl_qdrant.store.edge_search import is_narrow, query_batch
+from pearl_qdrant.store.edge_search import is_narrow, run_queries
+from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
 from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
-from pearl_qdrant.store.search import chunks, search, storable
+from pearl_qdrant.store.search import RunQueries, chunks, search, storable
 
 _PAGE = 1000  # points a scroll
 _VALUES = 1000  # values of a filter condition, or points of a delete
@@ -78,7 +81,7 @@ class EdgeCollection:
         with folder.shard("writing to it") as shard:
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
-                edge_shard.upsert(shard, batch)
+                edge_shard.upsert(shard, batch, has_lexical=folder.manifest.has_lexical)
 
     def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
         """Nearest names of each query vector, best first; as in `protocol.Collection.search`.
@@ -86,18 +89,47 @@ class EdgeCollection:
         Raises:
             ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
         """
-        folder, wanted = self._folder, storable(types)
-        if types and not wanted:
+        run = self._queries(types)
+        if run is None:
             return [[] for _ in range(len(vectors))]
-        query_filter = edge_shard.type_filter(wanted) if wanted else None
-        narrow = query_filter is not None and is_narrow(folder, query_filter)
-        return search(
-            lambda rows, n: query_batch(folder, rows, limit=n, query_filter=query_filter, is_narrow=narrow),
+        return search(run, vectors, dim=self.manifest.dim, limit=limit, read=self._read)
+
+    def search_hybrid(
+        self,
+        vectors: FloatArray,
+        lexical: SparseRows,
+        *,
+        limit: int,
+        lexical_limit: int,
+        types: Sequence[str] = (),
+    ) -> list[list[ScoredName]]:
+        """Names near by dense vector or by n-grams; as in `protocol.Collection.search_hybrid`.
+
+        Raises:
+            ValueError: If vectors and rows do not pair up, are of another width or not finite, or a limit is not
+                positive.
+        """
+        run = self._queries(types)
+        if run is None:
+            return [[] for _ in range(len(vectors))]
+        return search_hybrid(
+            run,
             vectors,
-            dim=folder.manifest.dim,
+            lexical if self.manifest.has_lexical else None,
+            dim=self.manifest.dim,
             limit=limit,
+            lexical_limit=lexical_limit,
             read=self._read,
         )
+
+    def _queries(self, types: Sequence[str]) -> RunQueries | None:
+        """One call of the engine under a type filter; None if nothing can pass it."""
+        folder, wanted = self._folder, storable(types)
+        if types and not wanted:
+            return None
+        query_filter = edge_shard.type_filter(wanted) if wanted else None
+        narrow = query_filter is not None and is_narrow(folder, query_filter)
+        return partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow)
 
     def find(
         self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int

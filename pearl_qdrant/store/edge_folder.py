@@ -210,10 +210,7 @@ class CollectionFolder:
             StoreError: If it cannot be written.
         """
         with self._mutex:
-            try:
-                write_atomically(self.path / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
-            except OSError as error:
-                raise edge_shard.classify(str(error), self.name, "writing its manifest") from error
+            self._write(MANIFEST_FILE, manifest.model_dump_json(indent=2), "writing its manifest")
             self.manifest = manifest
 
     def index_state(self) -> IndexState | None:
@@ -224,8 +221,14 @@ class CollectionFolder:
             return None
 
     def write_index_state(self, state: IndexState) -> None:
-        """Replace it."""
-        write_atomically(self.path / INDEX_FILE, json.dumps(asdict(state)) + "\n")
+        """Replace it; raises as `write_manifest`."""
+        self._write(INDEX_FILE, json.dumps(asdict(state)), "noting how far its graph goes")
+
+    def _write(self, file: str, text: str, doing: str) -> None:
+        try:
+            write_atomically(self.path / file, text + "\n")
+        except OSError as error:
+            raise edge_shard.classify(str(error), self.name, doing) from error
 
     def load_job(self) -> Job:
         """A child's job to load points."""
@@ -241,6 +244,7 @@ class CollectionFolder:
             collection=self.name,
             shard=str(self.path / SHARD_FOLDER),
             dim=self.manifest.dim,
+            has_lexical=self.manifest.has_lexical,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
             quantization=self.manifest.quantization,
             has_graph=self.index_state() is not None,

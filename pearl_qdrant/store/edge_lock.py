@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -51,8 +52,8 @@ class CollectionLock:
             if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 raise FileNotFoundError(str(path))
             file.truncate(0)
-            file.write(f"process {os.getpid()}: {_command()}")
-            file.flush()
+            with suppress(OSError):  # a full disk: then the lock does not say whose it is
+                os.write(file.fileno(), f"process {os.getpid()}: {_command()}".encode(errors="replace"))
         except BaseException:
             file.close()
             raise

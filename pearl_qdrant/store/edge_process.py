@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
+from pearl_qdrant.store import edge_shard
 from pearl_qdrant.store.schema import Quantization
 
 MODULE = "pearl_qdrant.store.edge_writer"
@@ -45,6 +47,7 @@ class Job:
         collection: Name, for errors.
         shard: Folder of the shard.
         dim: Width of the vectors.
+        has_lexical: Whether there are sparse vectors, to be made of the names.
         threshold_kb: Vectors from which a segment is made compact, or gets a graph, in KB.
         quantization: How the segments with a graph keep their vectors.
         has_graph: Whether compacted segments carry a graph already, and new ones must too.
@@ -57,6 +60,7 @@ class Job:
     collection: str
     shard: str
     dim: int
+    has_lexical: bool
     threshold_kb: int
     quantization: Quantization
     has_graph: bool
@@ -96,7 +100,13 @@ class EdgeProcess:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        try:
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        except OSError as error:  # a full disk, too: then no folder takes temporary files
+            raise StoreError(
+                f"Cannot start the process that writes collection '{job.collection}' ({error}). Free some space, or "
+                f"point TMPDIR to another disk."
+            ) from error
         root = Path(__file__).resolve().parents[2]
         search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
         try:
@@ -171,16 +181,18 @@ class EdgeProcess:
             self.kill()
             code = self._process.returncode
         name = self._job.collection
-        if -code == getattr(signal, "SIGBUS", None):
-            return StoreFullError(
-                f"No space left for collection '{name}' (a write to a mapped file failed). What was acknowledged is "
-                f"kept: free some space and run the same command again."
+        why = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
+        is_bus = -code == getattr(signal, "SIGBUS", None)
+        free = self._free_bytes()
+        if free < (edge_shard.MIN_FREE_BYTES if is_bus else edge_shard.OPEN_BYTES):
+            return edge_shard.full_error(name, f"{free / 1e6:,.0f} MB free; the process that writes it {why}")
+        if is_bus:
+            why += (
+                f", a write to a mapped file that failed though {free / 1e6:,.0f} MB are free now: the disk was full "
+                f"for a moment, a quota is used up, or the disk fails"
             )
-        if code < 0:
-            why = f"was killed by {_signal_name(-code)}"
-            why += ", perhaps because memory ran out" if -code == getattr(signal, "SIGKILL", None) else ""
-        else:
-            why = f"ended with status {code}"
+        elif -code == getattr(signal, "SIGKILL", None):
+            why += ", perhaps because memory ran out"
         self._stderr.seek(0)
         said = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_TAIL:]
         doing = "builds the graph of" if self._job.task == "finalize" else "writes"
@@ -188,6 +200,13 @@ class EdgeProcess:
             f"The process that {doing} collection '{name}' {why}. What it had acknowledged is kept; run the same "
             f"command again to go on." + (f"\nIts last words: {said}" if said else "")
         )
+
+    def _free_bytes(self) -> int:
+        """Space left where the shard lies; without an end if it has gone."""
+        try:
+            return shutil.disk_usage(Path(self._job.shard).parent).free
+        except OSError:
+            return sys.maxsize
 
 
 def _signal_name(number: int) -> str:

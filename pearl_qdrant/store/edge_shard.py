@@ -17,6 +17,7 @@ from qdrant_edge import (
     EdgeConfig,
     EdgeOptimizersConfig,
     EdgeShard,
+    EdgeSparseVectorParams,
     EdgeVectorParams,
     FieldCondition,
     Filter,
@@ -25,6 +26,7 @@ from qdrant_edge import (
     KeywordIndexParams,
     MatchAny,
     Memory,
+    Modifier,
     PayloadSchemaType,
     ScalarQuantizationConfig,
     ScalarType,
@@ -35,7 +37,7 @@ from qdrant_edge import (
 
 from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store.edge_points import CANONICAL_FIELD, PointBatch
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, Quantization
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
 
 HNSW_M = 16
 HNSW_EF_CONSTRUCT = 100
@@ -65,10 +67,15 @@ MIN_FREE_BYTES = 96 * 1024 * 1024
 """Free space under which nothing is written. Edge writes through mapped files of up to 32 MiB: on a full disk the
 process is killed by SIGBUS, so the space is looked at before."""
 
+OPEN_BYTES = 8 * 1024 * 1024
+"""Free space under which no shard is opened: Edge writes then too, a mapped file among it. A tmpfs takes more, and on a
+full one the process is killed."""
+
 
 def shard_config(
     dim: int,
     *,
+    has_lexical: bool,
     m: int = HNSW_M,
     segments: int = 1,
     max_segment_kb: int = MAX_SEGMENT_KB,
@@ -79,6 +86,7 @@ def shard_config(
 
     Args:
         dim: Width of the vectors.
+        has_lexical: Whether there are sparse vectors.
         m: Links of a point in the graph; 0 makes compact segments without a graph.
         segments: How many `optimize()` leaves, beside the growing one.
         max_segment_kb: Up to what size it merges, in KB of vectors.
@@ -92,8 +100,10 @@ def shard_config(
         memory=Memory.Cold if quantization != "none" else Memory.Cached,  # read for rescoring only
         quantization_config=_quantization_config(quantization),
     )
+    lexical = EdgeSparseVectorParams(modifier=Modifier.Idf, memory=Memory.Cached)
     return EdgeConfig(
         vectors={DENSE: dense},
+        sparse_vectors={LEXICAL: lexical} if has_lexical else None,
         hnsw_config=HnswIndexConfig(m, HNSW_EF_CONSTRUCT, FULL_SCAN_KB, memory=Memory.Cached),
         optimizers=EdgeOptimizersConfig(
             indexing_threshold=threshold_kb,
@@ -116,9 +126,10 @@ def _quantization_config(
     return None
 
 
-def create_shard(path: Path, dim: int) -> None:
-    """Create an empty shard with its payload indexes, and close it."""
-    shard = EdgeShard.create(str(path), shard_config(dim, threshold_kb=INDEXING_THRESHOLD_KB))
+def create_shard(path: Path, dim: int, *, has_lexical: bool = True) -> None:
+    """Create an empty shard with its payload indexes, and close it; without sparse vectors it is as of old."""
+    config = shard_config(dim, has_lexical=has_lexical, threshold_kb=INDEXING_THRESHOLD_KB)
+    shard = EdgeShard.create(str(path), config)
     create_indexes(shard)
     shard.flush()
     shard.close()
@@ -134,8 +145,10 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
 
     Raises:
         StoreLockedError: If a process still has it open.
+        StoreFullError: If there is no space for the little that opening writes.
         StoreError: If its files are damaged.
     """
+    check_space(path.parent, collection, OPEN_BYTES)
     _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)
@@ -195,9 +208,9 @@ def has_indexes(shard: EdgeShard) -> bool:
     return {*INDEXED_FIELDS, CANONICAL_FIELD} <= set(shard.info().payload_schema)
 
 
-def upsert(shard: EdgeShard, batch: PointBatch) -> None:
-    """Write points that were checked before."""
-    shard.update(UpdateOperation.upsert_points(batch.points()))
+def upsert(shard: EdgeShard, batch: PointBatch, *, has_lexical: bool) -> None:
+    """Write points that were checked before, with sparse vectors if the collection has them."""
+    shard.update(UpdateOperation.upsert_points(batch.points(has_lexical=has_lexical)))
 
 
 def count_points(shard: EdgeShard, condition: Filter | None = None) -> int:
@@ -205,9 +218,9 @@ def count_points(shard: EdgeShard, condition: Filter | None = None) -> int:
     return shard.count(CountRequest(exact=True, filter=condition))
 
 
-def count_vectors(shard: EdgeShard) -> int:
-    """Exact number of points with a dense vector."""
-    return count_points(shard, Filter(must=[HasVectorCondition(DENSE)]))
+def count_vectors(shard: EdgeShard, name: str = DENSE) -> int:
+    """Exact number of points with a dense vector, or with the one of that name."""
+    return count_points(shard, Filter(must=[HasVectorCondition(name)]))
 
 
 def any_of(field: str, values: Sequence[str]) -> FieldCondition:
@@ -262,7 +275,7 @@ def classify(message: str, collection: str, doing: str) -> StoreError:
     """Which of our errors an error of Qdrant Edge is, by its message: it has nothing else to go by."""
     lower = message.lower()
     if any(sign in lower for sign in ("no space left", "errno 28", "os error 28", "storagefull", "quota exceeded")):
-        return full_error(collection, message)
+        return full_error(collection, message.rpartition(": ")[2])
     if "wouldblock" in lower:
         return StoreLockedError(collection, "a writer that has not ended yet")
     if "shard is not initialized" in lower:

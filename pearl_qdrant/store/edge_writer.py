@@ -38,6 +38,8 @@ from pearl_qdrant.store.edge_process import (
     receive,
     send,
 )
+from pearl_qdrant.store.protocol import share_indexed
+from pearl_qdrant.store.schema import LEXICAL
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _MANY_SEGMENTS = 1000  # never merge while loading
@@ -53,6 +55,7 @@ class ShardLoad:
         points = job.compact_points if job.has_graph else job.compact_lean_points
         config = edge_shard.shard_config(
             job.dim,
+            has_lexical=job.has_lexical,
             m=edge_shard.HNSW_M if job.has_graph else 0,
             segments=_MANY_SEGMENTS,
             max_segment_kb=max(1, points * job.dim * 4 // 1024),
@@ -61,6 +64,7 @@ class ShardLoad:
         )
         self._shard: EdgeShard = edge_shard.load_shard(self._path, job.collection, config)
         self._is_lean = not edge_shard.has_indexes(self._shard)
+        self._growing_bytes = 0
 
     def count(self) -> Answer:
         """Exact number of points."""
@@ -71,7 +75,8 @@ class ShardLoad:
         job = self._job
         edge_shard.check_space(self._path, job.collection)
         batch = PointBatch.unpack(packed)
-        edge_shard.upsert(self._shard, batch)
+        edge_shard.upsert(self._shard, batch, has_lexical=job.has_lexical)
+        self._growing_bytes += len(packed)
         if not self._is_lean and not job.has_graph and self._shard.info().points_count > job.small_points:
             edge_shard.drop_indexes(self._shard)
             self._is_lean = True
@@ -83,8 +88,9 @@ class ShardLoad:
         return {}
 
     def compact(self) -> Answer:
-        """Turn the growing segment into one of mapped files, and close."""
+        """Turn the growing segment into one of mapped files, and close; until that is whole, both lie on the disk."""
         self._shard.flush()
+        edge_shard.check_space(self._path, self._job.collection, self._growing_bytes + edge_shard.MIN_FREE_BYTES)
         self._shard.optimize()
         return self.close()
 
@@ -117,6 +123,7 @@ def _finalize(job: Job) -> Answer:
     path = Path(job.shard)
     config = edge_shard.shard_config(
         job.dim,
+        has_lexical=job.has_lexical,
         segments=edge_shard.MAX_SEGMENTS if job.has_graph else 1,
         threshold_kb=job.threshold_kb,
         quantization=job.quantization,
@@ -128,8 +135,9 @@ def _finalize(job: Job) -> Answer:
     edge_shard.create_indexes(shard)
     shard.flush()
     n_vectors = edge_shard.count_vectors(shard)
+    n_sparse = edge_shard.count_vectors(shard, LEXICAL) if job.has_lexical else 0
     # Deleted points stay in the engine's count until their segment is built anew.
-    indexed = min(n_vectors, shard.info().indexed_vectors_count)
+    indexed = share_indexed(shard.info().indexed_vectors_count, n_vectors, n_sparse)
     shard.close()
     return {"vectors": n_vectors, "indexed": indexed}
 

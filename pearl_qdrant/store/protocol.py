@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
+from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
 
@@ -21,11 +22,12 @@ class ScoredName:
 
     Attributes:
         point: Its payload.
-        score: Cosine to the query vector, in [-1, 1].
+        score: Cosine to the query vector, in [-1, 1]; None where the name or the query has no dense vector, which
+            only `Collection.search_hybrid` finds.
     """
 
     point: NamePoint
-    score: float
+    score: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,16 @@ class CollectionStatus:
     segments: int
     is_finalized: bool
     payload_indexes: tuple[str, ...]
+
+
+def share_indexed(indexed: int, n_vectors: int, n_sparse: int) -> int:
+    """How many dense vectors are in a graph.
+
+    Args:
+        indexed: As Qdrant counts: dense and sparse vectors of the segments with a graph, deleted ones included.
+        n_vectors, n_sparse: Dense and sparse vectors in the collection.
+    """
+    return min(n_vectors, round(indexed * n_vectors / max(1, n_vectors + n_sparse)))
 
 
 class Writer(Protocol):
@@ -122,6 +134,37 @@ class Collection(Protocol):
 
         Returns:
             q lists. Equal scores are ordered by point id.
+        """
+        ...
+
+    def search_hybrid(
+        self,
+        vectors: FloatArray,
+        lexical: SparseRows,
+        *,
+        limit: int,
+        lexical_limit: int,
+        types: Sequence[str] = (),
+    ) -> list[list[ScoredName]]:
+        """Names near by dense vector and names that share n-grams, each once, with its dense cosine.
+
+        A collection without sparse vectors, or with those of another version, is searched by dense vector alone.
+
+        Args:
+            vectors: (q, dim), L2-normalised; a row of zeros finds nothing by dense vector.
+            lexical: q rows, used as given; an empty one finds nothing by n-grams.
+            limit: Names by dense vector a query at most; > 0.
+            lexical_limit: Names by n-grams a query at most; > 0. Which of several with an equal n-gram score stand at
+                the end is left to the engine.
+            types: As in `search`.
+
+        Returns:
+            q lists of up to `limit` + `lexical_limit` names: by dense cosine, best first; those without one last.
+            Equal scores are ordered by point id.
+
+        Raises:
+            ValueError: If vectors and rows do not pair up, are of another width or not finite, or a limit is not
+                positive.
         """
         ...
 

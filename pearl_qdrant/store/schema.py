@@ -13,19 +13,24 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pearl_qdrant.encoder import ngrams
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import ManifestError, ModelMismatchError
 
 DENSE = "dense"
-"""Name of the dense vector of every point."""
+"""Name of the dense vector of every point that has one."""
+
+LEXICAL = "lexical"
+"""Name of the sparse vector of character n-grams (`encoder.ngrams`); Qdrant weighs it by rarity."""
 
 FILTER_FIELD = "filter_types"
 """Payload field of the type filter: `NamePoint.filter_types`. One field, because the graph has links for the values
 of a field, not for combinations: a filter over three of them took ten times as long and found less."""
 
-INDEXED_FIELDS = ("entity_id", "kb", "name", "kb_types", "types", "predicted_type", FILTER_FIELD)
+INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FILTER_FIELD)
 """Keyword payload indexes, made before the load: Qdrant links its graph only for fields indexed by then."""
 
 FACET_FIELDS = ("kb_types", "types", "predicted_type")
@@ -36,7 +41,17 @@ MANIFEST_VERSION = 1
 # Any fixed namespace will do; it must never change, since all point ids hang on it.
 _NAMESPACE = uuid.UUID("8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11")
 
-_encode_key = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+def _plain_text(value: object) -> str:
+    """What a subclass of `str`, as numpy has one, stands for."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no text")
+
+
+_encode_key = msgspec.json.Encoder(enc_hook=_plain_text).encode
+_namespace_hash = sha1(_NAMESPACE.bytes, usedforsecurity=False)
+_VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 State = Literal["loading", "ready"]
 
@@ -54,11 +69,11 @@ def point_id(kb: str, entity_id: str, name: str) -> str:
     Raises:
         ValueError: If a part holds a lone surrogate.
     """
-    key = _encode_key([kb, entity_id, name]).encode()
-    # uuid.uuid5 takes twice as long; the version is 5, the variant the two highest bits of the 17th digit.
-    digits = sha1(_NAMESPACE.bytes + key, usedforsecurity=False).hexdigest()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+    # uuid.uuid5 takes four times as long; the version is 5, the variant the two highest bits of the 17th digit.
+    hashed = _namespace_hash.copy()
+    hashed.update(_encode_key((kb, entity_id, name)))
+    digits = hashed.hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:32]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +189,23 @@ class Checkpoint(BaseModel):
     is_done: bool = False
 
 
+class LinkCalibration(BaseModel):
+    """What turns the linker's logits into probabilities in one collection; see `linking.ranking.Calibration`.
+
+    Attributes:
+        slope: Times every logit.
+        nil_bias: Added to that of NIL.
+        threshold: Probability under which a mention is NIL.
+    """
+
+    # On what it was fitted, and how well, may stand beside it.
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    slope: float = Field(gt=0, allow_inf_nan=False)
+    nil_bias: float = Field(allow_inf_nan=False)
+    threshold: float = Field(ge=0, le=1)
+
+
 class Manifest(BaseModel):
     """What a collection holds and which model made it; lies beside the data.
 
@@ -185,6 +217,10 @@ class Manifest(BaseModel):
         model, weights_hash, dim, pooling, prefix: As in `ModelInfo`.
         has_head: Whether points carry predicted phrase types.
         quantization: How vectors are kept for finding candidates.
+        lexical_version: `ngrams.VERSION` of its sparse vectors, set when it is created; None: made before there were
+            any.
+        ngram_rarity: How rare each n-gram is among its names (`linking.lexical.NgramRarity`), made when it was loaded.
+        calibration: What `pearl-qdrant calibrate` fitted to it; None: what comes with the package.
         type_map_version: Version of the table from native to coarse types.
         state: "loading" until every ingest that began has written its last point, then "ready".
         entities: Entities written by the last ingest that completed.
@@ -206,12 +242,24 @@ class Manifest(BaseModel):
     prefix: str = ""
     has_head: bool
     quantization: Quantization = "int8"
+    lexical_version: int | None = None
+    ngram_rarity: str | None = None
+    calibration: LinkCalibration | None = None
     type_map_version: str | None = None
     state: State = "loading"
     entities: int = 0
     names: int = 0
     created_by: str = ""
     checkpoints: tuple[Checkpoint, ...] = ()
+
+    @property
+    def has_lexical(self) -> bool:
+        """Whether its sparse vectors are those of this program; if not, it is searched by dense vector alone."""
+        return self.lexical_version == ngrams.VERSION
+
+    def as_created(self) -> Manifest:
+        """As a store writes it with a new collection."""
+        return self.model_copy(update={"lexical_version": ngrams.VERSION})
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> Manifest:
         """With a checkpoint in the place of that of the same input."""

@@ -7,12 +7,15 @@ left to it: equal scores are ordered by point id, and where a tie reaches over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Protocol
+from uuid import UUID
 
 import numpy as np
 
+from pearl_qdrant.encoder.ngrams import UInt32Array
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.protocol import ScoredName
 from pearl_qdrant.store.schema import NamePoint
@@ -30,25 +33,45 @@ class FoundPoint(Protocol):
     def score(self) -> float: ...
 
     @property
-    def id(self) -> object: ...
+    def id(self) -> str | int | UUID: ...
 
     @property
     def payload(self) -> dict[str, Any] | None: ...
 
 
-_score = itemgetter(0)
+@dataclass(frozen=True, slots=True)
+class NameQuery:
+    """One query of a batch: points by dense vector, or by n-grams.
 
-QueryBatch = Callable[[FloatArray, int], "Sequence[Sequence[FoundPoint]]"]
-"""Query vectors (q, dim) and how many points to find for each, to q lists, best first."""
+    Attributes:
+        limit: Points to find at most.
+        vector: (dim,), not zero; None searches by `lexical`.
+        lexical: Indices and values, not empty.
+        ids: Keep only these points, as the engine gave their ids; then `vector` is compared with whole vectors, and
+            the type filter does not count.
+        has_payload: Whether payloads are wanted.
+    """
+
+    limit: int
+    vector: FloatArray | None = None
+    lexical: tuple[UInt32Array, FloatArray] | None = None
+    ids: frozenset[str | int | UUID] | None = None
+    has_payload: bool = True
+
+
+RunQueries = Callable[[Sequence[NameQuery]], "Sequence[Sequence[FoundPoint]]"]
+"""One call of the engine: q queries to q lists, best first."""
+
+_score = itemgetter(0)
 
 
 def search(
-    query: QueryBatch, vectors: FloatArray, *, dim: int, limit: int, read: Callable[[dict[str, Any] | None], NamePoint]
+    run: RunQueries, vectors: FloatArray, *, dim: int, limit: int, read: Callable[[dict[str, Any] | None], NamePoint]
 ) -> list[list[ScoredName]]:
     """Nearest names of each vector, best first, equal scores by point id; see `protocol.Collection.search`.
 
     Args:
-        query: One call of the engine.
+        run: One call of the engine.
         vectors: (q, dim); a row of zeros finds nothing.
         dim: Width of the collection's vectors.
         limit: Names a query at most.
@@ -60,28 +83,25 @@ def search(
     Raises:
         ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
     """
-    if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
-        raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
-    if limit < 1:
-        raise ValueError(f"limit must be positive, it is {limit}")
+    check_vectors(vectors, dim, limit)
     results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
-    rows = np.flatnonzero(vectors.any(axis=1))
+    rows = np.flatnonzero(vectors.any(axis=1)).tolist()
     for start in range(0, len(rows), BATCH_QUERIES):
         batch = rows[start : start + BATCH_QUERIES]
-        for row, found in zip(batch.tolist(), _search_batch(query, vectors[batch], limit), strict=True):
-            # Rounding can take a cosine just past 1.
-            results[row] = [ScoredName(read(point.payload), max(-1.0, min(1.0, point.score))) for point in found]
+        for row, found in zip(batch, nearest(run, [vectors[row] for row in batch], limit), strict=True):
+            results[row] = [ScoredName(read(point.payload), cosine(point.score)) for point in found]
     return results
 
 
-def _search_batch(query: QueryBatch, vectors: FloatArray, limit: int) -> list[list[FoundPoint]]:
-    """One batch; asks again, for more points, where a tie reaches over the end of a result."""
+def nearest(run: RunQueries, vectors: Sequence[FloatArray], limit: int) -> list[list[FoundPoint]]:
+    """One batch of vectors; asks again, for more points, where a tie reaches over the end of a result."""
     results: list[list[FoundPoint]] = [[] for _ in range(len(vectors))]
     open_rows, fetch, most = list(range(len(vectors))), limit + 1, limit + _MAX_TIES
     while open_rows:
         tied = []
-        for i, points in zip(open_rows, query(vectors[open_rows], fetch), strict=True):
-            ordered, scores = _in_order(points)
+        found = run([NameQuery(fetch, vector=vectors[i]) for i in open_rows])
+        for i, points in zip(open_rows, found, strict=True):
+            ordered, scores = in_order(points)
             results[i] = ordered[:limit]
             if len(points) == fetch and fetch < most and scores[limit - 1] == scores[-1]:
                 tied.append(i)
@@ -89,7 +109,24 @@ def _search_batch(query: QueryBatch, vectors: FloatArray, limit: int) -> list[li
     return results
 
 
-def _in_order(points: Sequence[FoundPoint]) -> tuple[list[FoundPoint], list[float]]:
+def check_vectors(vectors: FloatArray, dim: int, limit: int) -> None:
+    """Refuse what makes no sense.
+
+    Raises:
+        ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
+    """
+    if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
+        raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
+    if limit < 1:
+        raise ValueError(f"limit must be positive, it is {limit}")
+
+
+def cosine(score: float) -> float:
+    """A score of the engine; rounding can take it just past 1."""
+    return max(-1.0, min(1.0, score))
+
+
+def in_order(points: Sequence[FoundPoint]) -> tuple[list[FoundPoint], list[float]]:
     """Best first, equal scores by point id; and their scores."""
     scored = sorted([(point.score, point) for point in points], key=_score, reverse=True)
     ordered: list[FoundPoint] = []

@@ -17,17 +17,19 @@ from typing import Any
 from pydantic import ValidationError
 from qdrant_client import QdrantClient, models
 
+from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreRejectedError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import server_connection, server_indexing
-from pearl_qdrant.store.protocol import CollectionStatus, ScoredName
+from pearl_qdrant.store.hybrid import search_hybrid
+from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, share_indexed
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, Checkpoint, Manifest, NamePoint
-from pearl_qdrant.store.search import chunks, search, storable
+from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, LEXICAL, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.search import RunQueries, chunks, search, storable
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_indexing import Indexing
-from pearl_qdrant.store.server_queries import query_batch, type_filter
+from pearl_qdrant.store.server_queries import run_queries, type_filter
 from pearl_qdrant.store.server_upload import ServerWriter, Uploader, check_points
 
 MANIFEST_KEY = "pearl_qdrant"
@@ -94,6 +96,7 @@ class ServerStore:
     def create(self, manifest: Manifest) -> ServerCollection:
         """Create a collection with its payload indexes; as in `protocol.Store.create`."""
         name, client, tries = manifest.collection, self._connection.client, 0
+        manifest = manifest.as_created()
 
         def create() -> bool:
             nonlocal tries
@@ -102,6 +105,7 @@ class ServerStore:
                 name,
                 vectors_config={DENSE: models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE)},
                 quantization_config=server_indexing.quantization_config(manifest.quantization),
+                sparse_vectors_config={LEXICAL: server_indexing.sparse_params()},
                 metadata={MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})},
             )
 
@@ -133,6 +137,8 @@ class ServerStore:
         if dense is None or dense.size != manifest.dim or dense.distance != models.Distance.COSINE:
             found = f"{dense.size} dim, {dense.distance}" if dense else "none"
             raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
+        if manifest.has_lexical and LEXICAL not in (info.config.params.sparse_vectors or {}):
+            raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
         return ServerCollection(self._connection, name, manifest, indexing=self._indexing)
 
     def delete(self, name: str) -> None:
@@ -199,13 +205,13 @@ class ServerCollection:
         self._check_open()
         server_indexing.ensure_payload_indexes(self._connection, self._name)
         server_indexing.begin_load(self._connection, self._name)
-        return ServerWriter(self._connection, self._name, dim=self._manifest.dim)
+        return ServerWriter(self._connection, self._name, self._manifest)
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; visible to search when this returns."""
         self._check_open()
         uploader = Uploader(self._connection, self._name)
-        for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
+        for batch in uploader.batches(check_points(points, vectors, encodable, self._manifest)):
             uploader.send(batch)
 
     def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
@@ -215,23 +221,50 @@ class ServerCollection:
             ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
         """
         self._check_open()
-        query_filter = type_filter(types)
-        if types and query_filter is None:
+        run = self._queries(types)
+        if run is None:
             return [[] for _ in range(len(vectors))]
-        query = partial(
-            query_batch,
-            self._connection,
-            self._name,
-            query_filter=query_filter,
-            quantization=self._manifest.quantization,
-        )
-        return search(
-            lambda rows, n: query(rows, limit=n),
+        return search(run, vectors, dim=self._manifest.dim, limit=limit, read=self._read)
+
+    def search_hybrid(
+        self,
+        vectors: FloatArray,
+        lexical: SparseRows,
+        *,
+        limit: int,
+        lexical_limit: int,
+        types: Sequence[str] = (),
+    ) -> list[list[ScoredName]]:
+        """Names near by dense vector or by n-grams; as in `protocol.Collection.search_hybrid`.
+
+        Raises:
+            ValueError: If vectors and rows do not pair up, are of another width or not finite, or a limit is not
+                positive.
+        """
+        self._check_open()
+        run = self._queries(types)
+        if run is None:
+            return [[] for _ in range(len(vectors))]
+        return search_hybrid(
+            run,
             vectors,
+            lexical if self._manifest.has_lexical else None,
             dim=self._manifest.dim,
             limit=limit,
-            read=lambda payload: NamePoint.from_payload(payload, self._name),
+            lexical_limit=lexical_limit,
+            read=self._read,
         )
+
+    def _queries(self, types: Sequence[str]) -> RunQueries | None:
+        """One request under a type filter; None if nothing can pass it."""
+        query_filter = type_filter(types)
+        if types and query_filter is None:
+            return None
+        quantization = self._manifest.quantization
+        return partial(run_queries, self._connection, self._name, query_filter=query_filter, quantization=quantization)
+
+    def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
+        return NamePoint.from_payload(payload, self._name)
 
     def find(
         self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
@@ -261,7 +294,7 @@ class ServerCollection:
         found = {}
         for some in chunks(ids, _PAGE):
             records = self._call(partial(self._client.retrieve, self._name, some, with_payload=True))
-            found.update({str(r.id): NamePoint.from_payload(r.payload, self._name) for r in records})
+            found.update({str(r.id): self._read(r.payload) for r in records})
         return found
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
@@ -324,12 +357,12 @@ class ServerCollection:
     def status(self) -> CollectionStatus:
         """How the collection stands."""
         info = self._call(lambda: self._client.get_collection(self._name))
-        has_dense = models.Filter(must=[models.HasVectorCondition(has_vector=DENSE)])
-        n_vectors = self._count(has_dense)
+        n_vectors = self._count_with(DENSE)
+        n_sparse = self._count_with(LEXICAL) if LEXICAL in (info.config.params.sparse_vectors or {}) else 0
         return CollectionStatus(
             points=self._count(None),
             vectors=n_vectors,
-            indexed_vectors=min(info.indexed_vectors_count or 0, n_vectors),
+            indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse),
             segments=info.segments_count,
             is_finalized=server_indexing.is_built(
                 info, n_vectors=n_vectors, dim=self._manifest.dim, is_local=self._connection.is_local
@@ -353,13 +386,17 @@ class ServerCollection:
         answer = self._call(lambda: self._client.count(self._name, count_filter=count_filter, exact=True))
         return int(answer.count)
 
+    def _count_with(self, vector: str) -> int:
+        """Exact number of points with this vector."""
+        return self._count(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
+
     def _scroll(self, scroll_filter: models.Filter | None, *, page: int) -> Iterator[NamePoint]:
         """Points that pass the filter, by id, a page a request."""
         offset: models.ExtendedPointId | None = None
         while True:
             records, offset = self._page(scroll_filter, page, offset)
             for record in records:
-                yield NamePoint.from_payload(record.payload, self._name)
+                yield self._read(record.payload)
             if offset is None:
                 return
 

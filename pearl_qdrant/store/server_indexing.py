@@ -53,16 +53,23 @@ def quantization_config(quantization: Quantization) -> models.QuantizationConfig
     return None
 
 
+def sparse_params() -> models.SparseVectorParams:
+    """Sparse vectors weighed by rarity; the index in mapped files, 300 bytes a name that memory need not hold."""
+    return models.SparseVectorParams(modifier=models.Modifier.IDF, index=models.SparseIndexParams(on_disk=True))
+
+
 def ensure_payload_indexes(connection: Connection, name: str) -> None:
     """Make the payload indexes that are missing; nothing to do in local mode, which has none.
 
-    `is_canonical` is indexed beside the fields of the schema: strict mode refuses to count by it otherwise.
+    Beside the fields of the schema `is_canonical` is indexed, since strict mode refuses to count by it otherwise, and
+    `kb`, for those who query the server by themselves.
     """
     if connection.is_local:
         return
     client = connection.client
     schema = connection.call(lambda: client.get_collection(name), collection=name).payload_schema
     wanted = dict.fromkeys(INDEXED_FIELDS, models.PayloadSchemaType.KEYWORD)
+    wanted["kb"] = models.PayloadSchemaType.KEYWORD
     wanted["is_canonical"] = models.PayloadSchemaType.BOOL
     for field, kind in wanted.items():
         if field not in schema:

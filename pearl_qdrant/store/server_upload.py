@@ -18,9 +18,10 @@ from typing import Any, final
 import numpy as np
 from qdrant_client import models
 
+from pearl_qdrant.encoder.ngrams import UInt32Array, ngram_rows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import InvalidPointError, StoreRejectedError
-from pearl_qdrant.store.schema import DENSE, NamePoint
+from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest, NamePoint
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_errors import RequestTooLargeError
 
@@ -33,7 +34,8 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 _UPLOAD_THREADS = 2
 _MAX_PENDING = 4  # batches handed over and not yet stored: what bounds the memory
 _FLOAT_BYTES = 22  # a float32 as JSON text, at most, with its comma
-_POINT_BYTES = 80  # id, keys and brackets of a point
+_INDEX_BYTES = 11  # 32 bits as JSON text
+_POINT_BYTES = 128  # id, keys and brackets of a point
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,25 @@ class CheckedPoint:
         id: UUID5.
         payload: As Qdrant stores it.
         vector: (dim,), or None for an unencodable name.
+        lexical: Indices and values, or None for a name without letters and digits.
         n_bytes: Its size in a JSON request, rather over than under.
     """
 
     id: str
     payload: dict[str, Any]
     vector: FloatArray | None
+    lexical: tuple[UInt32Array, FloatArray] | None
     n_bytes: int
+
+    def vectors(self) -> dict[str, Any]:
+        """Its named vectors, as Qdrant takes them."""
+        named: dict[str, Any] = {}
+        if self.vector is not None:
+            named[DENSE] = self.vector.tolist()
+        if self.lexical is not None:
+            indices, values = self.lexical
+            named[LEXICAL] = models.SparseVector(indices=indices.tolist(), values=values.tolist())
+        return named
 
     def label(self) -> str:
         """What to call it in an error."""
@@ -58,7 +72,7 @@ class CheckedPoint:
 
 
 def check_points(
-    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
+    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, manifest: Manifest
 ) -> list[CheckedPoint]:
     """Check points before any of them is sent; of points with one id the last stays, as a server would have it.
 
@@ -66,7 +80,7 @@ def check_points(
         points: n points.
         vectors: (n, dim).
         encodable: (n,).
-        dim: Width of the collection's vectors.
+        manifest: Of the collection: the width of its vectors, and whether it has sparse ones, made here of the names.
 
     Raises:
         InvalidPointError: If a vector is NaN, zero or of another width, or a text no valid Unicode.
@@ -78,10 +92,10 @@ def check_points(
         )
     if not len(points):
         return []
-    if vectors.shape[1] != dim:
+    if vectors.shape[1] != manifest.dim:
         raise InvalidPointError(
             f"The vector of {_label(points[0].name, points[0].entity_id)} has {vectors.shape[1]} dimensions, "
-            f"but the collection holds vectors of {dim}. Use the model that made the collection."
+            f"but the collection holds vectors of {manifest.dim}. Use the model that made the collection."
         )
     rows = np.array(vectors, dtype=np.float32)  # a copy: the caller may reuse the array while we still send
     bad = encodable & ~(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
@@ -92,15 +106,19 @@ def check_points(
             f"The vector of {_label(points[first].name, points[first].entity_id)} {what}. "
             f"A name without a vector must be marked as not encodable."
         )
+    lexical = ngram_rows([point.name for point in points]) if manifest.has_lexical else None
     checked: dict[str, CheckedPoint] = {}
-    for point, row, has_vector in zip(points, rows, encodable.tolist(), strict=True):
-        one = _check_point(point, row if has_vector else None)
+    for i, (point, row, has_vector) in enumerate(zip(points, rows, encodable.tolist(), strict=True)):
+        sparse = lexical.row(i) if lexical is not None else None
+        one = _check_point(point, row if has_vector else None, sparse if sparse and len(sparse[0]) else None)
         checked.pop(one.id, None)
         checked[one.id] = one
     return list(checked.values())
 
 
-def _check_point(point: NamePoint, row: FloatArray | None) -> CheckedPoint:
+def _check_point(
+    point: NamePoint, row: FloatArray | None, lexical: tuple[UInt32Array, FloatArray] | None
+) -> CheckedPoint:
     """Build the payload and measure it."""
     payload = point.to_payload()
     try:
@@ -112,7 +130,8 @@ def _check_point(point: NamePoint, row: FloatArray | None) -> CheckedPoint:
             f"The payload of {_label(point.name, point.entity_id)} {reason}. Repair it where it was read."
         ) from error
     size = len(text) + _POINT_BYTES + (_FLOAT_BYTES * len(row) if row is not None else 0)
-    return CheckedPoint(id=identifier, payload=payload, vector=row, n_bytes=size)
+    size += (_FLOAT_BYTES + _INDEX_BYTES) * len(lexical[0]) if lexical is not None else 0
+    return CheckedPoint(id=identifier, payload=payload, vector=row, lexical=lexical, n_bytes=size)
 
 
 def _label(name: str, entity_id: str) -> str:
@@ -164,12 +183,7 @@ class Uploader:
 
         def upsert(points: Sequence[CheckedPoint]) -> object:
             structs = [
-                models.PointStruct(
-                    id=point.id,
-                    payload=point.payload,
-                    vector={} if point.vector is None else {DENSE: point.vector.tolist()},
-                )
-                for point in points
+                models.PointStruct(id=point.id, payload=point.payload, vector=point.vectors()) for point in points
             ]
             return self._connection.client.upsert(self._collection, structs, wait=True)
 
@@ -187,7 +201,7 @@ class Uploader:
             ]
             return self._connection.client.batch_update_points(self._collection, operations, wait=True)
 
-        for batch in self.batches([_check_point(point, None) for point in points]):
+        for batch in self.batches([_check_point(point, None, None) for point in points]):
             self._send(batch, overwrite)
 
     def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
@@ -220,9 +234,9 @@ class ServerWriter:
     `write` or `flush`, and stays: after it nothing more is written.
     """
 
-    def __init__(self, connection: Connection, collection: str, *, dim: int) -> None:
+    def __init__(self, connection: Connection, collection: str, manifest: Manifest) -> None:
         self._uploader = Uploader(connection, collection)
-        self._dim = dim
+        self._manifest = manifest
         self._threads = 1 if connection.is_local else _UPLOAD_THREADS
         self._pool: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[Future[None], frozenset[str]]] = deque()
@@ -249,7 +263,7 @@ class ServerWriter:
         """Hand points over; as in `protocol.Writer.write`."""
         pool = self._open_pool()
         self._collect(block_above=_MAX_PENDING)
-        for batch in self._uploader.batches(check_points(points, vectors, encodable, dim=self._dim)):
+        for batch in self._uploader.batches(check_points(points, vectors, encodable, self._manifest)):
             ids = frozenset(point.id for point in batch)
             # Two writes of one point must not overtake each other: the later one counts.
             if any(not ids.isdisjoint(others) for _, others in self._pending):

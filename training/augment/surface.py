@@ -1,7 +1,4 @@
-"""Variants of a phrase that mean the same: character edits and token edits. Seeded, never empty.
-
-Source: PEARL (Chen et al. 2024), section 3.1.
-"""
+"""Other spellings that people use, and the mix of them that made the shipped model. Seeded, never empty."""
 
 from __future__ import annotations
 
@@ -23,7 +20,8 @@ def _keyboard_neighbours() -> dict[str, str]:
     return {letter: "".join(sorted(others)) for letter, others in near.items()}
 
 
-_NEIGHBOURS = _keyboard_neighbours()
+NEIGHBOURS = _keyboard_neighbours()
+"""Letters beside each letter a to z."""
 
 
 def edit_character(phrase: str, rng: random.Random) -> str:
@@ -42,7 +40,7 @@ def edit_character(phrase: str, rng: random.Random) -> str:
         return phrase[:at] + phrase[at + 1 :]
     if kind == 2:
         return phrase[:at] + rng.choice(_LETTERS) + phrase[at:]
-    return phrase[:at] + rng.choice(_NEIGHBOURS.get(letter, _LETTERS)) + phrase[at + 1 :]
+    return phrase[:at] + rng.choice(NEIGHBOURS.get(letter, _LETTERS)) + phrase[at + 1 :]
 
 
 def swap_words(phrase: str, rng: random.Random) -> str:

@@ -1,0 +1,123 @@
+"""How many phrases a second augmentation and tokenisation give: one command, one table.
+
+    python benchmarks/augmentation.py --wordnet /usr/share/wordnet --tokenizer MODEL_FOLDER
+    python benchmarks/augmentation.py --phrases corpus/freq_phrase.txt --workers 0 --workers 1 --workers 2
+
+Phrases are those of a file (freq_phrase.txt, or one a line), or names of WordNet. Nine in ten have five precomputed
+paraphrases in a file of variants, made up here; synonyms come from WordNet; levels are drawn as the paper does. Each
+pair is a phrase and its variant, both tokenised and padded in batches of 512 pairs; the rate counts variants alone,
+so that a training step of n pairs wants n of them. The clock starts when the workers are up and stops at the last
+batch, in the process that would train. `0 workers` is that process itself, with the tokenizer's threads off.
+
+`per cpu s` is the rate by the processor time of all processes: where others use the cores too, it says more. The last
+column is the number of such workers for 100,000 phrases a second, each with a core of its own, from that rate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import click
+import psutil
+
+from ingest.reader import ReadReport
+from training.augment.feed import tokenised_pairs
+from training.augment.sources import AugmentationSources
+from training.corpus.files import read_frequencies
+from training.wordnet import read_synsets
+
+BATCH = 512
+WANTED = 100_000
+WARM_UP = 12  # batches, by which every worker has opened its files
+
+
+def read_phrases(path: Path | None, wordnet: Path, limit: int) -> list[str]:
+    """Phrases in a random order, as training draws them."""
+    if path is None:
+        phrases = [name for synset in read_synsets(wordnet) for name in synset.names]
+    elif "__" in path.open(encoding="utf-8").readline():
+        phrases = [phrase for phrase, _, _ in read_frequencies(path, ReadReport())]
+    else:
+        phrases = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    random.Random(0).shuffle(phrases)
+    return phrases[:limit]
+
+
+def write_variants(phrases: Sequence[str], path: Path) -> None:
+    """Paraphrases of nine phrases in ten, of the length that a model's have."""
+    rng = random.Random(1)
+    with path.open("w", encoding="utf-8") as file:
+        for phrase in phrases:
+            if rng.random() < 0.9:
+                aug = [f"{before} {phrase}" for before in ("the so-called", "a kind of", "this", "such a", "one")]
+                file.write(json.dumps({"phrase": phrase, "aug": aug}) + "\n")
+
+
+def batches(phrases: Sequence[str]) -> Iterator[list[str]]:
+    """Batches without end."""
+    while True:
+        for start in range(0, len(phrases) - BATCH + 1, BATCH):
+            yield list(phrases[start : start + BATCH])
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process and of its workers."""
+    own = psutil.Process()
+    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
+
+
+def rates(
+    phrases: Sequence[str], sources: AugmentationSources, tokenizer: Path, workers: int, seconds: float
+) -> tuple[float, float]:
+    """Variants a second, and a second of processor time."""
+    pairs = tokenised_pairs(batches(phrases), sources.open, tokenizer, seed=0, workers=workers)
+    for _ in islice(pairs, WARM_UP):
+        pass
+    start, cpu, n_phrases = time.perf_counter(), cpu_seconds(), 0
+    while (passed := time.perf_counter() - start) < seconds:
+        n_phrases += len(next(pairs).variants)
+    cpu = cpu_seconds() - cpu
+    pairs.close()
+    return n_phrases / passed, n_phrases / cpu
+
+
+@click.command()
+@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), default=Path("/usr/share/wordnet"))
+@click.option("--tokenizer", type=click.Path(path_type=Path, exists=True), help="Folder; default: the shipped model.")
+@click.option("--phrases", "path", type=click.Path(path_type=Path, exists=True))
+@click.option("--limit", type=int, default=200_000, show_default=True, help="Phrases.")
+@click.option("--workers", type=int, multiple=True, default=(0, 1, 2), show_default=True)
+@click.option("--seconds", type=float, default=6.0, show_default=True, help="Of each measurement.")
+def main(
+    wordnet: Path, tokenizer: Path | None, path: Path | None, limit: int, workers: tuple[int, ...], seconds: float
+) -> None:
+    """Print the table."""
+    shipped = Path(__file__).resolve().parent.parent / "pearl_qdrant" / "encoder" / "models" / "pearl-mini-en"
+    phrases = read_phrases(path, wordnet, limit)
+    with tempfile.TemporaryDirectory() as folder:
+        variants = Path(folder) / "phrase_aug.jsonl"
+        write_variants(phrases, variants)
+        sources = AugmentationSources(wordnet=wordnet, paraphrases=(variants,))
+        click.echo(f"{len(phrases):,} phrases, batches of {BATCH} pairs, {os.cpu_count()} cores")
+        click.echo(f"{'workers':>8}{'phrases/s':>12}{'per cpu s':>12}{'to one':>8}{'for 100k/s':>12}")
+        one = 0.0
+        for n_workers in workers:
+            found, by_cpu = rates(phrases, sources, tokenizer or shipped, n_workers, seconds)
+            one = found if n_workers == 1 else one or found
+            wanted = math.ceil(WANTED / by_cpu)
+            click.echo(f"{n_workers:>8}{found:>12,.0f}{by_cpu:>12,.0f}{found / one:>8.2f}{wanted:>12}")
+
+
+if __name__ == "__main__":
+    main()

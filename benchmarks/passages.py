@@ -1,0 +1,254 @@
+"""Mentions in running text: precision and recall, passages a minute, and offsets of random Unicode.
+
+    pearl-qdrant ingest examples/sample_base.tsv --store STORE
+    python benchmarks/passages.py --store STORE
+
+quality   of span and entity together, on the passages of passages.txt: those for development, on which the shapes'
+          odds were chosen, and those for measurement. Names that several entities share do not count, unless the
+          passage's topic is given as context (the second row of each half); a wrong link counts always. The third
+          row is what most people do today: the longest names of the base, ignoring case, from left to right.
+speed     passages of 100 words a minute, one after the other, nothing shared between them.
+offsets   random texts of all of Unicode, lone surrogates included: `text[start:end]` is the mention, spans do not
+          overlap, and no combining mark is cut off. Against a linker that knows every string.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ingest.reader import ReadReport
+from ingest.tsv import TsvReader
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.passages import annotate
+from pearl_qdrant.records import Candidate, Link
+
+PASSAGES = Path(__file__).parent / "passages.txt"
+BASE = Path(__file__).parent.parent / "examples" / "sample_base.tsv"
+MENTION = re.compile(r"\{([^{}|]+)\|([^{}|]+)\}")
+WORDS = 100
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A passage, its topic and its mentions: (start, end) to the entity's id; shared names are starred."""
+
+    topic: str
+    text: str
+    mentions: dict[tuple[int, int], str]
+
+
+def read_gold(path: Path = PASSAGES) -> list[Gold]:
+    """The passages of the file."""
+    return [_parse(*block.split("\n", 1)) for block in path.read_text(encoding="utf-8").split("\n= ")[1:]]
+
+
+def _parse(topic: str, marked: str) -> Gold:
+    text, mentions, at = "", {}, 0
+    marked = marked.strip()
+    for mention in MENTION.finditer(marked):
+        text += marked[at : mention.start()]
+        mentions[len(text), len(text) + len(mention[1])] = mention[2]
+        text += mention[1]
+        at = mention.end()
+    return Gold(topic, text + marked[at:], mentions)
+
+
+@dataclass
+class Score:
+    """Counts of right, wrong and missed mentions."""
+
+    right: int = 0
+    wrong: int = 0
+    missed: int = 0
+
+    def line(self, name: str) -> str:
+        precision = self.right / max(1, self.right + self.wrong)
+        recall = self.right / max(1, self.right + self.missed)
+        f1 = 2 * precision * recall / max(1e-9, precision + recall)
+        return (
+            f"{name:<26} precision {precision:6.1%}  recall {recall:6.1%}  F1 {f1:6.1%}"
+            f"   ({self.right} right, {self.wrong} wrong, {self.missed} missed)"
+        )
+
+
+Find = Callable[[Gold], dict[tuple[int, int], str]]
+"""Finds the mentions of a passage: (start, end) to the entity's id."""
+
+
+def by_linker(linker: EntityLinker, *, with_context: bool) -> Find:
+    """What is measured."""
+    # The attribute, for a linker that does not show its encoder.
+    encoder = getattr(linker, "encoder", None) or linker._encoder
+
+    def find(gold: Gold) -> dict[tuple[int, int], str]:
+        context = gold.topic if with_context else None
+        annotations = annotate(linker, gold.text, context=context, encoder=encoder)
+        return {(a.start, a.end): a.link.entity_id or "" for a in annotations}
+
+    return find
+
+
+def by_exact_names(base: Path = BASE) -> Find:
+    """The peer: a name that belongs to one entity, wherever it stands."""
+    owners: dict[str, set[str]] = {}
+    with TsvReader([base]) as reader:
+        for entity in reader.read(ReadReport(max_errors=0)):
+            for name in entity.names():
+                owners.setdefault(name.lower(), set()).add(entity.entity_id)
+    longest = max(len(name.split()) for name in owners) * 2
+
+    def find(gold: Gold) -> dict[tuple[int, int], str]:
+        tokens = [token.span() for token in re.finditer(r"\w+|[^\w\s]", gold.text)]
+        found, i = {}, 0
+        while i < len(tokens):
+            for last in range(min(len(tokens), i + longest) - 1, i - 1, -1):
+                place = tokens[i][0], tokens[last][1]
+                if ids := owners.get(gold.text[slice(*place)].lower()):
+                    if len(ids) == 1:
+                        found[place] = min(ids)
+                    i = last
+                    break
+            i += 1
+        return found
+
+    return find
+
+
+def score(find: Find, passages: Iterable[Gold], *, with_context: bool, show: bool) -> Score:
+    """Annotate and compare."""
+    total = Score()
+    for gold in passages:
+        found = find(gold)
+        for place, entity_id in found.items():
+            wanted = gold.mentions.get(place)
+            is_right = wanted is not None and wanted.rstrip("*") == entity_id
+            if wanted is not None and wanted.endswith("*") and is_right and not with_context:
+                continue
+            total.right += is_right
+            total.wrong += not is_right
+            if show and not is_right:
+                click.echo(f"  wrong  {gold.text[slice(*place)]!r} -> {entity_id}, not {wanted}")
+        for place, wanted in gold.mentions.items():
+            if found.get(place) != wanted.rstrip("*") and (with_context or not wanted.endswith("*")):
+                total.missed += 1
+                if show:
+                    click.echo(f"  missed {gold.text[slice(*place)]!r} {wanted}")
+    return total
+
+
+def speed(linker: EntityLinker, passages: Sequence[Gold], *, n_passages: int) -> float:
+    """Passages of `WORDS` words a minute."""
+    words = " ".join(gold.text for gold in passages).split()
+    texts = []
+    for i in range(n_passages):
+        start = (i * 61) % len(words)
+        texts.append(" ".join((words[start:] + words)[:WORDS]))
+    annotate(linker, texts[0])
+    started = time.perf_counter()
+    for text in texts:
+        annotate(linker, text)
+    return 60 * n_passages / (time.perf_counter() - started)
+
+
+class Everything:
+    """A linker for which every string is an entity, more or less probably."""
+
+    def link_batch(
+        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
+    ) -> Iterator[Link]:
+        """Each mention by itself."""
+        for mention in mentions:
+            probability = 0.5 + (hash(mention) % 499) / 1000
+            candidate = Candidate(mention, "all", mention, mention, score=probability, probability=probability)
+            yield Link(mention, mention, mention, probability, None, (candidate,))
+
+
+ALPHABETS = [
+    "abc XYZ .,;()'-/&\n",
+    "e\u0301 o\u0308\u0323 n\u0303A\u030a",
+    "👩‍🔬🇩🇪🏽❤️1️⃣ ",
+    "العربيةעברית\u200f\u200e ",
+    "北京東京タワーですกรุงเทพ서울은ၷြန်",
+    "\r\n\t\x00\x0b\x85\u2028\u200b\ufeff ",
+    "\ud800\udfff\U0010ffff\ue000",
+    "IL-2 p53 (TNF) tumor necrosis factor (TNF) AC/DC U.S. C++ $1 5% ",
+]
+
+
+def random_text(generator: random.Random) -> str:
+    """A text of up to 120 pieces from a few alphabets, and now and then of any code point."""
+    chosen = [*generator.sample(ALPHABETS, generator.randint(1, 4)), " "]
+    pieces = []
+    for _ in range(generator.randint(0, 120)):
+        if generator.random() < 0.05:
+            pieces.append(chr(generator.randrange(sys.maxunicode + 1)))
+        elif generator.random() < 0.05:
+            pieces.append(generator.choice(chosen))
+        else:
+            pieces.append(generator.choice(generator.choice(chosen)))
+    return "".join(pieces)
+
+
+def check_offsets(text: str) -> int:
+    """Annotate a text with everything; returns the number of mentions.
+
+    Raises:
+        ValueError: If an offset is wrong.
+    """
+    at = 0
+    found = annotate(Everything(), text, threshold=0.1, include_nil=True)
+    for mention in found:
+        is_cut = mention.end < len(text) and unicodedata.category(text[mention.end]).startswith("M")
+        if not at <= mention.start < mention.end or text[mention.start : mention.end] != mention.text or is_cut:
+            raise ValueError(f"{mention} of {text!r}")
+        looked_up = mention.long_form or " ".join(mention.text.split())
+        if mention.link.mention != looked_up:
+            raise ValueError(f"{mention.link.mention!r} was looked up for {mention.text!r} in {text!r}")
+        at = mention.end
+    return len(found)
+
+
+def measure(store: str, collection: str, *, n_passages: int, errors: bool, only: str | None) -> None:
+    """Quality and speed, against a base."""
+    gold = read_gold()
+    with EntityLinker.open(collection, store=store) as linker:
+        if only != "speed":
+            for name, half in (("development", gold[::2]), ("measurement", gold[1::2])):
+                show = errors and name == "development"
+                for row, with_context in ((name, False), (f"{name}, context", True)):
+                    find = by_linker(linker, with_context=with_context)
+                    click.echo(score(find, half, with_context=with_context, show=show).line(row))
+                peer = score(by_exact_names(), half, with_context=False, show=False)
+                click.echo(peer.line(f"{name}, exact names"))
+        if only != "quality":
+            click.echo(f"{speed(linker, gold, n_passages=n_passages):,.0f} passages of {WORDS} words a minute")
+
+
+@click.command()
+@click.option("--store", required=True, help="Where the sample base was ingested.")
+@click.option("--collection", default="sample_base", show_default=True)
+@click.option("--passages", "n_passages", default=50, show_default=True, help="For the speed.")
+@click.option("--texts", default=10_000, show_default=True, help="Random texts.")
+@click.option("--errors", is_flag=True, help="Show what is wrong in the development half.")
+@click.option("--only", type=click.Choice(["quality", "speed", "offsets"]))
+def main(store: str, collection: str, n_passages: int, texts: int, errors: bool, only: str | None) -> None:
+    """Measure `annotate`."""
+    if only != "offsets":
+        measure(store, collection, n_passages=n_passages, errors=errors, only=only)
+    if only in (None, "offsets"):
+        generator = random.Random(0)
+        n_mentions = sum(check_offsets(random_text(generator)) for _ in range(texts))
+        click.echo(f"{texts:,} random texts, {n_mentions:,} mentions: every offset right")
+
+
+if __name__ == "__main__":
+    main()

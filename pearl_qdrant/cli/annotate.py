@@ -1,0 +1,129 @@
+"""`pearl-qdrant annotate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from pearl_qdrant.cli.options import device_option, json_option, open_linker, store_option
+from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.ties import OnTie
+    from pearl_qdrant.records import Annotation
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--file", "file", type=click.File("rb"), help="One passage, whole, in UTF-8; - is stdin.")
+@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
+@store_option
+@click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, help="Instead of the collection's own.")
+@device_option
+@click.option("--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=DEFAULT_PASSAGE_THRESHOLD,
+    show_default=True,
+    help="Least probability of a mention.",
+)
+@click.option(
+    "--on-tie",
+    type=click.Choice(["null", "first"]),
+    default="null",
+    show_default=True,
+    help="When nothing separates several entities: NIL, or the first by id.",
+)
+@click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities of one name.")
+@click.option("--nil", "include_nil", is_flag=True, help="Also what looks like a mention but has no entity.")
+@json_option
+def annotate(
+    text: str | None,
+    file: BinaryIO | None,
+    collections: tuple[str, ...],
+    store: str,
+    model: str | None,
+    device: str,
+    types: tuple[str, ...],
+    threshold: float,
+    on_tie: str,
+    context: str | None,
+    include_nil: bool,
+    as_json: bool,
+) -> None:
+    """Find mentions in running text, and link them.
+
+    Offsets count characters from 0. What the text abbreviates, as in "tumor necrosis factor (TNF)", is looked up by
+    its long form.
+
+    \b
+    pearl-qdrant annotate "She read the NYTimes at Heathrow."
+    pearl-qdrant annotate --file report.txt --type disease --json > mentions.jsonl
+    """
+    if (text is None) == (file is None):
+        raise click.UsageError("Give a text as an argument, or a file with --file, one of the two.")
+    from pearl_qdrant.linking import passages
+
+    passage = text or "" if file is None else _read(file)
+    with open_linker(store, collections, model=model, device=device) as linker:
+        tie: OnTie = "first" if on_tie == "first" else "null"
+        found = passages.annotate(
+            linker,
+            passage,
+            types=types,
+            threshold=threshold,
+            context=context,
+            on_tie=tie,
+            include_nil=include_nil,
+        )
+    for line in map(_as_json, found) if as_json else _as_text(found):
+        # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
+        click.echo(line.encode("utf-8", "backslashreplace").decode())
+
+
+def _read(file: BinaryIO) -> str:
+    """The text of a file with its line ends as they are, so that offsets are those of the file."""
+    from pearl_qdrant.errors import InputError
+
+    try:
+        return file.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(file.name, None, f"not UTF-8 at byte {error.start}. Convert it, as with iconv") from error
+
+
+def _as_json(found: Annotation) -> str:
+    import json
+
+    link = found.link
+    chosen = next((c for c in link.candidates if c.entity_id == link.entity_id), None)
+    return json.dumps(
+        {
+            "start": found.start,
+            "end": found.end,
+            "text": found.text,
+            "entity_id": link.entity_id,
+            "canonical_name": link.canonical_name,
+            "probability": link.probability,
+            "types": list(dict.fromkeys([*chosen.types, *chosen.kb_types])) if chosen else [],
+            "long_form": found.long_form,
+        },
+        ensure_ascii=False,
+    )
+
+
+def _as_text(annotations: list[Annotation]) -> Iterator[str]:
+    """A line a mention: where, what, and what it was linked to."""
+    for found in annotations:
+        link = found.link
+        shown = " ".join(found.text.split())
+        if found.long_form is not None:
+            shown += f" ({found.long_form})"
+        if link.entity_id is None:
+            reason = link.nil_reason.value.replace("_", " ") if link.nil_reason else ""
+            yield f"{found.start}-{found.end}  {shown}  ->  NIL ({reason})"
+        else:
+            shown += f"  ->  {link.canonical_name}  [{link.entity_id}]  {link.probability or 0:.2f}"
+            yield f"{found.start}-{found.end}  {shown}"

@@ -1,0 +1,169 @@
+"""`pearl-qdrant evaluate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pearl_qdrant.cli.options import device_option, json_option
+from pearl_qdrant.settings import DEFAULT_MODEL
+from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
+
+if TYPE_CHECKING:
+    from training.evaluation.data import Data
+    from training.evaluation.methods import EncoderMethod, Similarity
+    from training.evaluation.task import Task
+
+_LIBRARIES = ("sklearn", "torch")
+_STRINGS = ("jaccard", "tfidf")
+
+
+def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Name the tasks and stop, before anything else is asked for."""
+    if not value or context.resilient_parsing:
+        return
+    from training.evaluation.registry import TASKS
+
+    for task in TASKS:
+        click.echo(f"{task.name:<22}  {task.group}: {task.metric}. Reads {', '.join(task.reads)}")
+    context.exit()
+
+
+@click.command()
+@click.option(
+    "--model",
+    envvar="PEARL_QDRANT_MODEL",
+    show_envvar=True,
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="A shipped name, a folder, or a hub id.",
+)
+@click.option(
+    "--data",
+    "data",
+    required=True,
+    metavar="DIR|hub",
+    help="Folder with the evaluation sets, or hub for Lihuchen/pearl_benchmark and autofj.",
+)
+@click.option("--task", "tasks", multiple=True, metavar="T", help="Only this one; may be repeated. See --list.")
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_tasks,
+    help="Name the tasks and stop.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 100), default=DEFAULT_SEEDS, show_default=True, help="Runs of what is random."
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="M",
+    help="Another model to compare with, or jaccard or tfidf; may be repeated.  [default: jaccard, tfidf]",
+)
+@click.option(
+    "--distractors",
+    type=click.IntRange(0),
+    default=DEFAULT_DISTRACTORS,
+    show_default=True,
+    help="Names added to the dictionary of entity retrieval.",
+)
+@click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Also draw t-SNE by type, as PNG.")
+@device_option
+@json_option
+def evaluate(
+    model: str,
+    data: str,
+    tasks: tuple[str, ...],
+    seeds: int,
+    baselines: tuple[str, ...],
+    distractors: int,
+    figure: Path | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Measure a model on the paper's tasks, with baselines and the paper's figures beside.
+
+    Sets that DIR does not have are skipped and named. Needs the extra: pip install 'pearl-qdrant[train]'
+
+    \b
+    pearl-qdrant evaluate --model pearl-mini-en --data data/
+    pearl-qdrant evaluate --model runs/a --baseline pearl-mini-en --data data/ --task bird --task turney --json
+    """
+    _check_before(figure)
+    from training.evaluation.run import as_record
+    from training.evaluation.run import evaluate as run
+    from training.evaluation.table import as_text
+    from training.evaluation.task import EvaluationOptions
+
+    chosen = _tasks(tasks)
+    source = _data(data)
+    method = _encoder(model, device)
+    others = [_method(name, device) for name in dict.fromkeys(baselines or _STRINGS)]
+    options = EvaluationOptions(n_seeds=seeds, n_distractors=distractors)
+    report = run(source, method, others, chosen, options, say=lambda line: click.echo(line, err=True))
+    click.echo(json.dumps(as_record(report), ensure_ascii=False) if as_json else as_text(report))
+    if figure is not None:
+        _draw(figure, source, [method, *others])
+
+
+def _check_before(figure: Path | None) -> None:
+    """Say before anything is encoded what is not installed, and where a figure cannot be."""
+    from importlib.util import find_spec
+
+    from pearl_qdrant.errors import SettingsError
+
+    needed = _LIBRARIES if figure is None else (*_LIBRARIES, "matplotlib")
+    if absent := [library for library in needed if find_spec(library) is None]:
+        raise SettingsError(f"evaluate needs {', '.join(absent)}: pip install 'pearl-qdrant[train]'")
+    if figure is not None and not figure.parent.is_dir():
+        raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
+
+
+def _draw(path: Path, source: Data, methods: Sequence[Similarity]) -> None:
+    from training.evaluation.figure import draw_figure
+    from training.evaluation.methods import EncoderMethod
+
+    draw_figure(path, source, [method for method in methods if isinstance(method, EncoderMethod)])
+    click.echo(f"drew {path}", err=True)
+
+
+def _tasks(names: tuple[str, ...]) -> tuple[Task, ...]:
+    from training.evaluation.registry import find_tasks
+
+    try:
+        return find_tasks(names)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--task") from error
+
+
+def _data(place: str) -> Data:
+    from training.evaluation.data import FolderData
+    from training.evaluation.hub import REPOSITORY, HubData
+
+    # A folder of that name goes before.
+    if place in ("hub", REPOSITORY) and not Path(place).is_dir():
+        return HubData()
+    return FolderData(Path(place).expanduser())
+
+
+def _encoder(name: str, device: str) -> EncoderMethod:
+    from pearl_qdrant.encoder.loading import load_encoder
+    from training.evaluation.methods import EncoderMethod
+
+    return EncoderMethod(load_encoder(name, device=device))
+
+
+def _method(name: str, device: str) -> Similarity:
+    from training.evaluation.strings import StringMethod
+
+    if name in _STRINGS:
+        return StringMethod("jaccard" if name == "jaccard" else "tfidf")
+    return _encoder(name, device)

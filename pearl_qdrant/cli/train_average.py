@@ -1,0 +1,36 @@
+"""`pearl-qdrant train average`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pearl_qdrant.cli.extras import needs_extra
+
+
+@click.command()
+@click.argument("base", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("tuned", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--ratio",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Share of TUNED: 0 is BASE, 1 is TUNED as it is.",
+)
+def average(base: Path, tuned: Path, out: Path, ratio: float) -> None:
+    """Average the fine-tuned checkpoint TUNED with the encoder BASE that it started from, against forgetting.
+
+    Only the phrase encoder is averaged. Type head and character encoder stay TUNED's: fit the head again on the result
+    with `pearl-qdrant train head`.
+
+    \b
+    pearl-qdrant train average all-MiniLM-L6-v2/ fitted/ averaged/ --ratio 0.5
+    """
+    with needs_extra("train"):
+        from training.average_checkpoint import average_checkpoint
+
+        average_checkpoint(base, tuned, out, ratio=ratio)
+    click.echo(f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base}. Fit its type head again: train head", err=True)

@@ -1,0 +1,211 @@
+"""The LOVE character encoder in torch: the words of a phrase from their characters and wordpieces.
+
+    x_i     embeddings of: a mark, the word's characters, a mark, its wordpieces            (s, e)
+    P       softmax(p p^T / e^(1/4)) x W_p          p: sinusoidal encodings of the places   (s, e)
+    C       softmax(q k^T / a^(1/4)) x              q, k = ReLU(x W_q), ReLU(x W_k)         (s, a)
+    word    sum_i ReLU([P_i, C_i] W_o + b), L2-normalised                                   (w,)
+    v       (mean over the words of the phrase) W_v                                         (char_dim,)
+
+Characters come from token ids through a constant table (`character_table`). Attention stays within a word, and a word
+counts with its first 32 characters and 8 wordpieces at most: so the cost grows with the number of words, not with its
+square. All words of a batch are one (words, places, e) tensor.
+
+Source: LOVE (Chen et al. 2022), section 4; PEARL (Chen et al. 2024), section 3.2. `training/character_graph.py` is
+the same in ONNX.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pearl_qdrant.encoder.character_config import BEGIN, END, N_MARKS, PAD, CharacterConfig, tensor_shapes
+from pearl_qdrant.encoder.character_table import CharacterTable
+
+MASKED = -1e4
+"""Added to the score of what must not be attended to: not minus infinity, which would make NaN of a row of padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a batch.
+
+    Attributes:
+        codes: Rows of the embeddings, (words, places); `PAD` after the end of a word.
+        rows: The phrase of each word, (words,); one word more, of no phrase, stands last.
+    """
+
+    codes: Tensor
+    rows: Tensor
+
+
+class CharacterEncoder(nn.Module):
+    """Token ids to the character part v of the embedding.
+
+    Args:
+        table: The characters of the vocabulary.
+        config: Widths and bounds; its alphabet is the table's.
+        char_dim: Width of v.
+        generator: Decides the first weights.
+
+    Raises:
+        ValueError: If the table has another alphabet than the config, or a width is not positive.
+    """
+
+    def __init__(
+        self,
+        table: CharacterTable,
+        config: CharacterConfig,
+        char_dim: int,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if config.alphabet != table.alphabet:
+            raise ValueError(
+                f"the encoder knows {len(config.alphabet)} characters, the tokenizer {len(table.alphabet)} or others"
+            )
+        if char_dim < 1:
+            raise ValueError(f"char_dim is at least 1, not {char_dim}")
+        self.config = config
+        self.char_dim = char_dim
+        n_rows, width = tensor_shapes(config, char_dim=char_dim, n_tokens=len(table.special))["embeddings.weight"]
+        self.embeddings = nn.Embedding(n_rows, width)
+        self.position = nn.Linear(config.embedding_dim, config.embedding_dim, bias=False)
+        self.query = nn.Linear(config.embedding_dim, config.attention_dim, bias=False)
+        self.key = nn.Linear(config.embedding_dim, config.attention_dim, bias=False)
+        self.output = nn.Linear(2 * config.embedding_dim, config.word_dim)
+        self.projection = nn.Linear(config.word_dim, char_dim, bias=False)
+        self._reset(generator)
+        # Constants of the tokenizer, no weights: they are not saved.
+        self.register_buffer("codes", torch.from_numpy(table.codes), persistent=False)
+        self.register_buffer("continuation", torch.from_numpy(table.continuation), persistent=False)
+        self.register_buffer("special", torch.from_numpy(table.special), persistent=False)
+        places = torch.from_numpy(sinusoids(config.max_places, config.embedding_dim))
+        self.register_buffer("nearness", places @ places.T / config.embedding_dim**0.25, persistent=False)
+        self.codes: Tensor
+        self.continuation: Tensor
+        self.special: Tensor
+        self.nearness: Tensor
+
+    def _reset(self, generator: torch.Generator | None) -> None:
+        """First weights."""
+        with torch.no_grad():
+            nn.init.normal_(self.embeddings.weight, std=self.config.embedding_dim**-0.5, generator=generator)
+            for layer in (self.position, self.query, self.key, self.output, self.projection):
+                nn.init.xavier_uniform_(layer.weight, generator=generator)
+            nn.init.zeros_(self.output.bias)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The character part of each phrase before normalisation.
+
+        Args:
+            input_ids: (b, t), int64.
+            attention_mask: (b, t), 1 for a real token.
+
+        Returns:
+            v, (b, char_dim); zero for a phrase without a word.
+        """
+        vector: Tensor = self.projection(self.phrase_vectors(input_ids, attention_mask))
+        return vector
+
+    def phrase_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Mean over the word vectors of each phrase: (b, word_dim); zero for a phrase without a word."""
+        found = self.words(input_ids, attention_mask)
+        vectors = self.word_vectors(found.codes)
+        n = len(input_ids)
+        sums = vectors.new_zeros(n + 1, vectors.shape[1]).index_add(0, found.rows, vectors)
+        counts = vectors.new_zeros(n + 1).index_add(0, found.rows, torch.ones_like(found.rows, dtype=vectors.dtype))
+        return sums[:n] / counts[:n, None].clamp(min=1.0)
+
+    def word_vectors(self, codes: Tensor) -> Tensor:
+        """Words to vectors.
+
+        Args:
+            codes: (words, places), as in `Words`.
+
+        Returns:
+            (words, word_dim), L2-normalised.
+        """
+        n_places = codes.shape[1]
+        real = codes != PAD
+        mask = torch.where(real, 0.0, MASKED)[:, None, :]  # (words, 1, places)
+        x = self.embeddings(codes)
+        near = torch.softmax(self.nearness[:n_places, :n_places] + mask, dim=-1)
+        positional = self.position(near.to(x.dtype) @ x)
+        query, key = torch.relu(self.query(x)), torch.relu(self.key(x))
+        alike = torch.softmax(query @ key.transpose(1, 2) / self.config.attention_dim**0.25 + mask, dim=-1)
+        content = alike.to(x.dtype) @ x
+        mixed = torch.relu(self.output(torch.cat([positional, content], dim=-1)))
+        summed = (mixed * real.unsqueeze(-1)).sum(1)
+        return nn.functional.normalize(summed.float(), dim=-1)
+
+    def words(self, input_ids: Tensor, attention_mask: Tensor) -> Words:
+        """Cut a batch into words.
+
+        Args:
+            input_ids: (b, t), int64.
+            attention_mask: (b, t), 1 for a real token.
+        """
+        n, width = input_ids.shape
+        real = (attention_mask != 0) & ~self.special[input_ids]
+        # Whatever the first token of a phrase says, it begins a word.
+        start = real & (~self.continuation[input_ids] | (real.cumsum(1) == 1))
+        at = real.flatten().nonzero()[:, 0]
+        # A word of its own after the last one, so that no tensor is ever empty.
+        ids = torch.cat([input_ids.flatten()[at], input_ids.new_zeros(1)])
+        rows = torch.cat([at // width, at.new_full((1,), n)])
+        begins = torch.cat([start.flatten()[at], start.new_ones(1)])
+        last = torch.cat([begins[1:], begins.new_ones(1)])
+        of_token = self.codes[ids]
+        is_character = of_token != PAD
+        characters = torch.cat([of_token.new_zeros(1), of_token[is_character]]).to(torch.int64)
+        return Words(
+            self._codes(
+                characters,
+                ids,
+                character_ends=is_character.sum(1).cumsum(0)[last],
+                piece_ends=(last.nonzero()[:, 0] + 1),
+            ),
+            rows[last],
+        )
+
+    def _codes(self, characters: Tensor, ids: Tensor, *, character_ends: Tensor, piece_ends: Tensor) -> Tensor:
+        """Mark, characters, mark and wordpieces of each word, side by side.
+
+        Args:
+            characters: Codes of all characters, a 0 before them, (1 + characters,).
+            ids: All tokens, (tokens,).
+            character_ends: Characters up to the end of each word, (words,).
+            piece_ends: Tokens up to the end of each word, (words,).
+        """
+        first_character, n_characters = _spans(character_ends, self.config.max_characters)
+        first_piece, n_pieces = _spans(piece_ends, self.config.max_pieces)
+        n_places = int((n_characters + n_pieces).max()) + 2
+        place = torch.arange(n_places, device=ids.device)[None, :]
+        piece = place - n_characters - 2
+        character = (first_character + place).clamp(max=len(characters) - 1)
+        codes = torch.where(place <= n_characters, characters[character], PAD)
+        codes = torch.where(place == 0, BEGIN, torch.where(place == n_characters + 1, END, codes))
+        rows = ids[(first_piece + piece).clamp(min=0, max=len(ids) - 1)] + (N_MARKS + len(self.config.alphabet))
+        return torch.where((piece >= 0) & (piece < n_pieces), rows, codes)
+
+
+def _spans(ends: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Where each word begins, and how many of it count, both (words, 1)."""
+    firsts = torch.cat([ends.new_zeros(1), ends[:-1]])
+    return firsts[:, None], (ends - firsts).clamp(max=most)[:, None]
+
+
+def sinusoids(n_places: int, width: int) -> npt.NDArray[np.float32]:
+    """Encodings of places, (n_places, width): sines and cosines of geometric wavelengths.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    angles = np.arange(n_places)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
+    waves: npt.NDArray[np.float32] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
+    return waves

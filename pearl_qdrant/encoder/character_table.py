@@ -1,0 +1,179 @@
+"""The characters of every token of a vocabulary, read off tokenizer.json.
+
+    token        characters          continues a word
+    ##ing        i n g               yes                 WordPiece: ##
+    ing          i n g               no
+    \u0120York   y o r k             no                  byte-level BPE: the mark of the space begins a word
+    \u2581York   y o r k             no                  SentencePiece: likewise
+    [CLS]        none                                    special: belongs to no word
+
+So the character encoder takes token ids and needs no text. Characters are lower-cased, as LOVE's are; a byte that is
+no whole character stands as a private one (U+E000 + byte). Cost: 0.3 s for BERT's 30,522 tokens, once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.encoder.character_config import N_MARKS, CharacterConfig
+from pearl_qdrant.encoder.protocol import BoolArray
+from pearl_qdrant.errors import CheckpointError
+
+MAX_PIECE_CHARACTERS = 20
+"""Of a token; the rest is cut. BERT's longest has 18; byte-level vocabularies have rows of a hundred dashes."""
+
+_BYTES_AT = 0xE000
+_BYTE_SPACE, _SENTENCE_SPACE = "\u0120", "\u2581"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharacterTable:
+    """What the character encoder knows of a vocabulary.
+
+    Attributes:
+        alphabet: The characters, sorted.
+        codes: Rows of the encoder's embeddings, (vocabulary, characters), int32: `N_MARKS` + place in the alphabet;
+            0 after the last character.
+        continuation: Whether a token goes on with the word before it, (vocabulary,).
+        special: Whether a token belongs to no word, as [CLS], [PAD] and [UNK], (vocabulary,).
+    """
+
+    alphabet: tuple[str, ...]
+    codes: npt.NDArray[np.int32]
+    continuation: BoolArray
+    special: BoolArray
+
+
+def read_character_table(path: Path) -> CharacterTable:
+    """The table of a tokenizer.json.
+
+    Raises:
+        CheckpointError: If it is missing, broken, or of a kind whose words cannot be told from its tokens.
+    """
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+        model = loaded["model"]
+        kind = _kind(loaded)
+        tokens = _tokens(model, loaded.get("added_tokens") or [])
+        special = _special_ids(model, loaded.get("added_tokens") or [])
+    except OSError as error:
+        raise CheckpointError(str(path), f"cannot be read ({error.strerror}): no tokenizer") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(str(path), f"no readable tokenizer ({error!r}). Fetch it again") from error
+    if kind is None:
+        raise CheckpointError(
+            str(path),
+            f"a {model.get('type')} tokenizer without marks of its words: a character encoder needs WordPiece, "
+            f"byte-level BPE or SentencePiece. Train without one (char_dim 0)",
+        )
+    prefix = model.get("continuing_subword_prefix") or "##"
+    return _table(tokens, special, kind=kind, prefix=prefix)
+
+
+def check_alphabet(folder: Path, config: CharacterConfig, table: CharacterTable) -> None:
+    """Refuse a tokenizer whose characters are not those that the encoder was trained with.
+
+    Raises:
+        CheckpointError: With how many each knows, or the first that differs.
+    """
+    if config.alphabet == table.alphabet:
+        return
+    pairs = enumerate(zip(config.alphabet, table.alphabet, strict=False))
+    where = next((f"character {i} is {b!r}, not {a!r}" for i, (a, b) in pairs if a != b), "one ends early")
+    raise CheckpointError(
+        str(folder / "tokenizer.json"),
+        f"its {len(table.alphabet)} characters are not the {len(config.alphabet)} of pearl.json: {where}. It is "
+        f"another model's tokenizer; fetch the checkpoint again",
+    )
+
+
+def _table(tokens: dict[int, str], special: set[int], *, kind: str, prefix: str) -> CharacterTable:
+    """Characters and word starts of all tokens."""
+    n = max(tokens) + 1
+    texts: list[str] = [""] * n
+    is_special = np.zeros(n, dtype=np.bool_)
+    continuation = np.zeros(n, dtype=np.bool_)
+    for token_id in range(n):
+        # An id that stands for nothing is like a special one.
+        is_special[token_id] = token_id in special or token_id not in tokens
+        if not is_special[token_id]:
+            text, continuation[token_id] = _characters(tokens[token_id], kind, prefix)
+            texts[token_id] = text.lower()[:MAX_PIECE_CHARACTERS]
+    alphabet = tuple(sorted({character for text in texts for character in text}))
+    places = {character: N_MARKS + i for i, character in enumerate(alphabet)}
+    codes = np.zeros((n, max(1, *map(len, texts))), dtype=np.int32)
+    for token_id, text in enumerate(texts):
+        codes[token_id, : len(text)] = [places[character] for character in text]
+    return CharacterTable(alphabet, codes, continuation, is_special)
+
+
+def _characters(token: str, kind: str, prefix: str) -> tuple[str, bool]:
+    """The text of a token, and whether it goes on with the word before it."""
+    if kind == "wordpiece":
+        return (token[len(prefix) :], True) if token.startswith(prefix) and token != prefix else (token, False)
+    mark = _BYTE_SPACE if kind == "bytes" else _SENTENCE_SPACE
+    text = token.replace(mark, "")
+    if kind == "bytes":
+        text = _decoded(bytes(_BYTE_OF[character] for character in text if character in _BYTE_OF))
+    elif len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        text = _decoded(bytes.fromhex(token[3:5]))
+    return "".join(text.split()), not token.startswith(mark)
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 to text; what is no whole character becomes private ones, which JSON can hold."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return "".join(chr(_BYTES_AT + (ord(c) & 0xFF)) if "\udc80" <= c <= "\udcff" else c for c in text)
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The byte behind each character of a byte-level vocabulary: printable Latin-1 stands for itself.
+
+    Source: GPT-2 (Radford et al. 2019), its byte encoder.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printable]
+    return {**{chr(b): b for b in printable}, **{chr(0x100 + i): b for i, b in enumerate(others)}}
+
+
+_BYTE_OF = _byte_alphabet()
+
+
+def _kind(loaded: dict[str, Any]) -> str | None:
+    """How the tokens mark words: "wordpiece", "bytes" or "sentencepiece"; None if not at all."""
+    if loaded["model"].get("type") == "WordPiece":
+        return "wordpiece"
+    steps = json.dumps([loaded.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")], ensure_ascii=False)
+    if '"ByteLevel"' in steps:
+        return "bytes"
+    if '"Metaspace"' in steps or _SENTENCE_SPACE in steps:
+        return "sentencepiece"
+    return None
+
+
+def _tokens(model: dict[str, Any], added: list[dict[str, Any]]) -> dict[int, str]:
+    """Tokens by id, those added later too."""
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, list):  # Unigram: pairs of token and log-probability
+        tokens = {i: str(pair[0]) for i, pair in enumerate(vocabulary)}
+    else:
+        tokens = {int(i): str(token) for token, i in vocabulary.items()}
+    tokens.update({int(token["id"]): str(token["content"]) for token in added})
+    if not tokens:
+        raise ValueError("an empty vocabulary")
+    return tokens
+
+
+def _special_ids(model: dict[str, Any], added: list[dict[str, Any]]) -> set[int]:
+    """Special tokens and [UNK]."""
+    special = {int(token["id"]) for token in added if token.get("special")}
+    unknown = model.get("unk_id")
+    if unknown is None and isinstance(model["vocab"], dict):
+        unknown = model["vocab"].get(model.get("unk_token"))
+    return special | ({int(unknown)} if unknown is not None else set())

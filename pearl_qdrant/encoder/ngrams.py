@@ -1,0 +1,172 @@
+"""Names to sparse vectors of character n-grams and words, hashed: the lexical twin of the dense encoder.
+
+    fold      case, accents, Greek letters, punctuation, number formats      "Type II, β-cells" -> "type 2 beta cells"
+    features  all runs of three characters of " type 2 beta cells ", and its words
+    hash      32 bits a feature, the same in every process and release; weight: how often it occurs, sqrt, unit length
+
+There is no vocabulary, so that a base is read once and a mention needs no table. Qdrant weighs the features by rarity
+(IDF). All by numpy over a batch of names; measured: see `benchmarks/lexical.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+VERSION = 1
+"""Of folding and hashing together; a collection made by another one is not searched by n-grams."""
+
+N = 3
+
+_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi"
+_LETTERS = {0x3B1 + i + (i > 16): name for i, name in enumerate([*_GREEK.split(), "chi", "psi", "omega"])}
+_LETTERS[0x3C2] = "sigma"  # at the end of a word
+# Letters that Unicode does not take apart.
+_LETTERS |= {ord(a): b for a, b in zip("æœøłđðþıħŋ", "ae oe o l d d th i h n".split(), strict=True)}
+
+_ROMAN = {name: str(i) for i, name in enumerate("ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi".split(), start=2)}
+_AMBIGUOUS = frozenset(("v", "x"))  # letters, unless the word before says that a number follows
+_ROMAN_AFTER = frozenset(
+    "type stage class grade phase group part volume chapter factor war ww level category generation mark".split()
+)
+
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+_POSSESSIVE = re.compile(r"['\u2019](?=s\b)")
+
+UInt32Array = npt.NDArray[np.uint32]
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseRows:
+    """Sparse vectors, one after the other.
+
+    Attributes:
+        indices: (nnz,), ascending and distinct within each row.
+        values: (nnz,), > 0.
+        offsets: (n + 1,); row i is `indices[offsets[i]:offsets[i + 1]]`. A name without letters and digits has none.
+    """
+
+    indices: UInt32Array
+    values: FloatArray
+    offsets: IntArray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def row(self, i: int) -> tuple[UInt32Array, FloatArray]:
+        """Indices and values of one row."""
+        part = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return self.indices[part], self.values[part]
+
+
+def fold_name(name: str) -> str:
+    """The words of a name in the form in which two spellings of it are equal, joined by blanks.
+
+    Case, accents, ligatures and width go; Greek letters are spelled out; punctuation separates; letters and digits
+    part ("IL2" and "IL-2" are "il 2"); Roman numbers from II on are Arabic; a number has no leading zeros. A name
+    without any letter or digit gives "".
+    """
+    return " ".join(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    if name.isascii():
+        text = name.lower()
+        if "'" in text:
+            text = _POSSESSIVE.sub("", text)
+        words = _WORD.findall(text)
+    else:
+        words = _words_of_unicode(name)
+    if any(len(word) < 5 and (word in _ROMAN or word[0] == "0" or word == "i") for word in words):
+        words = [_number(word, words[i - 1] if i else "") for i, word in enumerate(words)]
+    return words
+
+
+def _words_of_unicode(name: str) -> list[str]:
+    """Words of a name that is not ASCII: taken apart, folded, marks dropped."""
+    text = unicodedata.normalize("NFKD", _POSSESSIVE.sub("", name).casefold())
+    text = unicodedata.normalize("NFKD", text.casefold())  # what folding made anew
+    kept = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
+    return _WORD.findall(kept.translate(_LETTERS))
+
+
+def _number(word: str, before: str) -> str:
+    if word in _ROMAN and (word not in _AMBIGUOUS or before in _ROMAN_AFTER):
+        return _ROMAN[word]
+    if word == "i" and before in _ROMAN_AFTER:
+        return "1"
+    return (word.lstrip("0") or "0") if word[0] == "0" and word.isdigit() else word
+
+
+def ngram_rows(names: Sequence[str]) -> SparseRows:
+    """Sparse vectors of names.
+
+    Args:
+        names: n strings, any Unicode, lone surrogates included.
+
+    Returns:
+        n rows of unit length; a name without letters and digits has an empty one.
+    """
+    return folded_rows([fold_name(name) for name in names])
+
+
+def folded_rows(folded: Sequence[str]) -> SparseRows:
+    """`ngram_rows` of names that `fold_name` has seen."""
+    n = len(folded)
+    texts = [f" {text} " if text else "" for text in folded]
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=n)
+    if not len(codes):
+        return SparseRows(np.empty(0, np.uint32), np.empty(0, np.float32), np.zeros(n + 1, np.int64))
+    row = np.repeat(np.arange(n), lengths)
+    hashes, rows = _grams(codes, row)
+    word_hashes, word_rows = _word_hashes(codes, row)
+    # One sort of (row, hash) brings equal features together.
+    keys = np.concatenate(((rows << 32) | hashes, (word_rows << 32) | word_hashes))
+    unique, counts = np.unique(keys, return_counts=True)
+    owner = unique >> 32
+    values = np.sqrt(counts.astype(np.float32))
+    squares = np.bincount(owner, weights=counts, minlength=n)
+    values = (values / np.sqrt(squares[owner])).astype(np.float32)
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(owner, minlength=n))))
+    return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values, offsets)
+
+
+def _grams(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray, IntArray]:
+    """Hashes of all runs of three characters within a row, and their rows."""
+    whole = row[2:] == row[:-2]
+    mixed = _mix(codes[:-2] | codes[1:-1] << np.uint64(21) | codes[2:] << np.uint64(42))
+    return mixed[whole], row[2:][whole]
+
+
+def _word_hashes(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray, IntArray]:
+    """Hashes of the words of each row, and their rows."""
+    is_letter = codes != 32
+    starts = np.flatnonzero(is_letter[1:] & ~is_letter[:-1]) + 1
+    if not len(starts):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    length = np.diff(np.append(starts, len(codes)))
+    place = (np.arange(starts[0], len(codes)) - np.repeat(starts, length)).astype(np.uint64)
+    tail = codes[starts[0] :]
+    # Each letter with its place, summed over the word; blanks count nothing.
+    letters = _scramble(tail + (place << np.uint64(21))) * is_letter[starts[0] :]
+    return _mix(np.add.reduceat(letters, starts - starts[0]) ^ np.uint64(0x5DEECE66D)), row[starts]
+
+
+def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A mixing of 64 bits; the finalizer of splitmix64 (Steele et al. 2014)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _mix(values: npt.NDArray[np.uint64]) -> IntArray:
+    """A hash of 32 bits."""
+    return (_scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.int64)

@@ -1,0 +1,75 @@
+"""The transformer of a folder, through transformers: any encoder that it knows."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pearl_qdrant.errors import CheckpointError, ModelError
+
+
+def load_transformer(folder: Path) -> nn.Module:
+    """The transformer of a folder, in float32 on the CPU, without the pooler that some have after it.
+
+    Args:
+        folder: config.json and safetensors. Neither pickled weights nor code of the folder are read.
+
+    Raises:
+        CheckpointError: If weights are missing, which would start at random, or do not fit.
+        ModelError: If it has a decoder.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        with _quiet_transformers():
+            config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+            if config.is_encoder_decoder:
+                raise ModelError(f"{folder}: {config.model_type} has a decoder; only encoders are supported.")
+            model, report = AutoModel.from_pretrained(
+                folder,
+                config=config,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CheckpointError(str(folder), f"transformers cannot load it ({reason})") from error
+    missing = sorted(str(key) for key in report["missing_keys"] if "pooler" not in str(key))
+    wrong = sorted(str(key) for key in report.get("mismatched_keys", ()))
+    if missing or wrong:
+        raise CheckpointError(
+            str(folder), f"its weights do not fill the model: {len(missing)} missing {missing[:3]}, wrong {wrong[:3]}"
+        )
+    # A layer on the first token, trained for another task and used by nothing here.
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    network: nn.Module = model.eval()
+    return network
+
+
+@contextlib.contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Keep its report of an unused pooler or language-model head from a user who can do nothing about it."""
+    from transformers.utils import logging as transformers_logging
+
+    bars: Any = transformers_logging
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    shown = bars.is_progress_bar_enabled()
+    logger.setLevel(logging.ERROR)
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        if shown:
+            bars.enable_progress_bar()

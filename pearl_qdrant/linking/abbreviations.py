@@ -1,0 +1,166 @@
+"""Abbreviations that a passage defines: `tumor necrosis factor (TNF)` and `TNF (tumor necrosis factor)`.
+
+The short form is one or two words in brackets after the long form, or before a long form in brackets. It is read from
+its end: each of its letters and digits must occur in the long form in order, the first one at the beginning of a word;
+the long form is the shortest that fits, and not longer than min(n + 5, 2 n) words for n characters.
+
+Source: Schwartz and Hearst 2003, "A simple algorithm for identifying abbreviation definitions in biomedical text".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+MIN_CHARACTERS, MAX_CHARACTERS = 2, 10
+MAX_SHORT_WORDS = 2
+LONGEST = 300  # characters of text before or in the brackets that are looked at
+
+_BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
+_SENTENCE_END = re.compile(r"[.!?;:]\s+(?=\S)|\n\s*\n|\r\n\s*\r\n|[()\[\]（）]")
+_INSIDE_END = re.compile(r"[;,；，]")
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Abbreviation:
+    """A short form that a passage defines.
+
+    Attributes:
+        short: The short form, as written.
+        long: The long form, as written.
+        short_start: Offset of the short form in the definition.
+        long_start: Offset of the long form there.
+    """
+
+    short: str
+    long: str
+    short_start: int
+    long_start: int
+
+
+def find_abbreviations(text: str) -> list[Abbreviation]:
+    """The definitions of a text in their order; linear in its length."""
+    return [found for brackets in _BRACKETS.finditer(text) if (found := _definition(text, brackets)) is not None]
+
+
+def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
+    """What a pair of brackets defines, if anything."""
+    before_start = max(0, brackets.start() - LONGEST)
+    for end in _SENTENCE_END.finditer(text, before_start, brackets.start()):
+        if not _is_after_initial(text, end.start()):
+            before_start = end.end()
+    before = text[before_start : brackets.start()].rstrip()
+    if not before or (len(text[before_start : brackets.start()]) - len(before)) > 2:
+        return None
+    cut = _INSIDE_END.search(text, brackets.start(1), brackets.end(1))
+    inside = text[brackets.start(1) : cut.start() if cut else brackets.end(1)]
+    inside_start = brackets.start(1) + len(inside) - len(inside.lstrip())
+    inside = inside.strip()
+    if _is_short(inside):
+        n_words = min(len(inside) + 5, 2 * len(inside))
+        words = list(_WORD.finditer(before))[-n_words:]
+        window = words[0].start()
+        if (start := _match_backwards(inside, before[window:])) is not None:
+            start += window
+            return Abbreviation(inside, before[start:], inside_start, before_start + start)
+    last = list(_WORD.finditer(before))[-1]
+    short = last.group().lstrip("\"'“‘")
+    if _is_short(short) and not cut and len(inside.split()) <= min(len(short) + 5, 2 * len(short)):
+        start = _match_backwards(short, inside)
+        if start == 0:
+            return Abbreviation(short, inside, before_start + last.end() - len(short), inside_start)
+    return None
+
+
+def _is_after_initial(text: str, stop: int) -> bool:
+    """Whether a full stop belongs to an initial: `E. coli`."""
+    return (
+        text[stop] == "." and stop > 0 and text[stop - 1].isupper() and not text[max(0, stop - 2) : stop - 1].isalnum()
+    )
+
+
+def _is_short(form: str) -> bool:
+    """Whether a string looks like an abbreviation: short, few words, a letter or digit in front, a capital or two."""
+    return (
+        MIN_CHARACTERS <= len(form) <= MAX_CHARACTERS
+        and len(form.split()) <= MAX_SHORT_WORDS
+        and form[0].isalnum()
+        and any(c.isalpha() for c in form)
+        and (any(c.isupper() or c.isdigit() for c in form) or len(form) <= 4)
+    )
+
+
+def _match_backwards(short: str, before: str) -> int | None:
+    """Where in `before` the shortest long form begins that ends with it; None if there is none."""
+    # Letter by letter, and one for one: the small form of İ is two characters.
+    short, text = ("".join(c.lower()[0] for c in form) for form in (short, before))
+    at = len(text)
+    for i in range(len(short) - 1, -1, -1):
+        if not short[i].isalnum():
+            continue
+        at -= 1
+        while at >= 0 and (text[at] != short[i] or (i == 0 and at > 0 and text[at - 1].isalnum())):
+            at -= 1
+        if at < 0:
+            return None
+    # The form begins with the word that its first letter was found in.
+    while at > 0 and not text[at - 1].isspace() and (text[at - 1] in "-/'’" or text[at - 1].isalnum()):
+        at -= 1
+    long = before[at:]
+    is_longer = len(long) > len(short)
+    repeats_itself = any(word.strip(".,").lower() == short for word in long.lower().split())
+    return at if is_longer and not repeats_itself else None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Where a short form is used, and what for."""
+
+    start: int
+    end: int
+    meaning: Abbreviation
+
+
+def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
+    """The uses of the short forms in their order, as whole words, the plural `s` of capitals and digits included.
+
+    Of several definitions of one short form the last one before the use counts, before all of them the first.
+    """
+    meanings: dict[str, list[Abbreviation]] = {}
+    for found in abbreviations:
+        meanings.setdefault(found.short, []).append(found)
+    if not meanings:
+        return []
+    longest_first = sorted(meanings, key=len, reverse=True)
+    pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, longest_first))})(s?)(?!\w)")
+    uses = []
+    for use in pattern.finditer(text):
+        short, is_plural = use.group(1), bool(use.group(2))
+        if is_plural and not (short[-1].isupper() or short[-1].isdigit()):
+            continue
+        if unicodedata.category(text[use.end() : use.end() + 1] or " ").startswith("M"):
+            continue  # an accent goes on
+        known = meanings[short]
+        n_earlier = bisect_right(known, use.start(), key=lambda a: min(a.short_start, a.long_start))
+        uses.append(Use(use.start(), use.end(), known[max(0, n_earlier - 1)]))
+    return uses
+
+
+def write_out(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:
+    """A stretch of text with its short forms written out, and whether it has any.
+
+    A stretch that holds the definition of a short form itself is left as it is.
+    """
+    parts, at = [], start
+    for use in islice(uses, bisect_left(uses, start, key=lambda u: u.start), None):
+        if use.end > end:
+            break
+        if not start <= use.meaning.long_start < end:
+            parts += [text[at : use.start], use.meaning.long]
+            at = use.end
+    return "".join([*parts, text[at:end]]), bool(parts)

@@ -1,0 +1,33 @@
+"""From judged candidates to a link: the best entity, or NIL with its reason."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pearl_qdrant.linking.candidates import Judged
+from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.records import Link, NilReason
+
+OnTie = Literal["null", "first"]
+
+
+def decide(judged: Judged, calibration: Calibration, limit: int, threshold: float, on_tie: OnTie) -> Link:
+    """Give the candidates their probabilities, and take the best or NIL.
+
+    Namesakes share what the name deserves: none of them may reach the threshold where together they do, and then the
+    mention is not unknown but ambiguous.
+    """
+    mention = judged.mention
+    if not judged.found:
+        return Link(mention, None, None, None, NilReason.NO_CANDIDATES)
+    probabilities = calibration.probabilities(judged.logits, judged.nil_logit)
+    candidates = tuple(e.to_candidate(p) for e, p in zip(judged.found[:limit], probabilities, strict=False))
+    best = candidates[0]
+    every = list(zip(judged.found, probabilities, strict=True))
+    namesakes = math.fsum(p for entity, p in every if entity.tie or entity.point.name == best.name)
+    if namesakes < threshold:
+        return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates)
+    if (best.tie and on_tie == "null") or (not best.tie and probabilities[0] < threshold):
+        return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
+    return Link(mention, best.entity_id, best.canonical_name, best.probability, None, candidates)

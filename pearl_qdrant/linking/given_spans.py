@@ -1,0 +1,96 @@
+"""Spans that a caller has found: offsets, spaCy's entities, GLiNER's dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import Protocol, SupportsIndex, runtime_checkable
+
+from pearl_qdrant.linking.spans import Shape, Span
+
+
+@runtime_checkable
+class SpanLike(Protocol):
+    """What spaCy calls a Span: offsets in characters."""
+
+    @property
+    def start_char(self) -> int: ...
+
+    @property
+    def end_char(self) -> int: ...
+
+
+@runtime_checkable
+class DocLike(Protocol):
+    """What spaCy calls a Doc: a text and the entities found in it."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def ents(self) -> Iterable[SpanLike]: ...
+
+
+GivenSpan = tuple[int, int] | SpanLike | Mapping[str, object]
+"""Offsets (start, end); an object with `start_char` and `end_char`; or a mapping with `start` and `end`."""
+
+
+def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
+    """The text, and the spans of a `Doc` that has been through entity recognition; None where none was done.
+
+    Raises:
+        TypeError: If it is neither a string nor a `Doc`.
+    """
+    if isinstance(text, str):
+        return text, None
+    if isinstance(text, DocLike):
+        # A pipeline without entity recognition leaves `ents` empty, which says nothing.
+        was_done = getattr(text, "has_annotation", None)
+        is_done = bool(was_done("ENT_IOB")) if callable(was_done) else True
+        return text.text, list(text.ents) if is_done else None
+    raise TypeError(f"a passage is a str or a spaCy Doc, not {type(text).__name__}")
+
+
+def read_spans(text: str, spans: Iterable[GivenSpan]) -> list[Span]:
+    """The caller's spans, checked, in the caller's order.
+
+    Raises:
+        ValueError: If a span is empty or not within the text, or is none of the known kinds.
+    """
+    return [_read(text, number, given) for number, given in enumerate(spans)]
+
+
+def _read(text: str, number: int, given: GivenSpan) -> Span:
+    bounds = _bounds(given)
+    if bounds is None:
+        raise ValueError(
+            f"span {number} is {given!r}; give (start, end), an object with start_char and end_char, "
+            f"or a mapping with start and end"
+        )
+    start, end = bounds
+    if not 0 <= start < end <= len(text):
+        raise ValueError(
+            f"span {number} is from {start} to {end}, but the text has {len(text)} characters; "
+            f"offsets are counted in characters (not bytes), and 0 <= start < end <= {len(text)}"
+        )
+    return Span(start, end, Shape.GIVEN, max(1, len(text[start:end].split())))
+
+
+def _bounds(given: GivenSpan) -> tuple[int, int] | None:
+    """The offsets of a span of any kind; None if they are not there or not whole numbers."""
+    start: object
+    end: object
+    if isinstance(given, SpanLike):
+        start, end = given.start_char, given.end_char
+    elif isinstance(given, Mapping):
+        start, end = given.get("start"), given.get("end")
+    else:
+        try:
+            start, end = given
+        except (TypeError, ValueError):
+            return None
+    if isinstance(start, bool) or isinstance(end, bool):
+        return None
+    if not isinstance(start, SupportsIndex) or not isinstance(end, SupportsIndex):
+        return None
+    return index(start), index(end)

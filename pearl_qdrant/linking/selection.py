@@ -1,0 +1,185 @@
+"""Which candidate spans of a passage are mentions: the probability of their links, and their shapes.
+
+A linker's probability holds for strings that somebody has found worth linking. Most spans of running text are not, and
+how many of them depends on their shape; so the odds of a link are first multiplied by a factor of the shape:
+
+    odds = p / (1 - p) * exp(shift[shape]),   probability = odds / (1 + odds)
+
+Of spans that overlap, those are kept whose sum of weights is the highest (weighted interval scheduling, by dynamic
+programming over the ends): weight = probability^4 * words. So of equally probable readings the longer one wins, and two
+sure ones win over one that is less so.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from pearl_qdrant.linking.spans import Shape, Span
+from pearl_qdrant.records import Link, NilReason
+
+SHIFT = {
+    Shape.GIVEN: 0.0,
+    Shape.NAME: 0.0,
+    Shape.ACRONYM: 0.0,
+    Shape.MIXED: -0.5,
+    Shape.UNCASED: -1.0,
+    Shape.LOWER: -1.0,
+    Shape.PIECE: -1.0,
+    Shape.PART: -2.0,
+}
+"""Log odds of being a mention against those of a capitalised name. Tried on the development half of
+`benchmarks/passages.txt`; half a unit more or less moves F1 there by half a point at most."""
+
+CASE_SHIFT = -3.0
+"""Further log odds of a lower-case word whose name in the base is a capitalised one: `time` is not the magazine."""
+
+CASED_BASE = 0.1
+"""Share of lower-case names from which on a base is taken to capitalise only what is a name; many capitalise all."""
+
+_JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"))
+"""Two names are more likely than one of them with such a word in it that no base knows."""
+
+_NEVER, _ALWAYS = 1e-9, 1 - 1e-9  # probabilities are kept off 0 and 1, where the odds are not defined
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A span with the link that it would have.
+
+    Attributes:
+        span: Where it is.
+        link: Its link, from a linker that was told to use no threshold.
+        probability: Of being a mention of that entity, in [0, 1].
+        long_form: What was looked up instead of the text, if the passage defines it.
+    """
+
+    span: Span
+    link: Link
+    probability: float
+    long_form: str | None = None
+
+    @property
+    def weight(self) -> float:
+        return self.probability**4 * self.span.n_words
+
+
+def probability_of(link: Link) -> float:
+    """How probable it is that the entity is the right one, or one of those tied with it; 0 without a candidate."""
+    if link.nil_reason is NilReason.AMBIGUOUS:
+        return min(1.0, math.fsum(c.probability or 0.0 for c in link.candidates if c.tie))
+    return link.probability or 0.0
+
+
+def is_cased_base(links: Iterable[Link]) -> bool:
+    """Whether a base writes some names in lower case, as far as its candidates tell."""
+    names = [candidate.name for link in links for candidate in link.candidates]
+    return sum(name.islower() for name in names) > CASED_BASE * len(names)
+
+
+def judge(span: Span, link: Link, *, in_cased_base: bool, name: str | None) -> float:
+    """The probability that a span mentions the entity of its link, in [0, 1].
+
+    Args:
+        span: The span.
+        link: What its string was linked to, with no threshold.
+        in_cased_base: What `is_cased_base` says.
+        name: The name of the entity that is closest to the span, if there is any.
+    """
+    probability = min(max(probability_of(link), _NEVER), _ALWAYS)
+    log_odds = math.log(probability / (1 - probability)) + SHIFT[span.shape]
+    is_lower = span.shape is Shape.LOWER and span.knows_case
+    if is_lower and in_cased_base and name is not None and name[:1].isupper():
+        log_odds += CASE_SHIFT
+    return 1 / (1 + math.exp(-log_odds))
+
+
+def select(readings: Sequence[Reading], *, threshold: float) -> list[Reading]:
+    """The readings that are kept, none overlapping another, in the order of the text.
+
+    Args:
+        readings: Of all candidate spans.
+        threshold: Least probability, in [0, 1].
+    """
+    probable = [r for r in readings if r.probability >= threshold and r.link.candidates]
+    return _best_disjoint(_without_echoes(probable))
+
+
+def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
+    """Without the spans that say nothing but what a better span within or around them says.
+
+    "daily aspirin" is aspirin, but less surely so than "aspirin"; "Obama" is no mention of its own within "President
+    Obama".
+    """
+    by_entity: dict[tuple[str, ...], list[Reading]] = {}
+    for reading in readings:
+        by_entity.setdefault(_entities(reading.link), []).append(reading)
+    echoes: set[int] = set()
+    for same in by_entity.values():
+        same.sort(key=lambda r: (r.span.start, -r.span.end))  # the outer ones first
+        for i, outer in enumerate(same):
+            for inner in islice(same, i + 1, None):
+                if inner.span.start >= outer.span.end:
+                    break
+                if inner.span.end <= outer.span.end:
+                    echoes.add(id(outer if _is_weaker(outer, inner) else inner))
+    return [reading for reading in readings if id(reading) not in echoes]
+
+
+def _is_weaker(outer: Reading, inner: Reading) -> bool:
+    """Whether an entity's longer span says less than a shorter one in it, as it does if it is no name of the entity."""
+    if any(c.name.casefold() == outer.link.mention.casefold() for c in outer.link.candidates[:1]):
+        return False
+    return outer.probability < inner.probability
+
+
+def _entities(link: Link) -> tuple[str, ...]:
+    """What a link points to: one entity, or those that are tied."""
+    if link.entity_id is not None:
+        return (link.entity_id,)
+    return tuple(sorted(c.entity_id for c in link.candidates if c.tie))
+
+
+def _best_disjoint(readings: Sequence[Reading]) -> list[Reading]:
+    """Weighted interval scheduling; of equal sums, the one with fewer spans."""
+    ordered = sorted(readings, key=lambda r: (r.span.end, r.span.start))
+    ends = [r.span.end for r in ordered]
+    best: list[tuple[float, int]] = [(0.0, 0)]  # weight, and minus the number of spans, of the first n readings
+    before: list[int] = []
+    for i, reading in enumerate(ordered):
+        n_before = bisect_right(ends, reading.span.start, hi=i)
+        before.append(n_before)
+        weight, n_spans = best[n_before]
+        best.append(max(best[i], (weight + reading.weight, n_spans - 1)))
+    kept = []
+    i = len(ordered)
+    while i > 0:
+        if best[i] == best[i - 1]:
+            i -= 1
+        else:
+            kept.append(ordered[i - 1])
+            i = before[i - 1]
+    return kept[::-1]
+
+
+def select_nil(readings: Sequence[Reading], kept: Sequence[Reading]) -> list[Reading]:
+    """Names and acronyms that the base does not have, beside what was kept, the longest first where they overlap."""
+    taken = {offset for reading in kept for offset in range(reading.span.start, reading.span.end)}
+    found = []
+    for reading in sorted(readings, key=lambda r: (r.span.start - r.span.end, r.span.start)):
+        span = reading.span
+        is_name = span.shape in (Shape.NAME, Shape.ACRONYM) and not _JOINING.intersection(reading.link.mention.split())
+        if (is_name or span.shape is Shape.GIVEN) and taken.isdisjoint(range(span.start, span.end)):
+            taken.update(range(span.start, span.end))
+            found.append(replace(reading, link=as_nil(reading.link)))
+    return found
+
+
+def as_nil(link: Link) -> Link:
+    """The link, NIL for being below the threshold if it was not NIL before."""
+    if link.entity_id is None and link.nil_reason is not NilReason.AMBIGUOUS:
+        return link
+    return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=NilReason.BELOW_THRESHOLD)

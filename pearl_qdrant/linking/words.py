@@ -1,0 +1,199 @@
+"""Text cut into words, and what stands between them, without losing an offset.
+
+Each character is turned into the letter of its class, one for one, so that plain regular expressions over the string
+of classes find words of every script, and an offset there is an offset in the text. A combining mark or a joiner stays
+with the character before it; a control character, a lone surrogate or an unassigned code point ends everything.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+
+class Gap(Enum):
+    """What stands between a word and the next one."""
+
+    JOINED = "joined"  # IL-2, U.S., AC/DC
+    SPACE = "space"  # one name may go on: a space, a line's end, "St. Louis", "Johnson & Johnson"
+    COMMA = "comma"  # a capitalised name may go on: "Washington, D.C."
+    BREAK = "break"  # no name goes on
+    SENTENCE = "sentence"  # nor a sentence: a capital letter after it says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A run of letters and digits, of ideographs of one kind, or of symbols.
+
+    Attributes:
+        start: Offset of its first character.
+        end: Offset after its last one.
+        shape: The classes of its characters, see `character_classes`.
+        gap: What stands after it.
+        joiner: The character of a `JOINED` gap, else empty.
+    """
+
+    start: int
+    end: int
+    shape: str
+    gap: Gap
+    joiner: str
+
+    @property
+    def has_capital(self) -> bool:
+        return "U" in self.shape
+
+    @property
+    def is_number(self) -> bool:
+        return not self.shape.strip("9m")
+
+    @property
+    def is_unspaced(self) -> bool:
+        """Whether its script is written without spaces, so that it may hold several words."""
+        return self.shape[0] in "ckht"
+
+
+_WORD = re.compile(r"[Ulo9][Ulo9m]*|c[cm]*|k[km]*|h[hm]*|t[tm]*|e[em]*")
+_SPACE = re.compile(r" +| *(?:r?n|r) *")
+_SPACED_MARK = re.compile(r"([.,'])(?: +| *(?:r?n|r) *)| +(&) +")
+_SENTENCE = re.compile(r"[.!?:;\"x]|(?:r?n|r) *(?:r|n)|[rn].*[^ rn]|^ *[-*]")
+
+JOINERS = "-'./&@:_+*#·–"
+
+TITLES = frozenset("dr mr mrs ms st mt ft jr sr inc co corp ltd prof rev gen sen gov lt col capt no vs bros".split())
+"""Words whose full stop does not end a sentence."""
+
+_UNSPACED = (
+    ("h", 0x3040, 0x309F),
+    ("k", 0x30A0, 0x30FF),
+    ("k", 0x31F0, 0x31FF),
+    ("k", 0xFF66, 0xFF9F),
+    ("c", 0x2E80, 0x2FDF),
+    ("c", 0x3005, 0x3007),
+    ("c", 0x3400, 0x4DBF),
+    ("c", 0x4E00, 0x9FFF),
+    ("c", 0xF900, 0xFAFF),
+    ("c", 0x20000, 0x3FFFF),
+    ("t", 0x0E00, 0x0FFF),  # Thai, Lao, Tibetan
+    ("t", 0x1000, 0x109F),  # Myanmar
+    ("t", 0x1780, 0x17FF),  # Khmer
+)
+"""Scripts written without spaces, by code point: hiragana, katakana, Han, and those of South-East Asia."""
+
+_SPECIAL = {
+    "\r": "r",
+    "\n": "n",
+    "\v": "n",
+    "\f": "n",
+    "\x85": "n",
+    "\u2010": "-",
+    "\u2011": "-",
+    "\u2013": "–",
+    "\u2019": "'",
+    "\u02bc": "'",
+    "\uff0c": ",",
+    "\u00b7": "·",
+    "\u2027": "·",
+    "\u30fb": "·",
+    "\u200b": " ",
+    "\ufeff": " ",
+    "\u2060": "b",
+    "\u200e": "b",
+    "\u200f": "b",
+}
+_CATEGORY = {
+    "Lu": "U",
+    "Lt": "U",
+    "Ll": "l",
+    "Nd": "9",
+    "Nl": "9",
+    "No": "9",
+    "Mn": "m",
+    "Mc": "m",
+    "Me": "m",
+    "Zs": " ",
+    "Zl": "n",
+    "Zp": "n",
+    "So": "e",
+    "Sk": "e",
+    "Sc": "$",
+}
+
+
+def character_classes(text: str) -> str:
+    """The class of each character, as a string of the same length.
+
+    U, l and o are upper-case, lower-case and other letters, 9 digits, m marks and joiners, c Han, k katakana, h
+    hiragana, t scripts of South-East Asia, e emoji and other symbols, b invisible marks of direction, $ currencies,
+    r and n line ends, x what ends everything; ASCII punctuation stands for itself.
+    """
+    return text.translate({ord(character): _class_of(character) for character in set(text)})
+
+
+@lru_cache(maxsize=65_536)
+def _class_of(character: str) -> str:
+    if character in _SPECIAL:
+        return _SPECIAL[character]
+    category = unicodedata.category(character)
+    if character.isascii() and not character.isalnum() and character.isprintable():
+        return "$" if character == "$" else character
+    code = ord(character)
+    if category in ("Lo", "Lm", "Nl"):
+        return next((name for name, first, last in _UNSPACED if first <= code <= last), "o")
+    if category == "Cf":
+        return "b" if 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 else "m"
+    return _CATEGORY.get(category, "x")
+
+
+def split_words(text: str, classes: str) -> list[Word]:
+    """The words of a text in order, each with what follows it.
+
+    Args:
+        text: The text.
+        classes: Its `character_classes`.
+    """
+    found = list(_WORD.finditer(classes))
+    words: list[Word] = []
+    for i, match in enumerate(found):
+        following = found[i + 1] if i + 1 < len(found) else None
+        start, end, shape = match.start(), match.end(), match.group()
+        gap, joiner = Gap.SENTENCE, ""
+        if following is not None:
+            between = classes[end : following.start()].replace("b", "")
+            is_inner = bool(words) and words[-1].joiner not in ("", ".")
+            gap, joiner = _gap(text[start:end], shape, between, following.group(), is_inner=is_inner)
+        words.append(Word(start, end, shape, gap, joiner))
+    return words
+
+
+def _gap(word: str, shape: str, between: str, following: str, *, is_inner: bool) -> tuple[Gap, str]:
+    """What a gap is, by the classes in it and the words beside it.
+
+    Args:
+        word: The word before it.
+        shape: Its classes.
+        between: The classes of the gap.
+        following: The classes of the word after it.
+        is_inner: Whether the word is joined to the one before it, as the H of M*A*S*H, so that it is no initial.
+    """
+    if len(between) == 1 and between in JOINERS:
+        forgotten_space = between == "." and shape[0] == "l" and following[0] == "U"
+        return (Gap.SENTENCE, "") if forgotten_space else (Gap.JOINED, between)
+    if between == "," and shape[-1] == "9" and following[0] == "9":
+        return Gap.JOINED, ","
+    if _SPACE.fullmatch(between):
+        return Gap.SPACE, ""
+    marked = _SPACED_MARK.fullmatch(between)
+    mark = (marked.group(1) or marked.group(2)) if marked else None
+    if mark == ",":
+        return Gap.COMMA, ""
+    # "Graves' disease" and "Guns N' Roses" go on, a quotation mostly does not; "J. S. Bach" and "St. Louis" do.
+    lowered = word.lower()
+    is_initial = shape == "U" and not is_inner
+    may_go_on = is_initial or (lowered.endswith("s") if mark == "'" else lowered in TITLES)
+    if mark == "&" or (mark is not None and may_go_on):
+        return Gap.SPACE, ""
+    return (Gap.SENTENCE if _SENTENCE.search(between) else Gap.BREAK), ""

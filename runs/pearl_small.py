@@ -1,0 +1,116 @@
+"""PEARL-small as the paper makes it, by the commands of this package. NOT RUN here: it wants a GPU and a hub.
+
+    python runs/pearl_small.py --articles wiki.jsonl.zst --vectors crawl-300d-2M.vec --ner-model MODEL --work DIR
+
+Stages, each a command that goes on after a kill (`--print` only shows them):
+
+    corpus        phrases of five classes seen at least twice, by benepar and spaCy; types by a NER model
+    synonyms      neighbours of words in FastText vectors
+    paraphrase    Parrot, once for each phrase
+    love          the character encoder, by mimicry of FastText
+    negatives     12 hard negatives a phrase by E5-small
+    fit           two epochs, 512 views a step, Adam 3e-5, x 0.98 every 2,000 steps, temperature 0.07
+    average       half and half with E5-small
+    head          the type head again, on the averaged encoder
+    export        the ONNX graph
+
+What the paper leaves open, and what is taken: the width of the character encoder's part (64) and its share of the
+cosine (0.2); how hard negatives enter a batch (as in its code: 85 anchors and 170 hard negatives, each with a variant
+of its own, 510 views). PEARL's own corpus and negatives (Zenodo record 10676475) can take the place of the first
+stages: --corpus names their folder. Three seeds are averaged in the paper: --seed 0, 1, 2.
+
+Source: PEARL (Chen et al. 2024), sections 3 and 4.2.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+BASE = "intfloat/e5-small"
+PARROT = "prithivida/parrot_paraphraser_on_T5"
+
+
+def stages(
+    work: Path,
+    *,
+    articles: Path | None,
+    corpus: Path | None,
+    vectors: Path,
+    ner_model: str,
+    base: str,
+    gpus: int,
+    seed: int,
+) -> dict[str, list[str]]:
+    """The command of each stage, by name, without `pearl-qdrant`."""
+    made = corpus or work / "corpus"
+    love, fitted, averaged, out = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged", "pearl"))
+    commands: dict[str, list[str]] = {}
+    if corpus is None:
+        parsing = ["--parser", "benepar", "--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
+        commands["corpus"] = ["train", "corpus", str(articles), *parsing, "--out", str(made)]
+        commands["synonyms"] = ["train", "synonyms", str(made), "--vectors", str(vectors)]
+        commands["paraphrase"] = ["train", "paraphrase", str(made), "--model", PARROT, "--device", "cuda"]
+    negatives = made / "hard_negative.txt"
+    if not negatives.exists():
+        mining = ["--model", base, "--keep", "12", "--device", "cuda"]
+        commands["negatives"] = ["train", "negatives", "--phrases", str(made), *mining, "--out", str(negatives)]
+    commands["love"] = ["train", "love", base, str(love), "--vectors", str(vectors), "--seed", str(seed)]
+    material = ["--phrases", str(made), "--hard-negatives", str(negatives), "--character-encoder", str(love)]
+    settings = ["--faithful", "--epochs", "2", "--batch", "512", "--workers", "8", "--device", "cuda"]
+    commands["fit"] = ["train", "fit", "--base", base, *material, *settings, "--seed", str(seed), "--out", str(fitted)]
+    commands["average"] = ["train", "average", base, str(fitted), str(averaged), "--ratio", "0.5"]
+    commands["head"] = ["train", "head", "--base", str(averaged), "--phrases", str(made), "--out", str(out)]
+    commands["export"] = ["train", "export", str(out), str(work / f"pearl-small-{seed}")]
+    if gpus > 1:
+        commands["fit"] = ["torchrun", "--nproc-per-node", str(gpus), "-m", "pearl_qdrant", *commands["fit"]]
+    return commands
+
+
+@click.command()
+@click.option("--articles", type=click.Path(path_type=Path), help="Wikipedia as plain text or JSON Lines.")
+@click.option("--corpus", type=click.Path(path_type=Path, exists=True), help="A corpus that is there already.")
+@click.option("--vectors", type=click.Path(path_type=Path), required=True, help="FastText's .vec file.")
+@click.option("--ner-model", default="", help="Token classification model trained on OntoNotes.")
+@click.option("--base", default=BASE, show_default=True, help="Folder or hub id of E5-small.")
+@click.option("--gpus", type=int, default=1, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--work", type=click.Path(path_type=Path), required=True)
+@click.option("--print", "only_print", is_flag=True, help="Show the commands and stop.")
+def main(
+    articles: Path | None,
+    corpus: Path | None,
+    vectors: Path,
+    ner_model: str,
+    base: str,
+    gpus: int,
+    seed: int,
+    work: Path,
+    only_print: bool,
+) -> None:
+    """Make the checkpoint, stage by stage; a stage that was done is not repeated."""
+    if corpus is None and (articles is None or not ner_model):
+        raise click.UsageError("Give --articles and --ner-model, or a --corpus that is there already.")
+    if not only_print:
+        from pearl_qdrant.encoder.find import find_model
+
+        base = str(find_model(base).folder)  # some stages want the folder
+    made = stages(
+        work, articles=articles, corpus=corpus, vectors=vectors, ner_model=ner_model, base=base, gpus=gpus, seed=seed
+    )
+    for name, words in made.items():
+        launcher = [] if words[0] == "torchrun" else [sys.executable, "-m", "pearl_qdrant"]
+        command = [*launcher, *words]
+        click.echo(shlex.join(command), err=not only_print)
+        done = work / f"{name}-{seed}.done"
+        if not only_print and not done.exists():
+            subprocess.run(command, check=True)  # noqa: S603 - our own command, no shell
+            done.touch()
+
+
+if __name__ == "__main__":
+    main()

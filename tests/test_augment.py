@@ -1,0 +1,373 @@
+"""Variants of phrases on three levels, the paper's draw, and the feed of tokenised pairs."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import Run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import make_bert, make_roberta
+from tiny_wordnet import make_wordnet
+
+from ingest.reader import ReadReport
+from pearl_qdrant.encoder.tokens import NameTokenizer
+from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
+from training.augment.characters import EDITS, edit_letters
+from training.augment.draw import AugmentationMix, Augmenter, Level
+from training.augment.feed import tokenised_pairs
+from training.augment.paraphrase import ParaphraseOptions, Paraphraser, write_paraphrases
+from training.augment.sources import AugmentationSources
+from training.augment.synonyms import Synonyms, wordnet_synonyms
+from training.augment.tables import VariantTable
+from training.augment.vectors import find_neighbours, read_vectors
+from training.augment.word_cache import PhraseTokenizer
+from training.corpus.files import read_variants
+
+SYNONYMS = Synonyms([("newspaper", ["paper", "Newspaper", " "]), ("heart attack", ["myocardial infarction"])])
+ALL = Augmenter(synonyms=SYNONYMS)
+
+phrases = st.one_of(
+    st.text(min_size=1, max_size=30),
+    st.text(alphabet=st.characters(), min_size=1, max_size=20),  # surrogates, marks, controls and unassigned ones
+    st.lists(
+        st.sampled_from("the New York newspaper 3M İ ß 東京 مدينة 👩‍👩‍👧 e\u0301tat \u202e".split(" ")), min_size=1
+    ).map(" ".join),
+    st.from_regex(r"\A\w{1,12}\Z"),
+)
+
+
+@given(phrases, st.integers(0, 2**32))
+def test_no_level_ever_gives_an_empty_phrase(phrase: str, seed: int) -> None:
+    """Whatever the phrase and whatever is drawn, there is something left."""
+    for level in ("character", "synonym", "paraphrase", "word_swap", "unchanged"):
+        only = AugmentationMix(
+            **{**dict.fromkeys(("character", "synonym", "paraphrase", "word_swap", "unchanged"), 0.0), level: 1}
+        )
+        made = Augmenter(only, synonyms=SYNONYMS).draw(phrase, random.Random(seed))
+
+        assert made.text.strip() or not phrase.strip()
+        assert (made.level is Level.UNCHANGED) == (made.text == phrase)
+
+
+@given(phrases, st.integers(0, 2**32))
+def test_the_same_seed_gives_the_same_variant(phrase: str, seed: int) -> None:
+    """A run can be repeated."""
+    assert ALL.draw(phrase, random.Random(seed)) == ALL.draw(phrase, random.Random(seed))
+
+
+@given(st.text(alphabet=st.characters(categories=["Lu", "Ll", "Lo"]), min_size=3, max_size=12), st.integers(0, 2**32))
+def test_one_word_of_letters_is_always_changed(word: str, seed: int) -> None:
+    """A phrase of one word never becomes its own positive, in any script, unless that was drawn."""
+    made = ALL.draw(word, random.Random(seed))
+
+    assert not made.fell_through
+    assert made.text != word or made.drawn is Level.UNCHANGED
+
+
+@given(phrases, st.integers(0, 2**32))
+def test_an_edit_keeps_digits_and_changes_one_place(phrase: str, seed: int) -> None:
+    """A character edit leaves numbers alone: another digit is another name."""
+    edited = edit_letters(phrase, random.Random(seed))
+
+    if edited is not None:
+        assert edited != phrase
+        assert edited[0] == phrase[0]
+        before, after = Counter(c for c in phrase if c.isdigit()), Counter(c for c in edited if c.isdigit())
+        assert before <= after  # OCR may make a digit of a letter, nothing takes one away
+        assert abs(len(edited) - len(phrase)) <= 1
+
+
+def test_each_of_the_six_edits_does_what_its_name_says() -> None:
+    """Swap, delete, insert, substitute, keyboard and OCR each give what they should."""
+    swap, delete, insert, substitute, keyboard, ocr = (
+        {edit("Times", 2, random.Random(i)) for i in range(200)} for edit in EDITS
+    )
+
+    assert swap == {"Tiems"}
+    assert delete == {"Ties"}
+    assert "Tizmes" in insert
+    assert all(len(made) == 6 for made in insert)
+    assert "Tizes" in substitute
+    assert keyboard == {"Tihes", "Tijes", "Tikes", "Tines"}
+    assert ocr == {"Tirnes", "Tinnes"}
+
+
+@pytest.mark.parametrize("phrase", ["US", "3M", "1990", "42 %", "7", "東京", "-", "4 x 4"])
+def test_what_cannot_be_changed_says_so(phrase: str) -> None:
+    """A phrase that no level can change is told apart from one that was drawn to stay."""
+    drawn = [Augmenter().draw(phrase, random.Random(i)) for i in range(200)]
+    own = [one for one in drawn if one.text == phrase]
+
+    assert own
+    assert all(one.fell_through != (one.drawn is Level.UNCHANGED) for one in own)
+
+
+def test_levels_are_drawn_as_the_paper_draws_them(tmp_path: Path) -> None:
+    """Where every level has something to give, the shares are 10, 30, 50, 5 and 5 %."""
+    table = VariantTable(variants(tmp_path, {"phrase": "The New York newspaper", "aug": ["The NY paper"]}))
+    augmenter = Augmenter(synonyms=SYNONYMS, paraphrases=[table])
+    rng = random.Random(0)
+    n = 20_000
+    counts = Counter(augmenter.draw("The New York newspaper", rng).level.value for _ in range(n))
+    table.close()
+
+    expected = {"character": 0.1, "synonym": 0.3, "paraphrase": 0.5, "word_swap": 0.05, "unchanged": 0.05}
+    assert {level: counts[level] / n for level in expected} == pytest.approx(expected, abs=0.015)
+
+
+def test_without_synonym_and_paraphrase_the_other_levels_take_over() -> None:
+    """A phrase without either is edited or its words are swapped; it does not stay as it is."""
+    rng = random.Random(0)
+    counts = Counter(Augmenter().draw("Toshiki Kadomatsu", rng).level for _ in range(5000))
+
+    assert counts[Level.UNCHANGED] / 5000 == pytest.approx(0.05, abs=0.01)
+    assert counts[Level.CHARACTER] / counts[Level.WORD_SWAP] == pytest.approx(2, rel=0.15)
+
+
+@pytest.mark.parametrize("weights", [(-1, 1, 1, 1, 1), (0, 0, 0, 0, 0), (float("inf"), 0, 0, 0, 0)])
+def test_weights_that_make_no_sense_are_refused(weights: tuple[float, ...]) -> None:
+    """A wrong weight is an error, with the weights in it."""
+    with pytest.raises(ValueError, match="weights of augmentation"):
+        AugmentationMix(*weights)
+
+
+def test_synonyms_come_from_wordnet_and_keep_case_and_number(tmp_path: Path) -> None:
+    """A word, its plural or a whole phrase is replaced; function words are not."""
+    folder = make_wordnet(
+        tmp_path / "dict",
+        [("n", "car|automobile"), ("n", "heart attack|coronary"), ("n", "inch|in"), ("n", "city|metropolis")],
+        instances=[("New York|Big Apple", 15)],
+    )
+    synonyms = Synonyms(wordnet_synonyms(folder))
+
+    def made(phrase: str) -> set[str | None]:
+        return {synonyms.replace(phrase, random.Random(i)) for i in range(30)}
+
+    assert made("Car in the city") == {"Automobile in the city", "Car in the metropolis"}
+    assert made("old cars") == {"old automobiles"}
+    assert made("Heart attack") == {"Coronary"}
+    assert made("New York") == {"Big Apple"}
+    assert made("in") == made("nothing known") == {None}
+    assert SYNONYMS.of("Newspaper") == ("paper",)
+
+
+def test_neighbours_of_word_vectors_are_those_over_the_threshold(tmp_path: Path) -> None:
+    """The nearest words of a .vec file, and nothing under the threshold or equal but for case."""
+    path = tmp_path / "tiny.vec"
+    path.write_text("5 2\ncar 1 0\nCar 2 0\nauto 0.9 0.1\nbanana 0 1\nzero 0 0\n", encoding="utf-8")
+    words, vectors = read_vectors(path)
+
+    assert words == ["car", "Car", "auto", "banana"]
+    assert find_neighbours(words, vectors, threshold=0.9) == {
+        "car": ("auto",),
+        "Car": ("auto",),
+        "auto": ("car", "Car"),
+    }
+    assert read_vectors(path, words={"auto", "car"}, limit=1)[0] == ["car"]
+    path.write_text("car 1 0\nauto 0.9 0.1\n", encoding="utf-8")  # GloVe has no header
+    np.testing.assert_allclose(np.linalg.norm(read_vectors(path)[1], axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("row", ["auto 1", "auto 1 x", "auto 1 nan", "auto"])
+def test_a_broken_row_of_vectors_is_named(tmp_path: Path, row: str) -> None:
+    """A wrong row is an error with its line."""
+    path = tmp_path / "broken.vec"
+    path.write_text(f"2 2\ncar 1 0\n{row}\n", encoding="utf-8")
+
+    with pytest.raises(FormatError, match=r"broken.vec:3: .*2 (finite )?numbers"):
+        read_vectors(path)
+
+
+def test_wrong_arguments_of_neighbours_are_refused() -> None:
+    """Words without vectors, and a threshold that is no cosine, are errors."""
+    with pytest.raises(ValueError, match="2 words, but 1 vectors"):
+        find_neighbours(["a", "b"], np.ones((1, 2), np.float32))
+    with pytest.raises(ValueError, match="threshold is 0"):
+        find_neighbours(["a"], np.ones((1, 2), np.float32), threshold=0)
+
+
+def variants(folder: Path, *rows: object) -> Path:
+    """A JSON Lines file."""
+    path = folder / "phrase_aug.jsonl"
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_table_serves_paraphrases_synonyms_and_aliases(tmp_path: Path) -> None:
+    """Published files and those made from bases are looked up on disk, also after being sent to another process."""
+    path = variants(
+        tmp_path, {"phrase": "a__b", "aug": ["x", " ", "a__b"]}, {"phrase": "naïve", "synonyms": ["simple"]}
+    )
+    table = VariantTable(path)
+    again = pickle.loads(pickle.dumps(table))
+
+    assert again.of("a__b") == table.of("a__b") == ("x",)
+    assert table.of("naïve") == ("simple",)
+    assert table.of("unknown") == ()
+    table.close()
+    again.close()
+    aliases = VariantTable(variants(tmp_path, {"entity": "kb:1", "names": ["NYT", "The New York Times"], "types": []}))
+    assert aliases.of("NYT") == ("The New York Times",)
+    assert aliases.of("The New York Times") == ("NYT",)
+    aliases.close()
+
+
+def test_a_table_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    """A missing, empty, compressed or foreign file is an error with the way out."""
+    path = tmp_path / "phrase_aug.jsonl"
+    with pytest.raises(FormatError, match="does not exist"):
+        VariantTable(path)
+    path.write_bytes(b"")
+    with pytest.raises(FormatError, match="empty"):
+        VariantTable(path)
+    path.write_bytes(b"\x1f\x8bxx")
+    with pytest.raises(FormatError, match="Decompress it first"):
+        VariantTable(path)
+    path.write_text('{"phrase": "a", "aug": ["b"]}\n{"phrase": 3}\n', encoding="utf-8")
+    with pytest.raises(FormatError, match=r"phrase_aug.jsonl:2: is no row of variants"):
+        VariantTable(path)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tokenizer."""
+    return make_bert(tmp_path_factory.mktemp("tokenizer"))
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=30), st.sampled_from(["new  york", "[SEP] a", "É\u0301t\xa0x", "a " * 20])),
+        max_size=6,
+    )
+)
+def test_words_tokenised_once_give_the_ids_of_whole_phrases(tokenizer: Path, texts: list[str]) -> None:
+    """Whatever the text, the fast way gives what the tokenizer gives."""
+    whole, _ = NameTokenizer(tokenizer, max_length=8).token_ids(texts)
+
+    assert PhraseTokenizer(tokenizer, max_tokens=8).token_ids(texts) == whole
+
+
+def test_other_tokenizers_are_asked_for_whole_phrases(tmp_path: Path) -> None:
+    """Where a word's pieces depend on what stands before it, words are not cut apart."""
+    folder = make_roberta(tmp_path / "roberta")
+    texts = ["new york", " new york", "a"]
+
+    assert (
+        PhraseTokenizer(folder, max_tokens=12).token_ids(texts)
+        == NameTokenizer(folder, max_length=12).token_ids(texts)[0]
+    )
+
+
+BATCHES = [["The New York Times", "heart attack", "US"], ["aspirin", "Zürich city"]] * 3
+
+
+def test_the_feed_gives_the_same_pairs_with_any_number_of_workers(tokenizer: Path) -> None:
+    """Pairs do not depend on the processes that make them, nor on where a run goes on."""
+    sources = AugmentationSources()
+    alone = list(tokenised_pairs(BATCHES, sources.open, tokenizer, seed=3))
+    beside = list(tokenised_pairs(BATCHES, sources.open, tokenizer, seed=3, workers=2))
+    later = list(tokenised_pairs(BATCHES[2:], sources.open, tokenizer, seed=3, first=2))
+
+    assert [one.variants for one in alone] == [one.variants for one in beside]
+    assert [one.variants for one in alone[2:]] == [one.variants for one in later]
+    for one, other in zip(alone, beside, strict=True):
+        np.testing.assert_array_equal(one.positives.input_ids, other.positives.input_ids)
+        assert one.anchors.input_ids.shape == one.anchors.attention_mask.shape
+    assert alone[0].is_own == [False, False, alone[0].is_own[2]]
+    assert alone[0].variants != alone[2].variants
+
+
+def test_a_consumer_may_leave_the_feed_early(tokenizer: Path) -> None:
+    """Closing the feed ends its processes at once."""
+    pairs = tokenised_pairs(
+        (["aspirin"] for _ in iter(int, 1)), AugmentationSources().open, tokenizer, seed=0, workers=1
+    )
+    assert next(pairs).phrases == ["aspirin"]
+    pairs.close()
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random T5 with a tokenizer."""
+    import torch
+    import transformers
+
+    folder = make_bert(tmp_path_factory.mktemp("t5"))
+    config = transformers.T5Config(
+        vocab_size=120, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_a_paraphraser_loads_and_goes_on_where_it_stopped(t5: Path, tmp_path: Path, sample: bool) -> None:
+    """Paraphrases are written once; a run that was killed ends with the file of one that was not."""
+    options = ParaphraseOptions(n_variants=3, sample=sample, max_new_tokens=6)
+    maker = Paraphraser(str(t5), options=options)
+    wanted = ["heart attack", "aspirin", "new york", "the city"]
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    assert write_paraphrases(wanted, maker, whole, batch_size=2) == 4
+    rows = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+    cut.write_text(rows[0] + rows[1] + rows[2][:9], encoding="utf-8")
+
+    assert write_paraphrases(wanted, maker, cut, batch_size=2) == 2
+    cut.write_text("".join(rows[:3]), encoding="utf-8")  # killed within a batch
+    assert write_paraphrases(wanted, maker, cut, batch_size=2) == 2
+    assert cut.read_bytes() == whole.read_bytes()
+    found = dict(read_variants(whole, ReadReport(max_errors=0)))
+    assert list(found) == wanted
+    assert all(text.strip() and text != phrase for phrase, texts in found.items() for text in texts)
+    with pytest.raises(FormatError, match="other phrases"):
+        write_paraphrases(["another", "one"], maker, whole, batch_size=2)
+
+
+def test_a_model_or_device_that_is_not_there_is_told(t5: Path, tmp_path: Path) -> None:
+    """A wrong model or device is an error of ours, not a traceback."""
+    with pytest.raises(ModelNotFoundError, match="no sequence-to-sequence model"):
+        Paraphraser(str(tmp_path))
+    with pytest.raises(DeviceError, match="--device cpu"):
+        Paraphraser(str(t5), device="cuda:7")
+
+
+def test_paraphrases_and_synonyms_are_made_by_commands(run: Run, t5: Path, tmp_path: Path) -> None:
+    """`train paraphrase` and `train synonyms` write files beside the corpus, which augmentation then draws from."""
+    (tmp_path / "freq_phrase.txt").write_text("NP__heart attack\t3\nNP__the car\t2\nVP__the car\t1\n", encoding="utf-8")
+    vectors = tmp_path / "tiny.vec"
+    vectors.write_text("car 1 0\nheart 1 0.1\nattack 0 1\n", encoding="utf-8")
+
+    made = run("train", "paraphrase", str(tmp_path), "--model", str(t5), "--variants", "2")
+    assert made.status == 0, made.err
+    assert "2 phrases written" in made.out
+    made = run("train", "synonyms", str(tmp_path), "--vectors", str(vectors), "--threshold", "0.9")
+    assert made.status == 0, made.err
+    augmenter = AugmentationSources.of_corpus(tmp_path).open()
+    assert {augmenter.draw("car", random.Random(i)).text for i in range(30)} >= {"heart"}
+
+    missing = run("train", "paraphrase", str(tmp_path / "none"))
+    assert missing.status == 1
+    assert "train corpus" in missing.err
+
+
+@settings(max_examples=30)
+@given(st.lists(st.text(alphabet=st.characters(categories=["L", "N", "P", "Zs", "So", "Mn"]), max_size=15), max_size=6))
+def test_synonym_files_of_any_text_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    """Whatever stands in a row, a variant is never blank."""
+    path = variants(tmp_path_factory.mktemp("any"), {"phrase": "x", "aug": words}, {"phrase": "y", "aug": []})
+    table = VariantTable(path)
+    kept = table.of("x")
+    table.close()
+
+    assert list(kept) == [word for word in words if word.strip() and word != "x"]

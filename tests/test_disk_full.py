@@ -1,0 +1,132 @@
+"""A disk that is full to the last byte, in the middle of a load and before a search."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from soak_chains import Chain, Lab
+from soak_places import COLLECTION, Difference, EdgePlace
+from soak_process import Ended, Run
+
+from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
+from pearl_qdrant.store import edge_process
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge_lock import CollectionLock
+from pearl_qdrant.store.schema import Manifest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
+
+N_ENTITIES = 220
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("needs root, to mount a small tmpfs")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=320m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a tmpfs")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.fixture
+def chain(tmp_path: Path, disk: Path, model: Path) -> Chain:
+    """A load to that disk that has not begun."""
+    place = EdgePlace(disk)
+    lab = Lab.make(tmp_path / "lab", model, N_ENTITIES)
+    lab.prepare(place)
+    return Chain(lab, place, tmp_path, random.Random(1), verify=False)
+
+
+def fill(disk: Path) -> Path:
+    """A file that takes all the space there is."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for n_bytes in (1 << 20, 1 << 12):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(n_bytes))
+    return ballast
+
+
+def assert_is_told(ended: Ended) -> None:
+    """It failed with a message about the disk."""
+    assert (ended.status, "Traceback" in ended.err) == (1, False), ended.err
+    assert "No space left for collection 'base'" in ended.err
+    assert "free some space and run the same command again" in ended.err
+
+
+def test_a_disk_that_something_else_fills_stops_a_load_and_loses_nothing(chain: Chain, disk: Path) -> None:
+    """If no byte is left, ingest and link end with a message; once there is space, the load goes on to the same end."""
+    run = chain.begin("checkpoint", nth=1)
+    ballast = fill(disk)
+    assert_is_told(run.wait())
+    assert_is_told(Run(chain.folder, chain.words()).wait())
+    words = ["link", "a name", "--collection", COLLECTION, "--store", chain.place.location]
+    assert_is_told(Run(chain.folder, [*words, "--model", str(chain.lab.model)]).wait())
+
+    ballast.unlink()
+    ended = chain.resume()
+
+    assert ended.counts()["resumed_at"], "it did not begin anew"
+    assert chain.check() == Difference()
+
+
+def test_a_collection_is_locked_on_a_full_disk_too(disk: Path) -> None:
+    """A lock file that has no room for its owner's name locks all the same."""
+    fill(disk)
+    lock = CollectionLock.acquire(disk / "lock", "base")
+
+    assert (disk / "lock").read_bytes() == b""
+    with pytest.raises(StoreLockedError, match="unknown"):
+        CollectionLock.acquire(disk / "lock", "base", wait_s=0)
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    "number, free, expected, message",
+    [
+        (signal.SIGBUS, 5_000_000, StoreFullError, r"5 MB free.*SIGBUS.*free some space"),
+        (signal.SIGBUS, 10**12, StoreError, r"SIGBUS.*1,000,000 MB are free now.*is kept"),
+        (signal.SIGKILL, 10**12, StoreError, r"SIGKILL.*memory.*is kept"),
+        (signal.SIGKILL, 0, StoreFullError, r"0 MB free.*SIGKILL.*free some space"),
+    ],
+)
+def test_a_writer_that_was_killed_is_told_with_what_the_disk_has_left(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    free: int,
+    expected: type[StoreError],
+    message: str,
+) -> None:
+    """The signal is named; a full disk only where there is no space left."""
+    manifest = Manifest(collection="toy", kb="toy", model="m", weights_hash="sha256:0", dim=8, has_head=False)
+    store = EdgeStore(tmp_path)
+    folder = store.create(manifest)._folder
+    with folder.lent("being loaded"):
+        child = edge_process.EdgeProcess(folder.load_job())
+        child.wait_answer()
+        os.kill(child.pid, number)
+        monkeypatch.setattr(edge_process, "shutil", SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free)))
+
+        with pytest.raises(StoreError, match=message) as told:
+            child.request(edge_process.FLUSH)
+        child.end()
+    store.close()
+
+    assert type(told.value) is expected

@@ -1,0 +1,257 @@
+"""Checkpoints with a character encoder: written, verified, averaged, exported, and rebuilt out of 8 bits."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from character_models import CHAR_DIM, make_trained
+from cli_runner import Run
+from safetensors.numpy import load_file, save_file
+from tiny_models import DIM, NAMES, make_bert, make_pearl, make_roberta
+
+from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, PEARL_JSON, TORCH_FILE, read_config, seal
+from pearl_qdrant.encoder.fastembed_model import text_embedding
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.network import load_phrase_encoder
+from pearl_qdrant.encoder.verify import verify
+from pearl_qdrant.errors import CheckpointError, ModelError
+from training.average_checkpoint import average_checkpoint
+from training.export_checkpoint import check_forms, export_checkpoint, rebuild_for_torch
+from training.parity import measure_parity, sample_names
+from training.torch_checkpoint import read_network
+
+WIDE = DIM + CHAR_DIM
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with weights for torch and a character encoder."""
+    return make_trained(tmp_path_factory.mktemp("trained") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as an 8-bit graph that holds the weights once."""
+    folder = tmp_path_factory.mktemp("exported") / "tiny"
+    export_checkpoint(trained, folder, names=NAMES)
+    return folder
+
+
+def test_a_checkpoint_with_a_character_encoder_reads_back(trained: Path) -> None:
+    """What a stage of training leaves is verified, and runs through torch with vectors of both parts."""
+    config = verify(trained).config
+    encoded = load_encoder(str(trained), precision="fp32").encode(NAMES)
+
+    assert (config.dim, config.phrase_dim, config.char_dim) == (WIDE, DIM, CHAR_DIM)
+    assert config.character is not None
+    assert encoded.vectors.shape == (len(NAMES), WIDE)
+    np.testing.assert_allclose((encoded.vectors[:, DIM:] ** 2).sum(1), config.character.share, atol=1e-5)
+    assert "8 dimensions, 30% of the cosine" in (trained / "README.md").read_text()
+
+
+def test_an_export_holds_its_weights_once(trained: Path, exported: Path) -> None:
+    """The exported folder has one graph and the head, agrees with torch, and says how near it is."""
+    config = verify(exported).config
+    parity = measure_parity(
+        load_encoder(str(trained), precision="fp32"), load_encoder(str(exported), runtime="onnx"), NAMES
+    )
+
+    assert set(load_file(exported / HEAD_FILE)) == {"type_head.weight"}
+    assert TORCH_FILE not in config.files
+    assert config.precision == "int8-row"
+    assert config.training["parity"]["mean_cosine"] == pytest.approx(parity.mean_cosine, abs=1e-4)
+    assert parity.mean_cosine > 0.995
+    assert parity.n == len(NAMES)
+    assert "mean cosine" in str(parity)
+    assert "mean_cosine" in (exported / "README.md").read_text()
+
+
+def test_an_fp32_export_is_exact(trained: Path, tmp_path: Path) -> None:
+    """In float32 every vector agrees to 0.9999, and the weights for torch stay beside the graph if asked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own, of torch and onnxscript
+        parity = export_checkpoint(trained, tmp_path / "fp32", precision="fp32", with_torch=True, name="mine")
+
+    assert parity.min_cosine > 0.9999
+    assert parity.type_agreement == 1
+    config = verify(tmp_path / "fp32").config
+    assert (config.name, config.precision) == ("mine", "fp32")
+    assert check_forms(tmp_path / "fp32", exact=True, names=NAMES).min_cosine > 0.9999
+
+
+def test_fastembed_runs_the_same_graph(exported: Path) -> None:
+    """With fastembed, a graph needs no more than token ids and the mask: characters are made inside the graph."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        vectors = np.stack(list(text_embedding(str(exported)).embed(NAMES)))
+    np.testing.assert_allclose(vectors, load_encoder(str(exported)).encode(NAMES).vectors, atol=1e-3)
+
+
+@pytest.mark.parametrize("with_characters", [True, False])
+def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path, with_characters: bool) -> None:
+    """Out of the 8-bit graph come weights for torch: the same model, by hash and by vectors."""
+    source = exported
+    if not with_characters:
+        source = tmp_path / "plain"
+        export_checkpoint(make_pearl(tmp_path / "pearl").folder, source, names=NAMES)
+    parity = rebuild_for_torch(source, tmp_path / "rebuilt", names=NAMES)
+    config = verify(tmp_path / "rebuilt").config
+
+    assert parity.mean_cosine > 0.998
+    assert config.weights_hash == read_config(source).weights_hash
+    assert TORCH_FILE in config.files
+    assert (tmp_path / "rebuilt" / "README.md").read_text() == (source / "README.md").read_text()
+    original = load_encoder(str(source), runtime="onnx").encode(NAMES)
+    rebuilt = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES)
+    assert (original.vectors * rebuilt.vectors).sum(1).min() > 0.995
+
+
+def test_sentence_transformers_opens_the_rebuilt_phrase_part(exported: Path, tmp_path: Path) -> None:
+    """sentence-transformers gives the phrase part of the vectors, which it knows how to make."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    rebuild_for_torch(exported, tmp_path / "rebuilt", names=NAMES)
+    model = sentence_transformers.SentenceTransformer(str(tmp_path / "rebuilt"), device="cpu")
+    whole = (
+        load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES[:4]).vectors[:, :DIM]
+    )
+
+    whole = whole / np.linalg.norm(whole, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.encode(NAMES[:4]), whole, atol=1e-4)
+
+
+def test_what_cannot_be_rebuilt_says_so(trained: Path, exported: Path, tmp_path: Path) -> None:
+    """Only 8-bit graphs of this package are rebuilt, and never onto themselves."""
+    with pytest.raises(CheckpointError, match="only int8-row ones are rebuilt"):
+        rebuild_for_torch(trained, tmp_path / "x")
+    with pytest.raises(ValueError, match="another folder"):
+        rebuild_for_torch(exported, exported)
+    foreign = Path(shutil.copytree(make_pearl(tmp_path / "pearl").folder, tmp_path / "foreign"))
+    path = foreign / PEARL_JSON
+    path.write_text(json.dumps({**json.loads(path.read_text()), "precision": "int8-row"}))
+    seal(foreign)
+    with pytest.raises(CheckpointError, match="cannot be rebuilt"):
+        rebuild_for_torch(foreign, tmp_path / "x")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_an_export_without_torch_weights_is_not_a_source(exported: Path, tmp_path: Path, precision: str) -> None:
+    """A graph is not exported again: the message says how to get weights."""
+    with pytest.raises(CheckpointError, match=r"has no model\.safetensors.*models export"):
+        export_checkpoint(exported, tmp_path / "x", precision=precision)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="another folder"):
+        export_checkpoint(exported, exported)
+
+
+def test_a_graph_that_differs_is_refused(trained: Path, tmp_path: Path) -> None:
+    """A graph of other weights than the network's is not let through."""
+    other = make_trained(tmp_path / "other", seed=5)
+    export_checkpoint(other, tmp_path / "graph", names=NAMES)
+    mixed = Path(shutil.copytree(trained, tmp_path / "mixed"))
+    (mixed / "onnx").mkdir()
+    shutil.copy(tmp_path / "graph" / ONNX_FILE, mixed / ONNX_FILE)
+    seal(mixed)
+    with pytest.raises(ModelError, match="not near enough"):
+        check_forms(mixed, exact=False, names=NAMES)
+
+
+def drop(folder: Path, name: str) -> None:
+    """Take a tensor away from pearl.safetensors."""
+    tensors = load_file(folder / HEAD_FILE)
+    save_file({key: tensor for key, tensor in tensors.items() if name not in key}, folder / HEAD_FILE)
+    seal(folder)
+
+
+def test_a_checkpoint_without_its_character_weights_is_refused(trained: Path, tmp_path: Path) -> None:
+    """Weights for torch are whole or refused: one tensor, or all of the character encoder's, are missed."""
+    for name in ("query.weight", "character_encoder"):
+        folder = Path(shutil.copytree(trained, tmp_path / name))
+        drop(folder, name)
+        with pytest.raises(CheckpointError, match="character_encoder"):
+            verify(folder)
+        with pytest.raises(CheckpointError, match="no weights of its character encoder"):
+            load_encoder(str(folder), runtime="torch")
+
+
+def test_a_character_encoder_that_nobody_described_is_refused(trained: Path, tmp_path: Path) -> None:
+    """Weights of a character encoder in a checkpoint without one are foreign."""
+    pearl = make_pearl(tmp_path / "pearl").folder
+    head = load_file(pearl / HEAD_FILE)
+    save_file({**load_file(trained / HEAD_FILE), **head}, pearl / HEAD_FILE)
+    seal(pearl)
+    with pytest.raises(CheckpointError, match="has no character encoder"):
+        verify(pearl)
+
+
+def test_a_tokenizer_with_another_alphabet_is_refused(trained: Path, tmp_path: Path) -> None:
+    """The characters of the tokenizer are those that the encoder was trained with."""
+    folder = Path(shutil.copytree(trained, tmp_path / "tiny"))
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"z":', '"ž":'), encoding="utf-8")
+    seal(folder)
+    for load in (lambda: verify(folder), lambda: load_encoder(str(folder), runtime="torch")):
+        with pytest.raises(CheckpointError, match="characters are not the 39 of"):
+            load()
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 1.0])
+def test_only_the_phrase_encoder_is_averaged(trained: Path, tmp_path: Path, ratio: float) -> None:
+    """Averaging moves the phrase encoder by the ratio, and leaves type head and character encoder as they are."""
+    base = make_bert(tmp_path / "base", seed=7)
+    average_checkpoint(base, trained, tmp_path / "averaged", ratio=ratio)
+    network, config = read_network(tmp_path / "averaged")
+    tuned, _ = read_network(trained)
+    original = load_phrase_encoder(base).state_dict()
+
+    for name, tensor in network.phrase_encoder.state_dict().items():
+        expected = ratio * tuned.phrase_encoder.state_dict()[name] + (1 - ratio) * original[name]
+        torch.testing.assert_close(tensor, expected)
+    others = {name: t for name, t in tuned.state_dict().items() if not name.startswith("phrase_encoder.")}
+    assert len(others) == 8
+    assert all(torch.equal(network.state_dict()[name], tensor) for name, tensor in others.items())
+    assert config.training["average_ratio"] == ratio
+
+
+def test_encoders_of_two_shapes_are_not_averaged(trained: Path, tmp_path: Path) -> None:
+    """Another architecture or vocabulary is a clear error."""
+    for base in (make_roberta(tmp_path / "roberta"), make_bert(tmp_path / "more", words=3)):
+        with pytest.raises(ModelError, match="cannot be averaged"):
+            average_checkpoint(base, trained, tmp_path / "x", ratio=0.5)
+    with pytest.raises(ValueError, match="ratio"):
+        average_checkpoint(trained, trained, tmp_path / "x", ratio=1.5)
+
+
+def test_sampled_names_are_those_of_the_seed(trained: Path) -> None:
+    """Without names at hand, the same pieces of the vocabulary are compared each time."""
+    path = trained / "tokenizer.json"
+    first, again = (sample_names(path, n=40, rng=random.Random(3)) for _ in range(2))
+
+    assert first == again
+    assert len(set(first)) > 20
+    assert all(first)
+
+
+def test_the_commands_average_export_and_rebuild(run: Run, trained: Path, tmp_path: Path) -> None:
+    """From a trained checkpoint to a graph and back to torch, by commands alone."""
+    base, averaged, out, back = (str(tmp_path / name) for name in ("base", "averaged", "out", "back"))
+    make_bert(Path(base))
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(NAMES))
+    assert run("train", "average", base, str(trained), averaged, "--ratio", "0.7").status == 0
+    exported = run("train", "export", averaged, out, "--name", "mine", "--names", str(names), "--json")
+    assert exported.status == 0, exported.err
+    assert exported.lines()[0]["n"] == len(NAMES)
+    rebuilt = run("models", "export", out, back, "--torch")
+    assert rebuilt.status == 0, rebuilt.err
+    assert "mean cosine" in rebuilt.out
+    assert read_config(Path(back)).weights_hash == read_config(Path(out)).weights_hash
+    assert run("models", "export", out, back).status == 2
+    assert "has no model.safetensors" in run("train", "export", out, back).err
+    names.write_text("\n")
+    assert run("train", "export", averaged, out, "--names", str(names)).status == 2

@@ -1,0 +1,215 @@
+"""Hard negatives: pairs at a small edit distance found without comparing all, and which of them are kept."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import Run
+from hypothesis import given
+from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
+from tiny_models import make_bert
+
+from ingest.reader import ReadReport
+from training.edit_pairs import edit_pairs
+from training.hard_negatives import FloatArray, MiningConfig, Phrase, fold, mine_hard_negatives
+from training.material import read_negatives
+from training.negative_table import write_hard_negatives
+from training.packed_strings import count_bits
+from training.sources import one_class
+
+SYLLABLES = "ka ro mi ten sel dor va ni lus per an tho gra be".split()
+
+
+def made_up_names(n: int, seed: int = 0) -> list[str]:
+    """Distinct names of one to four made-up words, many of them alike, in alphabetical order."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices(SYLLABLES, k=rng.randrange(1, 4))) for _ in range(n // 4)]
+    names = {" ".join(rng.choices(words, k=rng.randrange(1, 5))) for _ in range(n)}
+    for name in sorted(names)[::5]:
+        at = rng.randrange(len(name))
+        names.add(name[:at] + rng.choice("abcdefgh ") + name[at + rng.randrange(2) :])
+    return sorted(names)
+
+
+def brute_force(texts: Sequence[str], limit: int) -> set[tuple[int, int]]:
+    """All pairs within a distance, by comparing each with each."""
+    return {
+        (i, j)
+        for i in range(len(texts))
+        for j in range(i + 1, len(texts))
+        if 0 < Levenshtein.distance(texts[i], texts[j], score_cutoff=limit) <= limit
+    }
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_pairs_within_an_edit_distance_are_found(limit: int) -> None:
+    """Of the pairs that comparing all names finds, at least 95 % are found, and nothing else."""
+    texts = made_up_names(1500)
+    pairs, distances = edit_pairs(texts, max_distance=limit)
+    found = {(i, j) for i, j in pairs.tolist()}
+    expected = brute_force(texts, limit)
+
+    assert len(expected) > 200
+    assert found <= expected
+    assert len(found) >= 0.95 * len(expected)
+    exact = [Levenshtein.distance(texts[i], texts[j]) for i, j in pairs.tolist()]
+    assert exact == distances.tolist()
+
+
+@given(st.lists(st.text("abé ", max_size=24), unique=True, max_size=12), st.sampled_from([1, 2]))
+def test_no_pair_is_missed_among_few_strings(texts: list[str], limit: int) -> None:
+    """Whatever the strings, short or long, empty ones apart, no pair is missed where no block is crowded."""
+    texts = sorted(text for text in texts if text)
+    pairs, _ = edit_pairs(texts, max_distance=limit)
+
+    assert {(i, j) for i, j in pairs.tolist()} == brute_force(texts, limit)
+
+
+def test_a_crowded_block_is_searched_around_each_name_only() -> None:
+    """Thousands of names of one template cost a window each, not a square; near ones are found all the same."""
+    texts = sorted(f"list of {i:04} places in the country" for i in range(3000))
+    pairs, _ = edit_pairs(texts, window=8)
+
+    assert len(pairs) < 3000 * 200
+    near = {(i, i + 1) for i in range(2999) if i % 10 < 9}
+    assert near <= {(i, j) for i, j in pairs.tolist()}
+    with pytest.raises(ValueError, match="1 or 2, not 3"):
+        edit_pairs(texts, max_distance=3)
+
+
+def test_bits_are_counted_alike_with_an_older_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numpy counts bits from 2.0 on; before, we do."""
+    values = np.array([0, 1, 2**64 - 1, 0x8000_0000_0000_0001, 12345678901234567890], dtype=np.uint64)
+    monkeypatch.delattr(np, "bitwise_count", raising=False)
+
+    assert count_bits(values).tolist() == [f"{value:b}".count("1") for value in values]
+
+
+def at_angles(angles: dict[str, float]) -> object:
+    """An encoder that puts each name at an angle, in degrees."""
+
+    def encode(names: Sequence[str]) -> FloatArray:
+        radians = np.radians([angles.get(name, 180.0) for name in names])
+        return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+
+    return encode
+
+
+def mined(phrases: list[Phrase], angles: dict[str, float], **settings: object) -> dict[str, list[str]]:
+    """Hard negatives by phrase."""
+    config = MiningConfig(**settings)  # type: ignore[arg-type]
+    return dict(mine_hard_negatives(phrases, at_angles(angles), config=config))  # type: ignore[arg-type]
+
+
+def test_those_with_the_lowest_cosine_are_kept() -> None:
+    """Of candidates spelled alike, those that the encoder finds least alike come first, and only so many stay."""
+    angles = {"carbon": 0.0, "carton": 90.0, "cartoon": 60.0, "carbons": 40.0, "zebra": 170.0}
+    found = mined([Phrase(name) for name in angles], angles, kept=2)
+
+    assert found["carbon"] == ["carton", "cartoon"]
+    assert "zebra" not in {name for names in found.values() for name in names}
+    assert "zebra" not in found
+
+
+def test_no_hard_negative_means_the_same() -> None:
+    """None is of the same entity, equal after case and punctuation folding, or close to the teacher."""
+    angles = {"New York": 0.0, "new-york": 80.0, "New Yorks": 10.0, "New Fork": 70.0, "New Yorke": 120.0}
+    angles["Newer York"] = 120.0
+    phrases = [
+        Phrase("New York", ("1", "2")),
+        Phrase("new-york"),
+        Phrase("New Yorks"),
+        Phrase("New Fork", ("3",)),
+        Phrase("New Yorke", ("4", "2")),
+        Phrase("Newer York", ("1",)),
+    ]
+    found = mined(phrases, angles)
+
+    assert found["New York"] == ["New Fork"]
+    assert "New York" not in found["New Yorke"]
+    assert "New York" not in found.get("Newer York", [])
+    assert set(found["New Fork"]) == {"New Yorks", "New York", "New Yorke", "Newer York"}
+    assert fold("C++") == fold("c") == "c"
+    assert fold("++") == "++"
+
+
+def test_a_teacher_of_its_own_says_what_means_the_same() -> None:
+    """What the base encoder finds far apart is left out where the teacher finds it close."""
+    angles = {"colour": 0.0, "color": 90.0, "colon": 80.0}
+    judged = {"colour": 0.0, "color": 5.0, "colon": 90.0}
+    phrases = [Phrase(name) for name in angles]
+    rows = mine_hard_negatives(phrases, at_angles(angles), teacher=at_angles(judged))  # type: ignore[arg-type]
+
+    assert dict(rows)["colour"] == ["colon"]
+
+
+def test_a_wider_circle_than_two_edits_is_looked_at() -> None:
+    """Phrases that share their start, their end or a rare word are candidates, up to a share of their length."""
+    angles = {"New York Times": 0.0, "New York Post": 90.0, "Financial Times": 90.0, "Aspirin": 90.0}
+    phrases = [Phrase(name) for name in angles]
+
+    assert mined(phrases, angles)["New York Times"] == ["New York Post"]
+    assert "Financial Times" in mined(phrases, angles, max_share=0.7)["New York Times"]
+    assert "New York Times" not in mined(phrases, angles, neighbours=0)
+
+
+def test_negatives_of_another_type_can_be_demanded() -> None:
+    """With the option, only phrases known to be of another phrase type are kept."""
+    angles = {"Paris": 0.0, "Parks": 90.0, "Paros": 100.0, "Pares": 90.0}
+    person, place = one_class("NP", ["PERSON"]), one_class("VP", ["GPE"])
+    phrases = [Phrase("Paris", (), place), Phrase("Parks", (), person), Phrase("Paros", (), place), Phrase("Pares")]
+
+    found = mined(phrases, angles, different_type=True)
+    assert found == {"Paris": ["Parks"], "Parks": ["Paris"]}
+    assert len(mined(phrases, angles)["Paris"]) == 3
+
+
+def test_mining_has_nothing_to_say_about_nothing() -> None:
+    """No phrases, one phrase, blank ones, and names that the encoder cannot see give no rows."""
+
+    def blind(names: Sequence[str]) -> FloatArray:
+        return np.zeros((len(names), 4), dtype=np.float32)
+
+    assert list(mine_hard_negatives([], blind)) == []
+    assert list(mine_hard_negatives([Phrase("a"), Phrase(" ")], blind)) == []
+    assert list(mine_hard_negatives([Phrase("alpha"), Phrase("alphas")], blind)) == []
+    with pytest.raises(ValueError, match="1 vectors for 2"):
+        list(mine_hard_negatives([Phrase("alpha"), Phrase("alphas")], lambda names: np.ones((1, 4), dtype=np.float32)))
+    with pytest.raises(ValueError, match="kept"):
+        MiningConfig(kept=40)
+
+
+@pytest.mark.parametrize("name", ["hard_negative.txt", "hard_negative.jsonl"])
+def test_hard_negatives_are_read_as_they_were_written(tmp_path: Path, name: str) -> None:
+    """Both forms come back; a bad row is counted."""
+    rows = [("New York", ["New Fork", "York"]), ("C__d", ["{e}"])]
+    path = tmp_path / name
+    assert write_hard_negatives(path, rows) == 2
+    with path.open("a") as file:
+        file.write("no negatives\n")
+    report = ReadReport()
+
+    assert list(read_negatives(path, report)) == rows
+    assert report.n_skipped == 1
+
+
+def test_the_command_mines_from_a_base(tmp_path: Path, run: Run) -> None:
+    """`train negatives` reads a base of names, encodes with any model, and writes a file that `train fit` reads."""
+    base = tmp_path / "base.tsv"
+    names = [("1", "New York", "nyc"), ("2", "New Fork", ""), ("3", "New Cork", "")]
+    base.write_text("id\tname\taliases\n" + "".join("\t".join(row) + "\n" for row in names), encoding="utf-8")
+    out = tmp_path / "made" / "hn.jsonl"
+    bert = make_bert(tmp_path / "bert")
+    words = ["--aliases", str(base), "--model", str(bert), "--max-cosine", "1", "--out", str(out)]
+    result = run("train", "negatives", *words)
+
+    assert result.status == 0, result.err
+    rows = {row["phrase"]: row["negatives"] for row in map(json.loads, out.read_text().splitlines())}
+    assert set(rows["New York"]) == {"New Fork", "New Cork"}
+    assert "nothing to learn from" in run("train", "negatives", "--out", str(out)).err

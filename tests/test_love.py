@@ -1,0 +1,217 @@
+"""Pre-training of the character encoder, on a vocabulary of a few dozen words."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from character_models import make_character_encoder
+from cli_runner import Run
+from tiny_models import DIM, make_bert, make_roberta
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.character import CharacterEncoder
+from pearl_qdrant.encoder.character_table import read_character_table
+from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder
+from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
+from training.character_files import read_character_encoder, write_character_encoder
+from training.love import LoveConfig, look_alikes, pretrain
+from training.love_targets import Targets, embedding_targets, encoder_targets, file_targets, whole_words
+
+WORDS = tuple(
+    "aspirin attack banana carbon castle cattle dragon engine forest garden hammer heart island jacket kettle ladder "
+    "marble needle orange pepper quartz rabbit saddle tunnel velvet window yellow zipper anchor basket".split()
+)
+CONFIG = LoveConfig(epochs=50, batch=15, learning_rate=2e-2, seed=1)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT, which spells most words letter by letter."""
+    return make_bert(tmp_path_factory.mktemp("base") / "bert")
+
+
+@pytest.fixture(scope="module")
+def targets() -> Targets:
+    """A random vector for each word."""
+    return Targets(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 10)).astype(np.float32))
+
+
+def tokenizer(folder: Path) -> Tokenizer:
+    """A folder's tokenizer, as training uses it."""
+    loaded = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    loaded.no_padding()
+    loaded.no_truncation()
+    return loaded
+
+
+def losses(folder: Path) -> list[float]:
+    """The losses of a run's log."""
+    with (folder / "log.csv").open() as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]
+
+
+def test_words_are_learnt_with_their_typos(base: Path, targets: Targets, tmp_path: Path) -> None:
+    """The loss falls, most words find their own vector, and many do with a typo."""
+    encoder = make_character_encoder(base)
+    scores = pretrain(encoder, tokenizer(base), targets, CONFIG, tmp_path, progress=False)
+
+    found = losses(tmp_path)
+    assert len(found) == CONFIG.epochs
+    assert found[-1] < found[0] * 0.7
+    assert scores.n == len(WORDS)
+    assert scores.accuracy > 0.8
+    assert scores.typo_accuracy > 0.5
+
+
+class Killed(Exception):
+    """The process dies here."""
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(
+    base: Path, targets: Targets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after any epoch, the same command ends with the weights of a run that was not."""
+    config = LoveConfig(epochs=4, batch=15, seed=2)
+    whole, again = make_character_encoder(base), make_character_encoder(base)
+    pretrain(whole, tokenizer(base), targets, config, tmp_path / "whole", progress=False)
+    from training import love
+
+    save: Callable[..., None] = love.save_state
+
+    def die(*arguments: object, step: int, **others: object) -> None:
+        save(*arguments, step=step, **others)
+        if step == 2:
+            raise Killed
+
+    monkeypatch.setattr(love, "save_state", die)
+    with pytest.raises(Killed):
+        pretrain(make_character_encoder(base), tokenizer(base), targets, config, tmp_path / "cut", progress=False)
+    monkeypatch.undo()
+    pretrain(again, tokenizer(base), targets, config, tmp_path / "cut", progress=False)
+
+    assert all(torch.equal(whole.state_dict()[name], tensor) for name, tensor in again.state_dict().items())
+    assert losses(tmp_path / "cut")[-1] == losses(tmp_path / "whole")[-1]
+
+
+def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
+    """A folder of a run with another seed is not mixed up with this one; --restart starts anew, more epochs go on."""
+
+    def train(config: LoveConfig, *, resume: bool = True) -> None:
+        pretrain(
+            make_character_encoder(base), tokenizer(base), targets, config, tmp_path, resume=resume, progress=False
+        )
+
+    train(LoveConfig(epochs=1, batch=15))
+    with pytest.raises(TrainingError, match="seed 0, now 5"):
+        train(LoveConfig(epochs=1, batch=15, seed=5))
+    train(LoveConfig(epochs=2, batch=15))
+    assert len(losses(tmp_path)) == 2
+    train(LoveConfig(epochs=1, batch=15, seed=5), resume=False)
+    assert len(losses(tmp_path)) == 1
+
+
+def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
+    """Fewer words than a batch has nothing to tell apart."""
+    with pytest.raises(TrainingError, match="30 words are fewer than a batch of 31"):
+        pretrain(make_character_encoder(base), tokenizer(base), targets, LoveConfig(batch=31), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": 0}, {"batch": 1}, {"learning_rate": 0}, {"decay": 1.1}, {"typo_share": 2}, {"temperature": 0}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+    """A wrong setting is named with its value."""
+    with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
+        LoveConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_look_alikes_are_within_two_edits() -> None:
+    """Castle and cattle are each other's hard negatives; banana has none."""
+    alike = look_alikes(WORDS)
+
+    assert alike[WORDS.index("castle")] == (WORDS.index("cattle"),)
+    assert WORDS.index("cattle") in alike
+    assert WORDS.index("banana") not in alike
+
+
+def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
+    """A FastText file is read with or without its header, compressed or not; words without a letter are left out."""
+    rows = "the 1 0 0\n, 0 1 0\nhaus 0 0 2\n"
+    (tmp_path / "a.vec").write_text(f"3 3\n{rows}")
+    with gzip.open(tmp_path / "b.vec.gz", "wt") as file:
+        file.write(rows)
+    for name in ("a.vec", "b.vec.gz"):
+        found = file_targets(tmp_path / name)
+        assert found.words == ("the", "haus")
+        assert found.vectors.tolist() == [[1, 0, 0], [0, 0, 1]]
+    (tmp_path / "c.vec").write_text("1 2\n, 1 1\n")
+    with pytest.raises(InputError, match="no word with a letter"):
+        file_targets(tmp_path / "c.vec")
+    (tmp_path / "d.vec").write_text("the 1 0\nhaus 1\n")
+    with pytest.raises(FormatError):
+        file_targets(tmp_path / "d.vec")
+
+
+def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> None:
+    """Whole words of the vocabulary, lower-cased, get their input embeddings or the encoder's own vectors, centred."""
+    table = read_character_table(base / "tokenizer.json")
+    network = PearlNetwork(load_phrase_encoder(base), None)
+    words = whole_words(table)
+    by_input = embedding_targets(network.phrase_encoder, table)
+    by_encoder = encoder_targets(network, tokenizer(base), [*words, "the"])
+
+    assert {"the", "aspirin", "york"} <= set(words)
+    assert "a" not in words
+    assert by_input.words == by_encoder.words == tuple(words)
+    assert by_input.vectors.shape == by_encoder.vectors.shape == (len(words), DIM)
+    for found in (by_input, by_encoder):
+        np.testing.assert_allclose(found.vectors.mean(axis=0), 0, atol=1e-5)
+    assert whole_words(read_character_table(make_roberta(tmp_path / "roberta") / "tokenizer.json")) == {}
+
+
+def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -> None:
+    """What pre-training leaves is what fine-tuning starts from; its share may be another."""
+    encoder = make_character_encoder(base)
+    write_character_encoder(tmp_path, encoder, training={})
+    again = read_character_encoder(tmp_path, tokenizer_folder=base, share=0.5)
+
+    assert again.config == encoder.config.model_copy(update={"share": 0.5})
+    assert all(torch.equal(a, b) for a, b in zip(encoder.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["character.json", "character.safetensors"])
+@pytest.mark.parametrize("content", [None, b"", b"{}"])
+def test_a_broken_encoder_is_refused(base: Path, tmp_path: Path, name: str, content: bytes | None) -> None:
+    """A file that is missing or none is named."""
+    write_character_encoder(tmp_path, make_character_encoder(base), training={})
+    (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=name):
+        read_character_encoder(tmp_path, tokenizer_folder=base)
+
+
+def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> None:
+    """The command pre-trains from a file of vectors, and says how well words are recognised."""
+    rng = random.Random(0)
+    lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in WORDS]
+    (tmp_path / "words.vec").write_text("".join(lines))
+    options = "--epochs 3 --batch 10 --embedding-dim 8 --word-dim 12 --char-dim 6 --share 0.25 --json".split()
+    outcome = run(
+        "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "words.vec"), *options
+    )
+
+    assert outcome.status == 0, outcome.err
+    (line,) = outcome.lines()
+    assert line["n"] == len(WORDS)
+    encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
+    assert (encoder.char_dim, encoder.config.share, encoder.config.word_dim) == (6, 0.25, 12)
+    refused = run("train", "love", str(base), str(tmp_path / "love"), *options)
+    assert refused.status == 1
+    assert "fewer than a batch" in refused.err or "another" in refused.err
+    assert run("train", "love", str(base), str(tmp_path / "x"), "--embedding-dim", "7").status == 2

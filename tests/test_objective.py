@@ -1,0 +1,280 @@
+"""The losses, what is masked in them, and the batches that they are computed on."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+from training.batches import BatchMaker, Epochs, Shard, Source, WeightedRuns
+from training.false_negatives import Keys, closer_than_positive, same_meaning
+from training.fit_config import FitConfig, faithful_config
+from training.losses import marginal_type_loss, multi_similarity, nt_xent
+from training.negative_table import NegativeTable
+from training.objective import batch_losses
+from training.sources import Example, any_class, one_class
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    """A seeded source of random numbers."""
+    return torch.Generator().manual_seed(seed)
+
+
+def naive_nt_xent(
+    anchors: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, temperature: float, same: torch.Tensor
+) -> float:
+    """Eq. 2 as a loop over rows."""
+    columns = [row / row.norm() for row in torch.cat([anchors, positives, negatives])]
+    n = len(anchors)
+    total = 0.0
+    for i, row in enumerate(columns[: 2 * n]):
+        partner = (i + n) % (2 * n)
+        others = [j for j in range(len(columns)) if j not in (i, partner) and not same[i, j]]
+        terms = [math.exp(float(row @ columns[j]) / temperature) for j in [partner, *others]]
+        total -= math.log(terms[0] / sum(terms))
+    return total / (2 * n)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("n_negatives", [0, 4])
+def test_the_contrastive_loss_equals_its_naive_loop(masked: bool, n_negatives: int) -> None:
+    """The loss is Eq. 2, with and without hard negatives and masked false negatives."""
+    anchors, positives = torch.randn(2, 6, 5, generator=generator())
+    negatives = torch.randn(n_negatives, 5, generator=generator(1))
+    same = torch.zeros(12, 12 + n_negatives, dtype=torch.bool)
+    if masked:
+        same[1, 4] = same[4, 1] = same[7, 2] = True
+        same[3, -1] = True
+    loss = nt_xent(
+        anchors,
+        positives,
+        temperature=0.07,
+        negatives=negatives if n_negatives else None,
+        same=same if masked else None,
+    )
+
+    assert loss.item() == pytest.approx(naive_nt_xent(anchors, positives, negatives, 0.07, same), rel=1e-4)
+
+
+def test_the_contrastive_loss_refuses_what_does_not_pair() -> None:
+    """A wrong shape or temperature is an error, not a number."""
+    with pytest.raises(ValueError, match="do not pair up"):
+        nt_xent(torch.ones(2, 3), torch.ones(3, 3), temperature=0.1)
+    with pytest.raises(ValueError, match="positive"):
+        nt_xent(torch.ones(2, 3), torch.ones(2, 3), temperature=0)
+    with pytest.raises(ValueError, match="same is"):
+        nt_xent(torch.ones(2, 3), torch.ones(2, 3), temperature=0.1, same=torch.zeros(2, 2, dtype=torch.bool))
+
+
+def test_the_type_loss_is_cross_entropy_with_one_label_and_marginal_with_several() -> None:
+    """One label is Eq. 3; several allowed labels share the likelihood; none does not count."""
+    logits = torch.randn(3, 95, generator=generator())
+    one = torch.zeros(3, 95, dtype=torch.bool)
+    one[torch.arange(3), torch.tensor([4, 7, 90])] = True
+    expected = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 7, 90]))
+    assert marginal_type_loss(logits, one).item() == pytest.approx(expected.item(), rel=1e-5)
+
+    several = one.clone()
+    several[0, 23] = True
+    several[2] = False
+    p = logits.softmax(1)
+    by_hand = -(torch.log(p[0, 4] + p[0, 23]) + torch.log(p[1, 7])) / 2
+    assert marginal_type_loss(logits, several).item() == pytest.approx(by_hand.item(), rel=1e-5)
+    assert marginal_type_loss(logits, torch.zeros(3, 95, dtype=torch.bool)).item() == 0
+
+
+def test_multi_similarity_equals_its_naive_loop() -> None:
+    """The loss of SapBERT, with its mining, is what the formula says row by row."""
+    rows = torch.randn(8, 6, generator=generator(3))
+    label = torch.tensor([0, 0, 0, 1, 1, 2, 2, 3])
+    positive = (label[:, None] == label[None, :]) & ~torch.eye(8, dtype=torch.bool)
+    negative = label[:, None] != label[None, :]
+    unit = rows / rows.norm(dim=1, keepdim=True)
+    similarity = (unit @ unit.T).tolist()
+    total = 0.0
+    for i in range(8):
+        near = [similarity[i][j] for j in range(8) if positive[i, j]]
+        far = [similarity[i][j] for j in range(8) if negative[i, j]]
+        pulled = [s for s in near if s - 0.2 < max(far)]
+        pushed = [s for s in far if near and s + 0.2 > min(near)]
+        total += math.log(1 + sum(math.exp(-(s - 0.5)) for s in pulled))
+        total += math.log(1 + sum(math.exp(60 * (s - 0.5)) for s in pushed)) / 60
+    loss = multi_similarity(rows, rows, positive=positive, negative=negative)
+
+    assert loss.item() == pytest.approx(total / 8, rel=1e-4)
+    nothing = torch.zeros(8, 8, dtype=torch.bool)
+    assert multi_similarity(rows, rows, positive=nothing, negative=nothing).item() == 0
+
+
+def maker(examples: list[Example], **changes: object) -> BatchMaker:
+    """Batches of all examples at once, each once an epoch."""
+    return replace(BatchMaker(Epochs(examples, seed=0), n_pairs=len(examples), seed=0), **changes)
+
+
+def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
+    """Names of one entity, equal names whatever their case, and a hard negative of the same entity are masked."""
+    examples = [
+        Example("Alpha One", (), "1"),
+        Example("ALPHA-ONE", (), "2"),
+        Example("beta", (), "3"),
+        Example("delta", (), "3"),
+        Example("epsilon", (), ""),
+        Example("zeta", (), ""),
+    ]
+    known = {"gamma": Example("gamma", (), "3"), "Beta.": Example("Beta.", (), "9")}
+    table = NegativeTable([("beta", ["gamma"]), ("epsilon", ["Beta."])], known=known)
+    batch = maker(examples, vary=lambda name, _: name, negatives=table).make(1)
+    pairs = (batch.entities, batch.anchor_keys, batch.positive_keys)
+    same = same_meaning(Keys(*map(torch.from_numpy, (*pairs, batch.negative_entities, batch.negative_keys))))
+    place = {name: i for i, name in enumerate(batch.anchors)}
+    column = {name: 12 + i for i, name in enumerate(batch.negatives)}
+
+    assert same[place["Alpha One"], place["ALPHA-ONE"]], "one string when folded"
+    assert same[place["beta"], 6 + place["delta"]], "one entity"
+    assert not same[place["epsilon"], place["zeta"]], "two unknown entities are not one"
+    assert same[place["delta"], column["gamma"]], "a hard negative of the same entity"
+    assert same[place["beta"], column["Beta."]], "a hard negative that is the same string"
+    assert not same[place["epsilon"], column["gamma"]]
+
+
+def test_a_teacher_masks_what_it_finds_closer_than_the_pair() -> None:
+    """As in GIST: a column closer to the row than its own partner is no negative, unless under the floor."""
+    vectors = torch.nn.functional.normalize(
+        torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.4], [0.1, 1.0], [1.0, 0.1]]), dim=-1
+    )
+    masked = closer_than_positive(vectors, 2)
+
+    assert masked[0].tolist() == [True, False, False, False, True], "itself, and the negative"
+    assert masked[1].tolist() == [False, True, False, False, False]
+    assert not closer_than_positive(vectors, 2, floor=0.999)[0, 4]
+
+
+def test_a_teacher_is_asked_for_each_batch() -> None:
+    """With a teacher that finds all phrases alike but the pairs', nothing is pushed away from anything."""
+    examples = [Example(f"name {i}", (), str(i)) for i in range(4)]
+    batch = maker(examples).make(1)
+    vectors = torch.randn(8, 8, generator=generator())
+
+    def judge(names: Sequence[str]) -> torch.Tensor:
+        assert list(names) == [*batch.anchors, *batch.positives]
+        one = torch.eye(4)[[0, 0, 0, 0]] + 0.1 * torch.eye(4)
+        return torch.nn.functional.normalize(torch.cat([one, one.roll(1, 0) * torch.tensor([1, 2, 2, 2])]), dim=-1)
+
+    config = FitConfig(steps=1, type_weight=0.0)
+    free = batch_losses(vectors, batch, None, config, teacher=judge).contrastive
+    assert free < batch_losses(vectors, batch, None, config).contrastive
+    strict = replace(config, teacher_floor=1.0)
+    assert batch_losses(vectors, batch, None, strict, teacher=judge).contrastive > free
+
+
+def test_the_objective_is_the_sum_of_its_parts() -> None:
+    """Eq. 4: the contrastive loss and the weighted type loss of both views."""
+    examples = [Example(f"name {i}", (), str(i), one_class("NP", ["ORG" if i % 2 else "GPE"])) for i in range(6)]
+    batch = maker(examples).make(1)
+    vectors = torch.randn(12, 8, generator=generator())
+    head = torch.nn.Linear(8, 95, bias=False)
+    losses = batch_losses(vectors, batch, head, FitConfig(steps=1, type_weight=0.5))
+    contrastive = nt_xent(vectors[:6], vectors[6:], temperature=0.07)
+    types = marginal_type_loss(head(vectors), torch.from_numpy(batch.allowed).repeat(2, 1))
+
+    assert losses.total.item() == pytest.approx((contrastive + 0.5 * types).item(), rel=1e-5)
+    assert losses.contrastive.item() == pytest.approx(contrastive.item(), rel=1e-5)
+    assert losses.type_loss.item() == pytest.approx(types.item(), rel=1e-5)
+
+
+def test_in_batch_synonyms_are_positives_of_the_multi_similarity_loss() -> None:
+    """Two names of one entity in a batch pull each other, though they are not a pair."""
+    examples = [Example("alpha", (), "1"), Example("first letter", (), "1"), Example("beta", (), "2")]
+    batch = maker(examples).make(1)
+    vectors = torch.randn(6, 8, generator=generator(2)).requires_grad_()
+    config = FitConfig(steps=1, objective="multi-similarity", type_weight=0.0)
+    joined = batch_losses(vectors, batch, None, config).contrastive
+    apart = batch_losses(vectors, replace(batch, entities=np.array([1, 2, 3])), None, config).contrastive
+
+    assert joined != apart
+
+
+def test_the_faithful_objective_masks_nothing_and_decays_as_the_paper_says() -> None:
+    """`--faithful`: Adam at 3e-5 for all, x 0.98 every 2,000 steps, temperature 0.07, no mask."""
+    config = faithful_config(steps=10_000)
+
+    assert (config.learning_rate, config.temperature, config.optimizer, config.mask) == (3e-5, 0.07, "adam", "none")
+    assert (config.head_rate, config.character_rate, config.type_weight) == (1, 1, 1)
+    assert [config.rate(step) for step in (1, 2000, 2001, 4001)] == pytest.approx([1, 1, 0.98, 0.98**2])
+
+
+def test_the_cosine_schedule_warms_up_and_ends_at_nothing() -> None:
+    """The other schedule rises over the first 5 % and falls to zero."""
+    config = FitConfig(steps=100, schedule="cosine")
+    rates = [config.rate(step) for step in range(1, 101)]
+
+    assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+    assert rates[-1] < 0.001
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"temperature": 0.0}, {"decay": 1.5}, {"max_tokens": 2}])
+def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    """The message names the setting and its value."""
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}.*{next(iter(wrong.values()))}"):
+        FitConfig(**{"steps": 1, **wrong})
+
+
+def test_batches_are_a_function_of_seed_rank_and_step() -> None:
+    """Any batch can be made at any time by any process, always the same."""
+    examples = [Example(f"name {i:03}", (f"alias {i}",), str(i)) for i in range(50)]
+    runs = BatchMaker(WeightedRuns([Source(examples, 1.0)], run=4), n_pairs=8, seed=3)
+
+    first = runs.make(7)
+    runs.make(8)
+    again = runs.make(7)
+    assert (first.anchors, first.positives) == (again.anchors, again.positives)
+    assert first.anchors != runs.make(8).anchors
+    assert first.anchors != replace(runs, seed=4).make(7).anchors
+    assert first.anchors != replace(runs, shard=Shard(1, 2)).make(7).anchors
+
+
+def test_an_epoch_takes_each_example_once_over_all_processes() -> None:
+    """Two processes together see every phrase once an epoch, in another order in the next."""
+    examples = [Example(f"name {i}", (), str(i)) for i in range(24)]
+    makers = [BatchMaker(Epochs(examples, seed=1), n_pairs=4, seed=0, shard=Shard(rank, 2)) for rank in (0, 1)]
+    epochs = [[a for step in steps for m in makers for a in m.make(step).anchors] for steps in ((1, 2, 3), (4, 5, 6))]
+
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(e.name for e in examples)
+    assert epochs[0] != epochs[1]
+
+
+def test_runs_are_alphabetical_neighbours() -> None:
+    """Names that stand beside each other in the alphabet come together: they are each other's hard negatives."""
+    examples = [Example(f"name {i:03}", (), str(i)) for i in range(100)]
+    batch = BatchMaker(WeightedRuns([Source(examples, 1.0)], run=4), n_pairs=8, seed=0).make(1)
+    places = [int(anchor[-3:]) for anchor in batch.anchors]
+
+    assert all(places[i + 1] == places[i] + 1 for i in (0, 1, 2, 4, 5, 6))
+    with pytest.raises(ValueError, match="no examples"):
+        WeightedRuns([Source([], 1.0)])
+
+
+def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:
+    """Two of those kept are drawn for each anchor; the paper's code gives each a variant of its own."""
+    kinds = any_class(["ORG"])
+    examples = [Example("New York Times", (), "1"), Example("heart attack", (), "2")]
+    negatives = [f"New York {i}" for i in range(12)]
+    table = NegativeTable(
+        [("New York Times", negatives)], known={name: Example(name, (), name, kinds) for name in negatives}
+    )
+    columns = maker(examples, negatives=table).make(1)
+    pairs = maker(examples, negatives=table, negatives_as_pairs=True).make(1)
+
+    assert len(columns.negatives) == len(set(columns.negatives)) == 2
+    assert set(columns.negatives) < set(negatives)
+    assert (len(pairs.anchors), pairs.negatives) == (4, [])
+    assert set(pairs.anchors[2:]) < set(negatives)
+    assert [PHRASE_TYPES[i] for i in np.flatnonzero(pairs.allowed[2])] == [PHRASE_TYPES[i] for i in sorted(kinds)]
+    assert table.draw("unknown", 2, random.Random(0)) == []

@@ -1,0 +1,117 @@
+"""One character edit in one word: swap, delete, insert, substitute, keyboard neighbour, OCR confusion.
+
+Only letters are edited, and only in words of three letters or more: another digit is another number, and an edit of
+"US" is another country. The first letter of a phrase stays.
+
+Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from training.augment.surface import NEIGHBOURS
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_SHORTEST = 3  # letters of a word that is edited
+_TRIES = 6
+
+_CONFUSED: dict[str, tuple[str, ...]] = {
+    # What optical character recognition takes for each other.
+    "a": ("o", "e"), "b": ("h", "6", "8"), "c": ("e", "o"), "d": ("cl", "a"), "e": ("c", "o"), "f": ("t",),
+    "g": ("q", "9"), "h": ("b", "li"), "i": ("l", "1", "j"), "j": ("i",), "k": ("lc",), "l": ("1", "i", "I"),
+    "m": ("rn", "nn"), "n": ("ri", "u"), "o": ("0", "c"), "p": ("n",), "q": ("g", "9"), "r": ("n",), "s": ("5", "8"),
+    "t": ("f", "l"), "u": ("v", "n"), "v": ("u", "y"), "w": ("vv",), "x": ("k",), "y": ("v",), "z": ("2",),
+}  # fmt: skip
+
+Edit = Callable[[str, int, random.Random], str]
+
+
+def edit_letters(phrase: str, rng: random.Random) -> str | None:
+    """A phrase with one letter edited, never equal to `phrase`; None if there is no word to edit."""
+    at = _position(phrase, rng)
+    if at is None:
+        return None
+    first = int(rng.random() * len(EDITS))
+    for i in range(len(EDITS)):
+        edited = EDITS[(first + i) % len(EDITS)](phrase, at, rng)
+        if edited != phrase:
+            return edited
+    return None
+
+
+def _position(phrase: str, rng: random.Random) -> int | None:
+    """A letter of a word that is long enough, not the first of the phrase."""
+    n = len(phrase)
+    if n < _SHORTEST:
+        return None
+    for _ in range(_TRIES):
+        at = 1 + int(rng.random() * (n - 1))
+        if _is_inside(phrase, at):
+            return at
+    allowed = [at for at in range(1, n) if _is_inside(phrase, at)]
+    return allowed[int(rng.random() * len(allowed))] if allowed else None
+
+
+def _is_inside(phrase: str, at: int) -> bool:
+    """Whether the letter at a place is one of `_SHORTEST` (3) or more that stand together."""
+    # At an end a slice is shorter than three: then the windows beside it decide.
+    window = phrase[at - 1 : at + 2]
+    if window.isalpha() and len(window) == _SHORTEST:
+        return True
+    after = phrase[at : at + _SHORTEST]
+    before = phrase[max(0, at - 2) : at + 1]
+    return (len(after) == _SHORTEST and after.isalpha()) or (len(before) == _SHORTEST and before.isalpha())
+
+
+def _swap(phrase: str, at: int, rng: random.Random) -> str:
+    """Exchange a letter with one beside it."""
+    if at + 1 < len(phrase) and phrase[at + 1].isalpha():
+        return phrase[:at] + phrase[at + 1] + phrase[at] + phrase[at + 2 :]
+    if at > 1 and phrase[at - 1].isalpha():
+        return phrase[: at - 1] + phrase[at] + phrase[at - 1] + phrase[at + 1 :]
+    return phrase
+
+
+def _delete(phrase: str, at: int, rng: random.Random) -> str:
+    return phrase[:at] + phrase[at + 1 :]
+
+
+def _insert(phrase: str, at: int, rng: random.Random) -> str:
+    return phrase[:at] + _other(phrase, at, rng) + phrase[at:]
+
+
+def _substitute(phrase: str, at: int, rng: random.Random) -> str:
+    return phrase[:at] + _other(phrase, at, rng) + phrase[at + 1 :]
+
+
+def _keyboard(phrase: str, at: int, rng: random.Random) -> str:
+    """Another key beside the right one, of a QWERTY keyboard."""
+    near = NEIGHBOURS.get(phrase[at].lower())
+    if near is None:
+        return phrase
+    return phrase[:at] + _cased(near[int(rng.random() * len(near))], phrase[at]) + phrase[at + 1 :]
+
+
+def _ocr(phrase: str, at: int, rng: random.Random) -> str:
+    alike = _CONFUSED.get(phrase[at].lower())
+    if alike is None:
+        return phrase
+    return phrase[:at] + _cased(alike[int(rng.random() * len(alike))], phrase[at]) + phrase[at + 1 :]
+
+
+def _other(phrase: str, at: int, rng: random.Random) -> str:
+    """A letter of the script: any of a to z, or for other scripts one of the phrase's own letters."""
+    if phrase[at].isascii():
+        return _cased(_LETTERS[int(rng.random() * len(_LETTERS))], phrase[at])
+    own = [c for c in phrase if c.isalpha() and not c.isascii()]
+    return own[int(rng.random() * len(own))]
+
+
+def _cased(letters: str, like: str) -> str:
+    return letters.upper() if like.isupper() else letters
+
+
+EDITS: tuple[Edit, ...] = (_swap, _delete, _insert, _substitute, _keyboard, _ocr)
+"""The six kinds; each may give the phrase back where it cannot be applied."""

@@ -1,0 +1,130 @@
+"""Augmented and tokenised pairs, made by as many processes as the accelerator needs not to wait.
+
+    batches of phrases -> draw a variant of each -> tokenise both -> arrays, in order
+
+Batch i is made with a random source seeded by (seed, i): the result does not depend on the number of workers, and a
+run that goes on at batch i gets what it would have got. `benchmarks/augmentation.py` measures it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from pearl_qdrant.encoder.tokens import Batch
+from training.augment.draw import Augmenter
+from training.augment.word_cache import PhraseTokenizer
+
+DEFAULT_MAX_TOKENS = 24
+
+_IN_FLIGHT = 4  # batches a worker
+
+
+@dataclass(frozen=True, slots=True)
+class TokenisedPairs:
+    """Phrases with their variants, as text and as tokens.
+
+    Attributes:
+        phrases, variants: b each.
+        anchors, positives: Token ids and mask of each, (b, t), every one padded by itself.
+        is_own: Whether a phrase is its own positive because nothing could change it; b.
+    """
+
+    phrases: list[str]
+    variants: list[str]
+    anchors: Batch
+    positives: Batch
+    is_own: list[bool]
+
+
+class PairMaker:
+    """Makes pairs of batches, one process's worth."""
+
+    def __init__(self, augmenter: Augmenter, tokenizer: PhraseTokenizer, *, seed: int) -> None:
+        self._augmenter = augmenter
+        self._tokenizer = tokenizer
+        self._seed = seed
+
+    def make(self, index: int, phrases: Sequence[str]) -> TokenisedPairs:
+        """The pairs of a batch; the same for the same seed, index and phrases."""
+        rng = random.Random(f"{self._seed}:{index}")
+        drawn = [self._augmenter.draw(phrase, rng) for phrase in phrases]
+        variants = [variant.text for variant in drawn]
+        # One call: the tokenizer's own cost is by the call as well as by the phrase.
+        ids = self._tokenizer.token_ids([*phrases, *variants])
+        n = len(phrases)
+        anchors, positives = self._tokenizer.batch(ids[:n]), self._tokenizer.batch(ids[n:])
+        return TokenisedPairs(list(phrases), variants, anchors, positives, [v.fell_through for v in drawn])
+
+
+def tokenised_pairs(
+    batches: Iterable[Sequence[str]],
+    open_augmenter: Callable[[], Augmenter],
+    tokenizer_folder: Path,
+    *,
+    seed: int,
+    first: int = 0,
+    workers: int = 0,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+) -> Generator[TokenisedPairs, None, None]:
+    """Pairs of each batch, in order.
+
+    Args:
+        batches: Of phrases, none of them empty.
+        open_augmenter: Makes an augmenter; picklable where there are workers, and called once in each.
+        tokenizer_folder: With tokenizer.json.
+        seed: Decides everything.
+        first: Number of the first batch, where a run goes on.
+        workers: Processes beside this one; 0 for none.
+        max_tokens: Longer phrases are cut, special tokens included.
+
+    Raises:
+        CheckpointError: If there is no tokenizer in the folder.
+    """
+    if workers < 1:
+        maker = _maker(open_augmenter, tokenizer_folder, seed, max_tokens)
+        for i, phrases in enumerate(batches, first):
+            yield maker.make(i, phrases)
+        return
+    initial = (open_augmenter, tokenizer_folder, seed, max_tokens)
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=initial
+    ) as pool:
+        waiting: deque[Future[TokenisedPairs]] = deque()
+        try:
+            for i, phrases in enumerate(batches, first):
+                waiting.append(pool.submit(_make_in_worker, i, list(phrases)))
+                # A queue without bound would hold the whole corpus.
+                if len(waiting) > _IN_FLIGHT * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            # A consumer that has enough must not wait for what is still queued.
+            pool.shutdown(cancel_futures=True)
+
+
+def _maker(open_augmenter: Callable[[], Augmenter], folder: Path, seed: int, max_tokens: int) -> PairMaker:
+    return PairMaker(open_augmenter(), PhraseTokenizer(folder, max_tokens=max_tokens), seed=seed)
+
+
+_maker_here: PairMaker | None = None
+"""Of a worker process, from its start on."""
+
+
+def _start_worker(open_augmenter: Callable[[], Augmenter], folder: Path, seed: int, max_tokens: int) -> None:
+    global _maker_here  # noqa: PLW0603  (a pool gives its workers no other place)
+    # Threads of its own in each process would fight for the cores.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _maker_here = _maker(open_augmenter, folder, seed, max_tokens)
+
+
+def _make_in_worker(index: int, phrases: list[str]) -> TokenisedPairs:
+    assert _maker_here is not None
+    return _maker_here.make(index, phrases)

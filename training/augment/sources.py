@@ -1,0 +1,68 @@
+"""What augmentation draws from, as files: opened in each process that augments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from ingest.reader import ReadReport
+from training.augment.draw import AugmentationMix, Augmenter
+from training.augment.synonyms import Synonyms, wordnet_synonyms
+from training.augment.tables import VariantTable
+from training.corpus.files import ENTITIES, PHRASE_VARIANTS, WORD_VARIANTS, read_variants
+
+NEIGHBOURS = "word_neighbours.jsonl"
+"""Neighbours of words in a space of word vectors, in the form of token_aug.jsonl."""
+
+
+@dataclass(frozen=True, slots=True)
+class AugmentationSources:
+    """Where synonyms, paraphrases and aliases are. Small enough to be sent to a worker, which opens them.
+
+    Attributes:
+        wordnet: A WordNet `dict` folder.
+        neighbours: `word_neighbours.jsonl`, held in memory.
+        token_variants: `token_aug.jsonl`, whole phrases with synonyms put in.
+        paraphrases: Files of variants or entities, asked in this order.
+        mix: Weights of the levels.
+    """
+
+    wordnet: Path | None = None
+    neighbours: Path | None = None
+    token_variants: tuple[Path, ...] = ()
+    paraphrases: tuple[Path, ...] = ()
+    mix: AugmentationMix = field(default_factory=AugmentationMix)
+
+    @classmethod
+    def of_corpus(
+        cls, folder: Path, *, wordnet: Path | None = None, mix: AugmentationMix | None = None
+    ) -> AugmentationSources:
+        """The files that a corpus has, aliases before paraphrases."""
+        neighbours = folder / NEIGHBOURS
+        return cls(
+            wordnet=wordnet,
+            neighbours=neighbours if neighbours.exists() else None,
+            token_variants=tuple(path for path in [folder / WORD_VARIANTS] if path.exists()),
+            paraphrases=tuple(path for path in (folder / ENTITIES, folder / PHRASE_VARIANTS) if path.exists()),
+            mix=mix or AugmentationMix(),
+        )
+
+    def open(self) -> Augmenter:
+        """Read what is kept in memory, and index the rest.
+
+        Raises:
+            FormatError: If a file is missing or of another form.
+        """
+        pairs: list[Iterable[tuple[str, Iterable[str]]]] = []
+        if self.wordnet is not None:
+            pairs.append(wordnet_synonyms(self.wordnet))
+        if self.neighbours is not None:
+            pairs.append(read_variants(self.neighbours, ReadReport()))
+        return Augmenter(
+            self.mix,
+            synonyms=Synonyms(chain.from_iterable(pairs)) if pairs else None,
+            token_variants=[VariantTable(path) for path in self.token_variants],
+            paraphrases=[VariantTable(path) for path in self.paraphrases],
+        )

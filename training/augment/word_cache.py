@@ -1,0 +1,82 @@
+"""Token ids of phrases, each word tokenised once: what a variant shares with its phrase costs a look-up.
+
+BERT's tokenizers work word by word: their normaliser looks at characters alone, their pre-tokenizer cuts at spaces.
+For them the ids of a phrase are those of its words, one after the other. Any other tokenizer (byte-level BPE, Unigram,
+where a word's pieces depend on the space before it) is asked for whole phrases.
+
+Cost: 2 to 4 microseconds a phrase of known words, a quarter of the tokenizer's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.tokens import Batch, NameTokenizer
+
+_MAX_WORDS = 500_000  # of about 200 bytes each
+
+
+class PhraseTokenizer:
+    """Token ids as `NameTokenizer` gives them, faster where words are independent.
+
+    Args:
+        folder: Where tokenizer.json lies.
+        max_tokens: Longer phrases are cut, special tokens included.
+
+    Raises:
+        CheckpointError: If tokenizer.json is missing or cannot be read.
+    """
+
+    def __init__(self, folder: Path, *, max_tokens: int) -> None:
+        self._whole = NameTokenizer(folder, max_length=max_tokens)
+        self._max_tokens = max_tokens
+        self._words: dict[str, list[int]] = {}
+        self._one: Any = None
+        if _is_by_word(folder / "tokenizer.json"):
+            self._one = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._one.no_padding()
+            self._one.no_truncation()
+            self._start, self._end = _special_ids(self._one)
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, special tokens included."""
+        if self._one is None:
+            return self._whole.token_ids(texts)[0]
+        if len(self._words) > _MAX_WORDS:
+            self._words.clear()
+        known, room = self._words, self._max_tokens - len(self._start) - len(self._end)
+        found = []
+        for text in texts:
+            ids: list[int] = []
+            # Only the space: tokenizers and Python differ on what else is white space.
+            for word in text.split(" "):
+                pieces = known.get(word)
+                if pieces is None:
+                    pieces = known[word] = self._one.encode(word, add_special_tokens=False).ids
+                ids += pieces
+            found.append([*self._start, *ids[:room], *self._end])
+        return found
+
+    def batch(self, token_ids: Sequence[list[int]]) -> Batch:
+        """Pad phrases to the longest of them."""
+        return self._whole.batch(token_ids)
+
+
+def _is_by_word(path: Path) -> bool:
+    """Whether a tokenizer works word by word, as its file says."""
+    declared = json.loads(path.read_text(encoding="utf-8"))
+    parts = {name: (declared.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")}
+    expected = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
+    return parts == expected and not any(" " in token["content"] for token in declared.get("added_tokens", []))
+
+
+def _special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Ids that stand before and after the words of a phrase."""
+    bare, whole = tokenizer.encode("a", add_special_tokens=False).ids, tokenizer.encode("a").ids
+    at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+    return whole[:at], whole[at + len(bare) :]

@@ -1,0 +1,231 @@
+"""The character encoder as ONNX nodes, out of input_ids and attention_mask alone.
+
+As `pearl_qdrant.encoder.character`, with four changes that change no result: words are summed, not averaged, since the
+vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are one matrix; the characters' table is int16.
+The rows of characters and wordpieces may be kept in 8 bits, one scale a row; the small matrices stay float32.
+
+Measured beside a 6 x 384 encoder in 8 bits: see docs/experiments.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from pearl_qdrant.encoder.character import MASKED, CharacterEncoder
+from pearl_qdrant.encoder.character_config import BEGIN, END, N_MARKS, PAD
+from training.graph_builder import GraphBuilder
+from training.int8_weights import Array, quantize_rows
+
+TABLE = "character_encoder.embeddings.weight"
+TABLE_INT8, TABLE_SCALE = f"{TABLE}_int8", f"{TABLE}_scale"
+ATTENTION = "character_encoder.query_key"
+OUTPUT, OUTPUT_BIAS = "character_encoder.output.weight", "character_encoder.output.bias"
+PROJECTION = "character_encoder.projection.weight"
+
+_ALL = np.iinfo(np.int64).max
+
+
+def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> str:
+    """Add the nodes; the name of their result.
+
+    Args:
+        graph: Has input_ids and attention_mask, (b, t), int64.
+        encoder: On the CPU.
+        int8: Whether the embeddings are kept in 8 bits.
+
+    Returns:
+        v of each phrase but for its length, (b, char_dim); zero for one without a word.
+    """
+    return _Branch(graph, encoder, int8=int8).build()
+
+
+def join_parts(graph: GraphBuilder, phrase: str, character: str, *, share: float) -> str:
+    """The vector f of `pearl_qdrant.encoder.network`: (b, phrase_dim + char_dim)."""
+    length = graph.op("ReduceL2", phrase, graph.ints(1), keepdims=1)
+    scaled = graph.op("Mul", length, graph.floats((share / (1 - share)) ** 0.5))
+    unit = graph.op("LpNormalization", character, axis=1, p=2)
+    return graph.op("Concat", phrase, graph.op("Mul", unit, scaled), axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The words of a batch, as names of values.
+
+    Attributes:
+        codes: Mark, characters, mark and wordpieces of each, (words, places).
+        lengths: Places that each word takes, (words,).
+        rows: Its phrase, (words,).
+    """
+
+    codes: str
+    lengths: str
+    rows: str
+
+
+class _Branch:
+    """The nodes of one character encoder."""
+
+    def __init__(self, graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> None:
+        self._g = graph
+        self._encoder = encoder
+        self._config = encoder.config
+        self._int8 = int8
+        self._weights: dict[str, Array] = {name: w.detach().float().numpy() for name, w in encoder.state_dict().items()}
+
+    def build(self) -> str:
+        """(b, char_dim)."""
+        g = self._g
+        real, start = self._starts()
+        words = self._words(real, start)
+        vectors = g.op("LpNormalization", self._word_sums(words), axis=1, p=2)  # (words, word_dim)
+        # A row more than there are phrases, for the word that is of none.
+        shape = g.op("Concat", g.op("Add", self._batch(), g.ints(1)), g.ints(self._config.word_dim), axis=0)
+        zeros = g.op("Expand", g.floats(0.0), shape)
+        where = g.op("Unsqueeze", words.rows, g.ints(1))
+        sums = g.op("ScatterND", zeros, where, vectors, reduction="add")
+        phrases = g.op("Slice", sums, g.ints(0), g.ints(-1), g.ints(0))
+        return g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
+
+    def _batch(self) -> str:
+        return self._g.op("Shape", "input_ids", start=0, end=1)  # (1,)
+
+    def _starts(self) -> tuple[str, str]:
+        """Which tokens are of a word, and which begin one: (b, t) bool."""
+        g = self._g
+        attended = g.op("Cast", "attention_mask", to=TensorProto.BOOL)
+        normal = g.op("Gather", g.constant(~self._encoder.special.numpy()), "input_ids", axis=0)
+        real = g.op("And", attended, normal)
+        counted = g.op("CumSum", g.op("Cast", real, to=TensorProto.INT32), g.constant(np.int64(1)))
+        first = g.op("Equal", counted, g.constant(np.int32(1)))
+        begins = g.op("Gather", g.constant(~self._encoder.continuation.numpy()), "input_ids", axis=0)
+        return real, g.op("And", real, g.op("Or", begins, first))
+
+    def _words(self, real: str, start: str) -> _Words:
+        """The words of the batch, and one of no phrase after them, so that no tensor is ever empty."""
+        g = self._g
+        flat = g.ints(-1)
+        at = g.op("NonZero", real)  # (2, tokens)
+        row = g.op("Gather", at, g.constant(np.int64(0)), axis=0)
+        of_tokens = g.op("Reshape", real, flat)
+        ids = g.op("Concat", g.op("Compress", g.op("Reshape", "input_ids", flat), of_tokens), g.ints(0), axis=0)
+        rows = g.op("Concat", row, self._batch(), axis=0)
+        begins = g.op("Compress", g.op("Reshape", start, flat), of_tokens)
+        # The token after the last one of a word begins another: shifted by one, starts are ends.
+        true = g.constant(np.array([True]))
+        begins = g.op("Concat", begins, true, axis=0)
+        last = g.op("Concat", g.op("Slice", begins, g.ints(1), g.ints(_ALL), g.ints(0)), true, axis=0)
+        of_token = g.op("Gather", g.constant(self._table()), ids, axis=0)  # (tokens, characters)
+        is_character = g.op("Greater", of_token, g.constant(self._table().dtype.type(PAD)))
+        characters = g.op("Compress", g.op("Reshape", of_token, flat), g.op("Reshape", is_character, flat))
+        characters = g.op("Concat", g.ints(PAD), g.op("Cast", characters, to=TensorProto.INT64), axis=0)
+        n_characters = g.constant((self._encoder.codes != PAD).sum(1).numpy().astype(np.uint8))
+        counts = g.op("Cast", g.op("Gather", n_characters, ids, axis=0), to=TensorProto.INT64)
+        ends = g.op("Compress", g.op("CumSum", counts, g.constant(np.int64(0))), last)
+        piece_ends = g.op("Add", g.op("Squeeze", g.op("NonZero", last), g.ints(0)), g.ints(1))
+        codes, lengths = self._codes(characters, ids, ends, piece_ends)
+        return _Words(codes, lengths, g.op("Compress", rows, last))
+
+    def _codes(self, characters: str, ids: str, character_ends: str, piece_ends: str) -> tuple[str, str]:
+        """Mark, characters, mark and wordpieces of each word, (words, places), and how many places it takes."""
+        g, config = self._g, self._config
+        first, n_characters = self._spans(character_ends, config.max_characters)
+        first_piece, n_pieces = self._spans(piece_ends, config.max_pieces)
+        lengths = g.op("Squeeze", g.op("Add", g.op("Add", n_characters, n_pieces), g.ints(2)), g.ints(1))
+        zero, one = g.constant(np.int64(0)), g.constant(np.int64(1))
+        places = g.op("Range", zero, g.op("ReduceMax", lengths, keepdims=0), one)
+        place = g.op("Unsqueeze", places, g.ints(0))  # (1, places)
+        piece = g.op("Sub", g.op("Sub", place, n_characters), g.ints(2))
+        found = self._take(characters, g.op("Add", first, place))
+        codes = g.op("Where", g.op("LessOrEqual", place, n_characters), found, g.ints(PAD))
+        codes = g.op("Where", g.op("Equal", piece, g.ints(-1)), g.ints(END), codes)
+        codes = g.op("Where", g.op("Equal", place, zero), g.ints(BEGIN), codes)
+        if not config.max_pieces:
+            return codes, lengths
+        is_piece = g.op("And", g.op("GreaterOrEqual", piece, zero), g.op("Less", piece, n_pieces))
+        rows = self._take(ids, g.op("Max", g.op("Add", first_piece, piece), zero))
+        rows = g.op("Add", rows, g.ints(N_MARKS + len(config.alphabet)))
+        return g.op("Where", is_piece, rows, codes), lengths
+
+    def _spans(self, ends: str, most: int) -> tuple[str, str]:
+        """Where each word begins, and how many of it count, both (words, 1)."""
+        g = self._g
+        firsts = g.op("Concat", g.ints(0), g.op("Slice", ends, g.ints(0), g.ints(-1), g.ints(0)), axis=0)
+        counts = g.op("Min", g.op("Sub", ends, firsts), g.ints(most))
+        return g.op("Unsqueeze", firsts, g.ints(1)), g.op("Unsqueeze", counts, g.ints(1))
+
+    def _take(self, values: str, at: str) -> str:
+        """values[at], the last value where `at` goes past it."""
+        g = self._g
+        last = g.op("Sub", g.op("Shape", values), g.ints(1))
+        return g.op("Gather", values, g.op("Min", at, last), axis=0)
+
+    def _word_sums(self, words: _Words) -> str:
+        """(words, word_dim), before normalisation."""
+        g, config = self._g, self._config
+        e, a = config.embedding_dim, config.attention_dim
+        size = g.op("Shape", words.codes)
+        flat = self._embed(g.op("Reshape", words.codes, g.ints(-1)))  # (words * places, e)
+        x = g.op("Reshape", flat, g.op("Concat", size, g.ints(e), axis=0))
+        near = g.op("MatMul", self._near(size, words.lengths), x)
+        real = g.op("Unsqueeze", g.op("Greater", words.codes, g.ints(PAD)), g.ints(1))  # (words, 1, places)
+        mask = g.op("Where", real, g.floats(0.0), g.floats(MASKED))
+
+        pair = g.op("Relu", g.op("MatMul", flat, g.named(ATTENTION, self._query_key())))
+        query = self._side(pair, size, 0, a)
+        key = g.op("Transpose", self._side(pair, size, a, 2 * a), perm=[0, 2, 1])
+        alike = g.op("Softmax", g.op("Add", g.op("MatMul", query, key), mask), axis=-1)
+        mixed = g.op("Reshape", g.op("Concat", near, g.op("MatMul", alike, x), axis=2), g.ints(-1, 2 * e))
+        bias = g.named(OUTPUT_BIAS, self._weights["output.bias"])
+        wide = g.op("Relu", g.op("Gemm", mixed, g.named(OUTPUT, self._output()), bias))
+        wide = g.op("Reshape", wide, g.op("Concat", size, g.ints(config.word_dim), axis=0))
+        summed = g.op("MatMul", g.op("Cast", real, to=TensorProto.FLOAT), wide)
+        return g.op("Squeeze", summed, g.ints(1))
+
+    def _near(self, size: str, lengths: str) -> str:
+        """The positional attention of each word, (words, places, places): it depends on the word's length alone."""
+        g = self._g
+        n_places = g.op("Slice", size, g.ints(1), g.ints(2))
+        both = g.op("Concat", n_places, n_places, axis=0)
+        nearness = g.op("Slice", g.floats(self._encoder.nearness.numpy()), g.ints(0, 0), both)
+        # A row for each length from 0: places after it are masked.
+        longer = np.tril(np.ones((self._config.max_places + 1, self._config.max_places), dtype=np.float32), -1)
+        masks = g.op("Slice", g.floats((longer - 1) * -MASKED), g.ints(0), n_places, g.ints(1))
+        every = g.op("Softmax", g.op("Add", nearness, g.op("Unsqueeze", masks, g.ints(1))), axis=-1)
+        return g.op("Gather", every, lengths, axis=0)
+
+    def _side(self, pair: str, size: str, begin: int, end: int) -> str:
+        """Queries or keys, (words, places, attention)."""
+        g = self._g
+        side = g.op("Slice", pair, g.ints(begin), g.ints(end), g.ints(1))
+        return g.op("Reshape", side, g.op("Concat", size, g.ints(end - begin), axis=0))
+
+    def _embed(self, codes: str) -> str:
+        """Rows of the table, (n, e)."""
+        g, table = self._g, self._weights["embeddings.weight"]
+        if not self._int8:
+            return g.op("Gather", g.named(TABLE, table), codes, axis=0)
+        values, scales = quantize_rows(table)
+        rows = g.op("Gather", g.named(TABLE_INT8, values), codes, axis=0)
+        of_rows = g.op("Gather", g.named(TABLE_SCALE, scales), codes, axis=0)
+        return g.op("DequantizeLinear", rows, of_rows, axis=0)
+
+    def _query_key(self) -> Array:
+        """Both matrices of the content attention, (e, 2 a), the divisor of the scores in the first."""
+        query = self._weights["query.weight"] / self._config.attention_dim**0.25
+        pair: Array = np.concatenate([query, self._weights["key.weight"]]).T
+        return pair
+
+    def _output(self) -> Array:
+        """[W_p W_o1, W_o2], (2 e, word_dim)."""
+        e, output = self._config.embedding_dim, self._weights["output.weight"].T
+        merged: Array = np.concatenate([self._weights["position.weight"].T @ output[:e], output[e:]])
+        return merged
+
+    def _table(self) -> Any:
+        """Characters of each token; int16 where that holds the alphabet."""
+        codes = self._encoder.codes.numpy()
+        return codes.astype(np.int16) if codes.max() < np.iinfo(np.int16).max else codes

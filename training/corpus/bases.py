@@ -1,0 +1,35 @@
+"""What a base gives to training: typed names, and aliases that are positives of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.records import Entity
+from training.corpus.files import EntityRow
+from training.sources import Example, one_class
+
+_KNOWN = frozenset(ENTITY_TYPES)
+
+
+def entity_row(entity: Entity, *, kb: str) -> EntityRow | None:
+    """What training wants of an entity; None if it has neither a type nor a second name."""
+    types = tuple(kind for kind in entity.types if kind in _KNOWN)
+    names = tuple(dict.fromkeys(name for name in entity.names() if name.strip()))
+    if not names or (len(names) < 2 and not types):
+        return None
+    return EntityRow(f"{kb}:{entity.entity_id}", names, types)
+
+
+def typed_names(rows: Iterable[EntityRow]) -> Iterator[tuple[str, str]]:
+    """Each name of an entity with each of its types."""
+    for row in rows:
+        for kind in row.types:
+            for name in row.names:
+                yield name, kind
+
+
+def entity_examples(rows: Iterable[EntityRow]) -> Iterator[Example]:
+    """An entity as a training example: its other names are positives, its types what the type head should say."""
+    for row in rows:
+        yield Example(row.names[0], row.names[1:], row.entity, one_class("NP", row.types))

@@ -1,0 +1,107 @@
+"""The paper's parser: phrases from benepar's constituency trees, sentences and tokens from spaCy.
+
+Source: PEARL (Chen et al. 2024), section 3.3; Kitaev and Klein 2018. Wants the extra `corpus`, a spaCy pipeline and a
+benepar model on this machine (`python -m spacy download en_core_web_md`, `benepar.download("benepar_en3")`). benepar
+reads its weights with `torch.load`: take a model from its authors only. Memory: one sentence batch beside the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from pearl_qdrant.errors import ModelError, ModelNotFoundError
+from pearl_qdrant.phrase_types import LEXICAL_CLASSES
+from training.corpus.function_words import EMPTY_WORDS
+from training.corpus.phrases import DEFAULT_MAX_WORDS, Phrase
+
+DEFAULT_SPACY = "en_core_web_md"
+DEFAULT_BENEPAR = "benepar_en3"
+
+_CLASSES = frozenset(LEXICAL_CLASSES)
+
+
+class ConstituentLabels(Protocol):
+    """What benepar hangs on a span, as `span._`."""
+
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+    @property
+    def constituents(self) -> Iterable[Constituent]: ...
+
+
+class Constituent(Protocol):
+    """A span of a parsed sentence, as spaCy has it."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def _(self) -> ConstituentLabels: ...
+
+    def __len__(self) -> int: ...
+
+
+class BeneparParser:
+    """Finds phrases in constituency trees; a `PhraseParser`."""
+
+    def __init__(
+        self, *, spacy_model: str = DEFAULT_SPACY, model: str = DEFAULT_BENEPAR, max_words: int = DEFAULT_MAX_WORDS
+    ) -> None:
+        """Load a pipeline.
+
+        Args:
+            spacy_model: Name or folder of a spaCy pipeline, for tokens and sentences; "blank:en" needs no download:
+                it cuts sentences at full stops.
+            model: Name or path of a benepar model.
+            max_words: Longer phrases are left out.
+
+        Raises:
+            ModelError: If spaCy or benepar is not installed.
+            ModelNotFoundError: If a model is not on this machine.
+        """
+        try:
+            import benepar  # noqa: F401  (it registers itself with spaCy)
+            import spacy
+        except ImportError as error:
+            raise ModelError(
+                f"The benepar parser is not installed ({error}). Install it with: pip install 'pearl-qdrant[corpus]', "
+                "or take the built-in parser: --parser builtin"
+            ) from error
+        try:
+            if spacy_model.startswith("blank:"):
+                self._nlp: Any = spacy.blank(spacy_model.partition(":")[2])
+                self._nlp.add_pipe("sentencizer")
+            else:
+                self._nlp = spacy.load(spacy_model, exclude=["ner", "lemmatizer", "attribute_ruler", "tagger"])
+            self._nlp.add_pipe("benepar", config={"model": model, "disable_tagger": True})
+        except (OSError, LookupError) as error:
+            how = f"python -m spacy download {spacy_model}; python -c 'import benepar; benepar.download(\"{model}\")'"
+            raise ModelNotFoundError(model, f"spaCy's '{spacy_model}' or benepar's '{model}' is not here: {error}. "
+                                     f"Fetch them with: {how}") from error  # fmt: skip
+        self._max_words = max_words
+
+    def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
+        """The phrases of each text."""
+        for text in texts:
+            found: list[Phrase] = []
+            # A paragraph at a time: benepar holds the charts of all sentences that it is given at once.
+            for document in self._nlp.pipe(line for line in text.split("\n") if line.strip()):
+                for sentence in document.sents:
+                    found.extend(constituent_phrases(sentence, max_words=self._max_words))
+            yield found
+
+
+def constituent_phrases(sentence: Constituent, *, max_words: int) -> Iterator[Phrase]:
+    """Phrases of the five classes in a parsed sentence; a span with several labels counts for each."""
+    for span in sentence._.constituents:
+        if len(span) > max_words:
+            continue
+        for label in dict.fromkeys(span._.labels):
+            # Treebank labels may carry functions, as in NP-SBJ.
+            lexical_class = label.partition("-")[0]
+            text = " ".join(span.text.split())
+            is_empty = all(word in EMPTY_WORDS for word in text.lower().split())
+            if lexical_class in _CLASSES and not is_empty and any(c.isalnum() for c in text):
+                yield Phrase(text, lexical_class)

@@ -1,0 +1,183 @@
+"""The record of a run: log.csv a row a step, evaluation.csv a row a metric, and curves.png of both."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from pearl_qdrant.errors import SettingsError
+
+_log = logging.getLogger(__name__)
+
+LOG = "log.csv"
+EVALUATION = "evaluation.csv"
+CURVES = "curves.png"
+
+_SMOOTHING = 0.98  # of the exponential mean drawn over the steps
+_WIDEST = 4000  # points drawn a curve
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What one step did.
+
+    Attributes:
+        step: From 1.
+        contrastive: Contrastive loss, in nats.
+        type_loss: Type loss, in nats, before its weight.
+        learning_rate: Of the phrase encoder.
+        seconds: That the step took, waiting included.
+        waited: Share of these that it waited for data, in [0, 1].
+        phrases: Encoded, of all processes.
+    """
+
+    step: int
+    contrastive: float
+    type_loss: float
+    learning_rate: float
+    seconds: float
+    waited: float
+    phrases: int
+
+
+class RunLog:
+    """Writes the record of a run into a folder; after a resume, rows past the checkpoint are taken back first.
+
+    Args:
+        folder: Where.
+        done: Steps that the run goes on from.
+        tensorboard: Write event files for TensorBoard, which has to be installed, as well.
+
+    Raises:
+        SettingsError: If TensorBoard is wished for but not installed.
+    """
+
+    def __init__(self, folder: Path, *, done: int, tensorboard: bool = False) -> None:
+        self._folder = folder
+        self._said = False
+        self._board = _open_board(folder) if tensorboard else None
+        names = [field.name for field in fields(StepRecord)]
+        self._steps = _reopen(folder / LOG, names, done)
+        self._scores = _reopen(folder / EVALUATION, ["step", "metric", "value"], done)
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for file in (self._steps, self._scores):
+            file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def step(self, record: StepRecord) -> None:
+        """Write what a step did."""
+        row = [value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]
+        _write(self._steps, [row])
+        if self._board is not None:
+            for name, value in asdict(record).items():
+                self._board.add_scalar(name, value, record.step)
+
+    def scores(self, step: int, scores: Mapping[str, float]) -> None:
+        """Write what an evaluation found."""
+        _write(self._scores, [[step, name, f"{value:.6g}"] for name, value in scores.items()])
+        if self._board is not None:
+            for name, value in scores.items():
+                self._board.add_scalar(f"evaluation/{name}", value, step)
+
+    def plot(self) -> None:
+        """Draw the curves anew; without matplotlib the run goes on without a picture."""
+        if importlib.util.find_spec("matplotlib") is not None:
+            plot_curves(self._folder)
+        elif not self._said:
+            self._said = True
+            _log.warning("matplotlib is not installed: no %s is drawn. %s has the figures", CURVES, LOG)
+
+
+def read_log(folder: Path) -> list[dict[str, float]]:
+    """Rows of a run's log.csv."""
+    with (folder / LOG).open(encoding="utf-8", newline="") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def plot_curves(folder: Path) -> Path:
+    """Draw losses, learning rate and scores of a run into curves.png, and return its path."""
+    from matplotlib.figure import Figure
+
+    rows = read_log(folder)
+    steps = [row["step"] for row in rows]
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    panels: Any = figure.subplots(2, 2)
+    for axes, name, unit in zip(
+        panels.flat, ("contrastive", "type_loss", "learning_rate"), ("nats", "nats", ""), strict=False
+    ):
+        values = [row[name] for row in rows]
+        every = max(1, len(values) // _WIDEST)
+        axes.plot(steps[::every], values[::every], alpha=0.3, linewidth=0.8)
+        axes.plot(steps[::every], _smooth(values)[::every], linewidth=1.5)
+        axes.set(title=name.replace("_", " "), xlabel="step", ylabel=unit)
+    axes = panels.flat[3]
+    for name, points in _curves(folder).items():
+        axes.plot([step for step, _ in points], [value for _, value in points], marker="o", markersize=3, label=name)
+    if axes.lines:
+        axes.legend(fontsize="small")
+    axes.set(title="evaluation", xlabel="step")
+    path = folder / CURVES
+    figure.savefig(path, dpi=110)
+    return path
+
+
+def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Points of evaluation.csv by metric."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    with (folder / EVALUATION).open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            curves.setdefault(row["metric"], []).append((int(row["step"]), float(row["value"])))
+    return curves
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    """Exponential mean, unbiased at its start."""
+    smoothed, mean, weight = [], 0.0, 0.0
+    for value in values:
+        mean = _SMOOTHING * mean + (1 - _SMOOTHING) * value
+        weight = _SMOOTHING * weight + (1 - _SMOOTHING)
+        smoothed.append(mean / weight)
+    return smoothed
+
+
+def _reopen(path: Path, header: list[str], done: int) -> TextIO:
+    """A CSV to append to, with its rows up to a step."""
+    kept: list[list[str]] = []
+    if done and path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            next(rows, None)
+            # A kill may have cut the last row short.
+            kept = [row for row in rows if len(row) == len(header) and row[0].isdigit() and int(row[0]) <= done]
+    file = path.open("w", encoding="utf-8", newline="")
+    _write(file, [header, *kept])
+    return file
+
+
+def _write(file: TextIO, rows: Iterable[Sequence[object]]) -> None:
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    file.flush()
+
+
+def _open_board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise SettingsError(
+            "TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out"
+        ) from error
+    writer: Any = SummaryWriter
+    return writer(folder)

@@ -1,0 +1,237 @@
+"""All pairs of strings within a small edit distance, without comparing each with each.
+
+    short strings   two strings within distance d share a variant with up to d characters deleted (SymSpell)
+    long strings    of d + 1 segments of a string, at least one stands unchanged in any string within distance d,
+                    shifted by the difference of lengths at most (Pass-Join)
+    both            pairs whose character pairs differ too much are dropped, rapidfuzz measures the rest
+
+Cost: about 90 hashes a short string and 15 a long one, sorted in parts; linear in the number of strings, because a
+block of strings that share a key is searched only as far as a window around each of them. In blocks larger than that
+(thousands of names of one template) some pairs are missed; the alphabetically nearest are not.
+
+Source: Pass-Join (Li et al. 2011), multi-match-aware substrings; SymSpell (Garbe 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from training.packed_strings import (
+    IntArray,
+    PackedStrings,
+    UInt64Array,
+    count_bits,
+    deletion_hashes,
+    mix,
+    substring_hashes,
+)
+
+MAX_DISTANCE = 2
+SHORT = 14
+"""Characters of the longest string that gets deletion variants: 106 of them."""
+N_PARTS = 8
+"""The variants are sorted in so many parts, which bounds the memory: 60 bytes a string at once."""
+WINDOW = 256
+"""Partners that a string is given in one block of deletion variants, at most; and in one block of segments, x 4.
+
+Of 20,000 neighbouring names with many acronyms, 64 finds 82 % of the pairs and 256 all.
+"""
+CHUNK = 1 << 21
+"""Pairs handled at once."""
+_CHANGED_BITS = 4  # of a signature, by one edit
+
+Pairs = npt.NDArray[np.int64]
+
+
+def edit_pairs(
+    texts: Sequence[str], *, max_distance: int = MAX_DISTANCE, window: int = WINDOW, threads: int = 1
+) -> tuple[Pairs, npt.NDArray[np.uint8]]:
+    """Pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute).
+
+    Args:
+        texts: The strings, best in alphabetical order, so that the partners taken from a crowded block are near.
+        max_distance: 1 or 2.
+        window: See `WINDOW`; more finds more in crowded blocks, and takes longer.
+        threads: For rapidfuzz.
+
+    Returns:
+        Pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at
+        least 1: equal strings are no pair.
+
+    Raises:
+        ValueError: If the distance is not 1 or 2, or there are more strings than 32 bits count.
+    """
+    if max_distance not in (1, 2):
+        raise ValueError(f"max_distance is 1 or 2, not {max_distance}")
+    if len(texts) >= 1 << 31:
+        raise ValueError(f"{len(texts):,} strings are too many at once: split them, as by language")
+    packed = PackedStrings(texts)
+    signatures = packed.signatures()
+    found: list[UInt64Array] = []
+    candidates = [
+        _by_deletions(packed, max_distance, window),
+        _by_segments(packed, max_distance, 4 * window),
+    ]
+    for source in candidates:
+        for first, second in source:
+            kept = _plausible(first, second, packed.lengths, signatures, max_distance)
+            low, high = np.minimum(first[kept], second[kept]), np.maximum(first[kept], second[kept])
+            found.append(np.unique(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64)))
+    keys = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.uint64)
+    pairs = np.stack([keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)], axis=1).astype(np.int64)
+    distances = edit_distances(texts, pairs, limit=max_distance, threads=threads)
+    near = (distances <= max_distance) & (distances > 0)
+    return pairs[near], distances[near]
+
+
+def edit_distances(texts: Sequence[str], pairs: Pairs, *, limit: int = 254, threads: int = 1) -> npt.NDArray[np.uint8]:
+    """Edit distance of each pair, (m,); `limit` + 1 stands for all that is over the limit.
+
+    Args:
+        texts: The strings.
+        pairs: Indices, (m, 2).
+        limit: Distances up to here are exact; at most 254.
+        threads: Of rapidfuzz.
+    """
+    from rapidfuzz.distance import Levenshtein
+    from rapidfuzz.process import cpdist
+
+    parts = [np.zeros(0, dtype=np.uint8)]
+    for start in range(0, len(pairs), CHUNK // 4):
+        chunk = pairs[start : start + CHUNK // 4]
+        left, right = ([texts[i] for i in column] for column in chunk.T.tolist())
+        distances = cpdist(
+            left, right, scorer=Levenshtein.distance, score_cutoff=limit, dtype=np.uint8, workers=threads
+        )
+        parts.append(distances)
+    return np.concatenate(parts)
+
+
+def _plausible(
+    first: IntArray, second: IntArray, lengths: IntArray, signatures: UInt64Array, max_distance: int
+) -> npt.NDArray[np.bool_]:
+    """Whether lengths and character pairs allow the distance; never false where the distance is within it."""
+    close = np.abs(lengths[first] - lengths[second]) <= max_distance
+    changed = count_bits(signatures[first] ^ signatures[second])
+    kept: npt.NDArray[np.bool_] = close & (changed <= _CHANGED_BITS * max_distance)
+    return kept
+
+
+def _by_deletions(packed: PackedStrings, max_distance: int, window: int) -> Iterator[tuple[IntArray, IntArray]]:
+    """Pairs of short strings that share a variant with characters deleted."""
+    id_bits = np.uint64(max(1, len(packed.lengths)).bit_length())
+    groups = [(length, np.flatnonzero(packed.lengths == length)) for length in range(1, SHORT + 1 + max_distance)]
+    for part in range(N_PARTS):
+        keys = [np.zeros(0, dtype=np.uint64)]
+        for length, rows in groups:
+            for start in range(0, len(rows), 1 << 14):
+                chunk = rows[start : start + (1 << 14)]
+                hashes = mix(deletion_hashes(packed.prefix_hashes(chunk, length), max_distance))
+                owners = np.broadcast_to(chunk[:, None].astype(np.uint64), hashes.shape)
+                mine = hashes >> np.uint64(61) == part
+                keys.append(((hashes[mine] << np.uint64(3)) >> id_bits << id_bits) | owners[mine])
+        ordered = np.concatenate(keys)
+        ordered.sort()
+        yield from _neighbours_of_one_key(ordered, id_bits, window)
+
+
+def _neighbours_of_one_key(
+    ordered: UInt64Array, id_bits: np.uint64, window: int
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Pairs of ids that stand within `window` of each other under one key."""
+    ids = (ordered & ((np.uint64(1) << id_bits) - np.uint64(1))).astype(np.int64)
+    hashes = ordered >> id_bits
+    at = np.arange(len(ordered) - 1)
+    for step in range(1, window + 1):
+        at = at[at + step < len(ordered)]
+        at = at[hashes[at] == hashes[at + step]]
+        if not len(at):
+            return
+        for start in range(0, len(at), CHUNK):
+            chunk = at[start : start + CHUNK]
+            yield ids[chunk], ids[chunk + step]
+
+
+def _by_segments(packed: PackedStrings, max_distance: int, window: int) -> Iterator[tuple[IntArray, IntArray]]:
+    """Pairs of long strings, one of which has a segment of the other in its place."""
+    longest = int(packed.lengths.max(initial=0))
+    by_length = np.argsort(packed.lengths, kind="stable")
+    bounds = np.searchsorted(packed.lengths[by_length], np.arange(longest + 2))
+    hashes: dict[int, tuple[IntArray, UInt64Array]] = {}
+    for length in range(SHORT + 1, longest + 1):
+        for other in range(length, min(length + max_distance, longest) + 1):
+            if other not in hashes:
+                rows = by_length[bounds[other] : bounds[other + 1]]
+                hashes[other] = rows, packed.prefix_hashes(rows, other)
+        for other in range(length, min(length + max_distance, longest) + 1):
+            if len(hashes[length][0]) and len(hashes[other][0]):
+                yield from _join(hashes[length], hashes[other], length, other - length, max_distance, window)
+        del hashes[length]
+
+
+def _join(
+    shorter: tuple[IntArray, UInt64Array],
+    longer: tuple[IntArray, UInt64Array],
+    length: int,
+    extra: int,
+    max_distance: int,
+    window: int,
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Pairs of strings of length `length` and `length + extra` by their segments.
+
+    The substrings of the longer one that have to be looked at: those from which the rest can still be reached on
+    both sides with the edits left (Li et al. 2011, section 4.2).
+    """
+    rows, prefixes = shorter
+    probes, probe_prefixes = longer
+    n_segments = max_distance + 1
+    for segment in range(n_segments):
+        start, stop = (_bound(length, i, n_segments) for i in (segment, segment + 1))
+        keys = substring_hashes(prefixes, start, stop)
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        before, after = segment, max_distance - segment
+        low = max(start - before, start + extra - after, 0)
+        high = min(start + before, start + extra + after, length + extra - (stop - start))
+        for at in range(low, high + 1):
+            wanted = substring_hashes(probe_prefixes, at, at + stop - start)
+            yield from _matches(keys, rows[order], wanted, probes, window)
+
+
+def _bound(length: int, segment: int, n_segments: int) -> int:
+    """Where a segment begins; the last ones are longer by a character if the length does not divide."""
+    short = length // n_segments
+    return segment * short + max(0, segment - (n_segments - length % n_segments))
+
+
+def _matches(
+    keys: UInt64Array, ids: IntArray, wanted: UInt64Array, probes: IntArray, window: int
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Pairs of an id and a probe of equal keys; of a crowded key only those whose ids are nearest the probe's."""
+    low, high = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
+    hit = np.flatnonzero(high > low)
+    low, high = low[hit], high[hit]
+    for i in np.flatnonzero(high - low > window).tolist():
+        middle = low[i] + np.searchsorted(ids[low[i] : high[i]], probes[hit[i]])
+        low[i] = max(low[i], min(middle - window // 2, high[i] - window))
+        high[i] = low[i] + window
+    counts = high - low
+    ends = np.cumsum(counts)
+    for start, stop in _cuts(ends):
+        chosen = slice(start, stop)
+        here = counts[chosen]
+        offsets = np.arange(here.sum()) - np.repeat(np.cumsum(here) - here, here)
+        yield ids[np.repeat(low[chosen], here) + offsets], np.repeat(probes[hit[chosen]], here)
+
+
+def _cuts(ends: IntArray) -> Iterator[tuple[int, int]]:
+    """Runs of rows whose pairs together are about `CHUNK`."""
+    start = 0
+    while start < len(ends):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + CHUNK)))
+        yield start, stop
+        start = stop

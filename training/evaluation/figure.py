@@ -1,0 +1,94 @@
+"""Figure 4 of the paper: vectors of names of six types, 100 each, in two dimensions by t-SNE, a panel an encoder.
+
+The paper draws from YAGO 4; here the names are those of the test fold (`entity_types`) and of biomedical bases.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pearl_qdrant.errors import SettingsError
+from training.evaluation.data import Data
+from training.evaluation.entity_types import READS, held_out_names
+from training.evaluation.methods import EncoderMethod
+from training.evaluation.outcome import FloatArray
+
+_KINDS = {
+    "Place": ("GPE", "LOC"),
+    "Person": ("PERSON",),
+    "Event": ("EVENT",),
+    "Organization": ("ORG",),
+    "CreativeWork": ("WORK_OF_ART",),
+}
+_MEDICAL = "MedicalEntity"
+_MEDICAL_TABLES = ("kb/biomedical/mondo*.tsv", "kb/biomedical/doid*.tsv", "kb/biomedical/*.tsv")
+_EACH = 100
+_FEWEST = 10
+"""Points under which t-SNE says nothing."""
+
+
+def figure_names(data: Data, rng: random.Random) -> dict[str, list[str]]:
+    """Up to 100 names of each type.
+
+    Raises:
+        SettingsError: If the data has too few typed names.
+    """
+    typed = held_out_names(data) if data.paths(READS) else []
+    names = {
+        label: [name for name, found in typed if len(found) == 1 and set(found) <= set(kinds)]
+        for label, kinds in _KINDS.items()
+    }
+    for pattern in _MEDICAL_TABLES:
+        if paths := data.paths(pattern):
+            names[_MEDICAL] = sorted({name for path in paths for (name,) in data.rows(path, "name")})
+            break
+    chosen = {label: rng.sample(found, min(_EACH, len(found))) for label, found in names.items() if found}
+    if sum(map(len, chosen.values())) < _FEWEST:
+        raise SettingsError(f"The figure needs typed names of the test fold: give a folder with {READS} as --data.")
+    return chosen
+
+
+def draw_figure(path: Path, data: Data, methods: Sequence[EncoderMethod]) -> None:
+    """Write the figure as PNG.
+
+    Raises:
+        SettingsError: If the data has too few typed names, matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise SettingsError("The figure needs matplotlib: pip install 'pearl-qdrant[train]'") from error
+
+    names = figure_names(data, random.Random(0))
+    drawing = Figure(figsize=(5 * len(methods), 5), layout="constrained")
+    for column, method in enumerate(methods, 1):
+        axes = drawing.add_subplot(1, len(methods), column)
+        points = project(method.vectors([name for found in names.values() for name in found]))
+        start = 0
+        for label, found in names.items():
+            part = points[start : start + len(found)]
+            axes.scatter(part[:, 0], part[:, 1], s=12, label=label)
+            start += len(found)
+        axes.set_title(Path(method.name).name)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        if column == len(methods):
+            axes.legend(fontsize="small")
+    try:
+        drawing.savefig(path, format="png", dpi=150)
+    except OSError as error:
+        raise SettingsError(f"Cannot write the figure to {path} ({error.strerror or error}).") from error
+
+
+def project(vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> FloatArray:
+    """t-SNE of vectors, (n, dim) to (n, 2), seed 0."""
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    made = TSNE(n_components=2, perplexity=perplexity, metric="cosine", init="random", random_state=0)
+    points: FloatArray = made.fit_transform(vectors).astype(np.float64)
+    return points

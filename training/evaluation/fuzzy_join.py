@@ -1,0 +1,107 @@
+"""Fuzzy join, AutoFJ: for each title of the right table that has a match, the nearest title of the left one.
+
+Accuracy@1 in each set, then the mean over sets. `autofj_typos` asks the same with one random character edit in each
+right title, other edits for each seed.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from pearl_qdrant.errors import FormatError
+from training.evaluation.data import Data
+from training.evaluation.methods import Similarity
+from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
+from training.evaluation.paper import paper_figures
+from training.evaluation.task import EvaluationOptions, Task
+from training.evaluation.typos import one_edit
+
+_READS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """One set: all left titles, the right titles that have a match, and the left titles that are right for each."""
+
+    left: list[str]
+    right: list[str]
+    gold: list[frozenset[str]]
+
+
+def _joins(data: Data) -> list[_Join]:
+    """The sets that have a match at all, in alphabetical order."""
+    left: dict[str, list[str]] = {}
+    for name, title in data.rows(_READS[0], "dataset", "title"):
+        left.setdefault(name, []).append(title)
+    gold: dict[tuple[str, str], set[str]] = {}
+    for name, title_l, title_r in data.rows(_READS[2], "dataset", "title_l", "title_r"):
+        gold.setdefault((name, title_r), set()).add(title_l)
+    right: dict[str, list[str]] = {}
+    for name, title in data.rows(_READS[1], "dataset", "title"):
+        if (name, title) in gold:
+            right.setdefault(name, []).append(title)
+    if not right or not right.keys() <= left.keys():
+        raise FormatError(_READS[2], None, "no right title has a match, or a set has no left titles.")
+    return [
+        _Join(left[name], titles, [frozenset(gold[name, title]) for title in titles])
+        for name, titles in sorted(right.items())
+    ]
+
+
+def _credit(joins: list[_Join], method: Similarity, rng: random.Random | None) -> FloatArray:
+    """1 for each right title whose nearest left title is right; with `rng`, each has one edit."""
+    credit: list[bool] = []
+    for join in joins:
+        mentions = [one_edit(title, rng) for title in join.right] if rng else join.right
+        found = method.nearest(mentions, join.left).tolist()
+        credit += [join.left[i] in gold for i, gold in zip(found, join.gold, strict=True)]
+    return np.array(credit, dtype=np.float64)
+
+
+def _strata(joins: list[_Join]) -> IntArray:
+    strata: IntArray = np.repeat(np.arange(len(joins)), [len(join.right) for join in joins])
+    return strata
+
+
+def _plain(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+    joins = _joins(data)
+    strata = _strata(joins)
+    credit = _credit(joins, method, None)
+    return mean_outcome([(np.arange(len(strata)), credit)], strata=strata, details={"n_sets": len(joins)})
+
+
+def _with_typos(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+    joins = _joins(data)
+    strata = _strata(joins)
+    items = np.arange(len(strata))
+    by_seed = [(items, _credit(joins, method, random.Random(seed))) for seed in range(options.n_seeds)]
+    outcome = mean_outcome(by_seed, strata=strata)
+    without = mean_outcome([(items, _credit(joins, method, None))], strata=strata).value
+    return mean_outcome(by_seed, strata=strata, details={"without_typos": without, "fall": without - outcome.value})
+
+
+TASKS = (
+    Task(
+        "autofj",
+        "AutoFJ",
+        "Fuzzy Join",
+        "accuracy@1, mean over sets",
+        "similarity",
+        _READS,
+        _plain,
+        paper_figures("autofj"),
+        True,
+    ),
+    Task(
+        "autofj_typos",
+        "AutoFJ typos",
+        "Fuzzy Join",
+        "accuracy@1 with a typo in each mention",
+        "similarity",
+        _READS,
+        _with_typos,
+    ),
+)

@@ -1,0 +1,158 @@
+"""The paper's sets from the hub: `Lihuchen/pearl_benchmark` through `datasets`, AutoFJ through the `autofj` package.
+
+They come in the columns of the folder layout, so that a task does not know the difference. With the hub, entity
+retrieval has the paper's own names to draw its dictionary from.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pearl_qdrant.errors import FormatError, SettingsError
+from training.evaluation.data import Row
+
+REPOSITORY = "Lihuchen/pearl_benchmark"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of the benchmark: its configuration, the splits it may have, and its columns by ours."""
+
+    config: str
+    splits: tuple[str, ...]
+    columns: Mapping[str, str]
+
+
+_PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}
+_CHOICES = {"query": "query", "answer": "label", **{f"distractor{i}": f"candidate_{i}" for i in range(1, 5)}}
+_MENTIONS = {"mention": "query", "canonical": "label"}
+_CLUSTERS = {"mention": "entity", "type": "label"}
+
+_TABLES = {
+    "pearl_bench/ppdb.tsv": _Table("ppdb", ("test",), _PAIRS),
+    "pearl_bench/ppdb_filtered.tsv": _Table("ppdb_filtered", ("test",), _PAIRS),
+    "pearl_bench/turney.tsv": _Table("turney", ("test",), _CHOICES),
+    "pearl_bench/bird.tsv": _Table(
+        "bird", ("test",), {"term1": "term1", "term2": "term2", "relatedness": "relatedness score"}
+    ),
+    "pearl_bench/yago_test.tsv": _Table("yago", ("test",), _MENTIONS),
+    "pearl_bench/umls_test.tsv": _Table("umls", ("test", "umls"), _MENTIONS),
+    "pearl_bench/conll2003.tsv": _Table("conll", ("test",), _CLUSTERS),
+    "pearl_bench/bc5cdr.tsv": _Table("bc5cdr", ("test",), _CLUSTERS),
+    "kb/general.tsv": _Table("kb", ("yago",), {"name": "entity_name"}),
+    "kb/biomedical/umls.tsv": _Table("kb", ("umls",), {"name": "entity_name"}),
+}
+
+_TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
+"""Names of the types that the benchmark numbers, in its order."""
+
+_AUTOFJ = ("left", "right", "gt")
+
+Load = Callable[[str, str, str], Iterable[Mapping[str, Any]]]
+"""Repository, configuration and split to rows."""
+
+LoadJoin = Callable[[str], tuple[Any, Any, Any]]
+"""Name of an AutoFJ set to its left, right and ground truth tables (pandas)."""
+
+
+class HubData:
+    """Tables of the hub, fetched when they are first asked for.
+
+    Args:
+        load: In place of `datasets.load_dataset`.
+        load_join: In place of `autofj.datasets.load_data`.
+    """
+
+    def __init__(self, *, load: Load | None = None, load_join: LoadJoin | None = None) -> None:
+        self._load = load or _load_dataset
+        self._load_join = load_join
+        self._joins: dict[str, list[dict[str, str]]] = {}
+
+    def paths(self, pattern: str) -> list[str]:
+        known = [*_TABLES, *(f"autofj/{name}.tsv" for name in _AUTOFJ)]
+        if self._load_join is None and not _is_installed("autofj"):
+            known = list(_TABLES)
+        return sorted(fnmatch.filter(known, pattern))
+
+    def rows(self, path: str, *columns: str) -> list[Row]:
+        if path.startswith("autofj/"):
+            return self._autofj(path, columns)
+        table = _TABLES[path]
+        found = list(self._fetch(table))
+        rows = []
+        for number, row in enumerate(found, 1):
+            fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
+            if path in _TYPES:
+                fields = {**fields, "split": "test", "type": _type_name(path, fields["type"])}
+            rows.append(tuple(fields[column] for column in columns))
+        if not rows:
+            raise FormatError(f"{REPOSITORY} {table.config}", None, "holds no rows.")
+        return rows
+
+    def _fetch(self, table: _Table) -> Iterable[Mapping[str, Any]]:
+        problem: Exception | None = None
+        for split in table.splits:
+            try:
+                return self._load(REPOSITORY, table.config, split)
+            except ValueError as error:  # how `datasets` says that there is no such split
+                problem = error
+            except (OSError, RuntimeError) as error:
+                raise SettingsError(
+                    f"{REPOSITORY}, {table.config} could not be fetched ({_first_line(error)}). Connect to the hub, or "
+                    f"give a folder with --data."
+                ) from error
+        raise SettingsError(
+            f"{REPOSITORY}, {table.config} has no split {' or '.join(table.splits)} ({_first_line(problem)})."
+        ) from problem
+
+    def _autofj(self, path: str, columns: tuple[str, ...]) -> list[Row]:
+        if not self._joins:
+            load = self._load_join or importlib.import_module("autofj.datasets").load_data
+            names = [str(row["Dataset"]) for row in self._fetch(_Table("autofj", ("test",), {}))]
+            self._joins = {table: [] for table in _AUTOFJ}
+            for name in names:
+                for table, frame in zip(_AUTOFJ, load(name), strict=True):
+                    for record in frame.to_dict("records"):
+                        self._joins[table].append(
+                            {key: str(value) for key, value in record.items()} | {"dataset": name}
+                        )
+        records = self._joins[path.removeprefix("autofj/").removesuffix(".tsv")]
+        return [tuple(record[column] for column in columns) for record in records]
+
+
+def _load_dataset(repository: str, config: str, split: str) -> Iterable[Mapping[str, Any]]:
+    if not _is_installed("datasets"):
+        raise SettingsError(
+            f"{repository} needs the datasets library: pip install datasets. Or give a folder with --data."
+        )
+    rows: Iterable[Mapping[str, Any]] = importlib.import_module("datasets").load_dataset(
+        repository, config, split=split
+    )
+    return rows
+
+
+def _is_installed(library: str) -> bool:
+    return importlib.util.find_spec(library) is not None
+
+
+def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
+    """A field as text. A missing one is the string NA, which the hub's CSV reader took for nothing."""
+    if column not in row:
+        raise FormatError(path, number, f"the hub has no column {column!r}; there are: {', '.join(row)}.")
+    value = row[column]
+    return "NA" if value is None else str(value)
+
+
+def _type_name(path: str, label: str) -> str:
+    """The name of a type, where the benchmark has its number."""
+    names = _TYPES[path]
+    return names[int(label)] if label.isdigit() and int(label) < len(names) else label
+
+
+def _first_line(error: Exception | None) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

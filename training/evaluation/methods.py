@@ -1,0 +1,106 @@
+"""What is evaluated: an encoder, or a similarity of strings. A task asks for what it needs.
+
+Cost: each distinct string is encoded once in a run, whatever tasks it occurs in; 4 x dim bytes each are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.protocol import FloatArray as Vectors
+from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
+from training.evaluation.outcome import FloatArray, IntArray
+
+Need = Literal["similarity", "vectors", "types"]
+
+_PLAIN: frozenset[Need] = frozenset({"similarity", "vectors"})
+_TYPED: frozenset[Need] = frozenset({"similarity", "vectors", "types"})
+
+_MATRIX = 20_000_000
+"""Scores held at once when the nearest name is looked for: 80 MB."""
+
+
+class Similarity(Protocol):
+    """A method that compares strings."""
+
+    @property
+    def name(self) -> str:
+        """As the user named it."""
+        ...
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """What tasks it can serve."""
+        ...
+
+    def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
+        """Similarity of each pair, (n,), higher is closer."""
+        ...
+
+    def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
+        """Index of the most similar name for each mention, (n,); the first of equal ones."""
+        ...
+
+
+class EncoderMethod:
+    """An encoder with a cache of all that it encoded; similarity is the cosine."""
+
+    def __init__(self, encoder: Encoder, *, name: str | None = None) -> None:
+        self._encoder = encoder
+        self._row: dict[str, int] = {}
+        self._vectors = np.zeros((0, encoder.info.dim), dtype=np.float32)
+        self._types = np.zeros(0, dtype=np.int8)
+        self.name = name or encoder.info.name
+        self.offers: frozenset[Need] = _PLAIN if not encoder.info.has_head else _TYPED
+
+    @property
+    def n_encoded(self) -> int:
+        """Distinct strings encoded so far."""
+        return len(self._row)
+
+    def vectors(self, names: Sequence[str]) -> Vectors:
+        """Vectors, (n, dim), of length 1; zeros for a name that the model cannot see."""
+        rows = self._rows(names)
+        found: Vectors = self._vectors[rows]
+        return found
+
+    def entity_types(self, names: Sequence[str]) -> list[str]:
+        """The most probable entity type of each name: the argmax of the marginal over lexical classes.
+
+        Raises:
+            ValueError: If the encoder has no type head.
+        """
+        if "types" not in self.offers:
+            raise ValueError(f"{self.name} has no type head")
+        rows = self._rows(names)
+        return [ENTITY_TYPES[i] for i in self._types[rows].tolist()]
+
+    def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
+        self._rows([*left, *right])
+        scores: FloatArray = np.einsum("nd,nd->n", self.vectors(left), self.vectors(right)).astype(np.float64)
+        return scores
+
+    def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
+        self._rows([*mentions, *names])
+        wanted, among = self.vectors(mentions), self.vectors(names)
+        step = max(1, _MATRIX // len(names))
+        found = [np.argmax(wanted[start : start + step] @ among.T, axis=1) for start in range(0, len(wanted), step)]
+        nearest: IntArray = np.concatenate(found)
+        return nearest
+
+    def _rows(self, names: Sequence[str]) -> IntArray:
+        """Rows of the cache, after encoding what it lacks."""
+        new = [name for name in dict.fromkeys(names) if name not in self._row]
+        if new:
+            encoded = self._encoder.encode(new)
+            start = len(self._row)
+            self._row.update((name, start + i) for i, name in enumerate(new))
+            self._vectors = np.concatenate([self._vectors, encoded.vectors])
+            if encoded.type_probabilities is not None:
+                marginal = encoded.type_probabilities.reshape(-1, len(LEXICAL_CLASSES), len(ENTITY_TYPES)).sum(1)
+                self._types = np.concatenate([self._types, marginal.argmax(1).astype(np.int8)])
+        return np.fromiter((self._row[name] for name in names), dtype=np.int64, count=len(names))

@@ -1,0 +1,57 @@
+"""The reliability diagram: how often answers of a probability are right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pearl_qdrant.errors import SettingsError
+from pearl_qdrant.linking.reliability import Answers, bins, calibration_error
+
+
+def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "") -> None:
+    """Draw a panel for each set of answers: share right by probability above, how many answers below.
+
+    Args:
+        path: Of the PNG; replaced if it is there.
+        named: Answers by the title of their panel, at least one.
+        title: Above all.
+
+    Raises:
+        SettingsError: If matplotlib is not installed, or the file cannot be written.
+    """
+    check_matplotlib()
+    # By class, not by pyplot: no window system is asked for, and no state is left behind.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * len(named), 5.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(2, len(named), squeeze=False, sharex=True, height_ratios=(3, 1))
+    for above, below, (name, answers) in zip(*panels, named.items(), strict=True):
+        _, probability, correct = bins(answers)
+        above.plot((0, 1), (0, 1), color="0.7", linewidth=1)
+        above.plot(probability, correct, marker="o", markersize=4)
+        above.set(xlim=(0, 1), ylim=(0, 1), ylabel="share right", title=f"{name}: ECE {calibration_error(answers):.3f}")
+        below.hist(answers.probability, bins=np.linspace(0, 1, 21), weights=answers.weights, color="0.6")
+        below.set(xlabel="probability of the answer", ylabel="mentions")
+    if title:
+        figure.suptitle(title)
+    try:
+        figure.savefig(path, dpi=120, format="png")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written ({error.strerror or error}).") from error
+
+
+def check_matplotlib() -> None:
+    """Say what to install, before anything is computed.
+
+    Raises:
+        SettingsError: If matplotlib is not installed.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise SettingsError("A figure needs matplotlib: pip install 'pearl-qdrant[train]'")

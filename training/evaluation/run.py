@@ -1,0 +1,147 @@
+"""Run tasks on a model and on baselines, and compare them item by item."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from training.evaluation.bootstrap import Difference, paired_bootstrap
+from training.evaluation.data import Data
+from training.evaluation.methods import Similarity
+from training.evaluation.outcome import Outcome
+from training.evaluation.task import EvaluationOptions, Task
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A task that was run.
+
+    Attributes:
+        task: Which.
+        outcomes: By name of the method; those that do not offer what it needs are not there.
+        differences: The model above each baseline that has an outcome, by name of the baseline.
+        seconds: Wall clock, encoding of what was new included.
+    """
+
+    task: Task
+    outcomes: Mapping[str, Outcome]
+    differences: Mapping[str, Difference]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All results of a run.
+
+    Attributes:
+        model: Name of the model.
+        baselines: Names of the baselines, in their order.
+        results: In the order of the tasks.
+        skipped: Tasks that were not run, with the reason.
+    """
+
+    model: str
+    baselines: tuple[str, ...]
+    results: tuple[TaskResult, ...]
+    skipped: Mapping[str, str]
+
+
+def evaluate(
+    data: Data,
+    model: Similarity,
+    baselines: Sequence[Similarity],
+    tasks: Sequence[Task],
+    options: EvaluationOptions,
+    *,
+    say: Callable[[str], None] = _log.info,
+) -> Report:
+    """Run each task that the data and the model allow.
+
+    Args:
+        data: Where the sets are.
+        model: What is evaluated.
+        baselines: What it is compared with, each by a paired bootstrap.
+        tasks: In the order of the report.
+        options: For all tasks.
+        say: Gets a line when a task begins and when one is skipped.
+
+    Raises:
+        ValueError: If two methods have one name.
+        FormatError: If a table of a task is broken.
+    """
+    names = [model.name, *(baseline.name for baseline in baselines)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"each method must be named once, not {', '.join(names)}")
+    results: list[TaskResult] = []
+    skipped: dict[str, str] = {}
+    for task in tasks:
+        absent = [path for path in task.reads if not data.paths(path)]
+        if absent or task.needs not in model.offers:
+            skipped[task.name] = f"no {', '.join(absent)}" if absent else f"{model.name} offers no {task.needs}"
+            say(f"{task.name}: skipped, {skipped[task.name]}")
+            continue
+        say(f"{task.name}: {task.metric}")
+        results.append(_run_task(task, data, model, baselines, options))
+    return Report(model.name, tuple(names[1:]), tuple(results), skipped)
+
+
+def _run_task(
+    task: Task, data: Data, model: Similarity, baselines: Sequence[Similarity], options: EvaluationOptions
+) -> TaskResult:
+    start = time.monotonic()
+    outcomes = {
+        method.name: task.run(data, method, options) for method in (model, *baselines) if task.needs in method.offers
+    }
+    differences = {
+        name: paired_bootstrap(outcomes[model.name], outcome, rng=np.random.default_rng(0))
+        for name, outcome in outcomes.items()
+        if name != model.name
+    }
+    return TaskResult(task, outcomes, differences, time.monotonic() - start)
+
+
+def as_record(report: Report) -> dict[str, object]:
+    """The report as one JSON object; figures in percent, differences in points."""
+    return {
+        "model": report.model,
+        "tasks": {result.task.name: _task_record(report, result) for result in report.results},
+        "skipped": dict(report.skipped),
+    }
+
+
+def _task_record(report: Report, result: TaskResult) -> dict[str, object]:
+    outcome = result.outcomes[report.model]
+    return {
+        "metric": result.task.metric,
+        **_figures(outcome),
+        "n": outcome.n,
+        "paper": dict(result.task.paper),
+        "baselines": {
+            name: {**_figures(result.outcomes[name]), **_difference(difference)}
+            for name, difference in result.differences.items()
+        },
+        "seconds": round(result.seconds, 1),
+    }
+
+
+def _figures(outcome: Outcome) -> dict[str, object]:
+    return {
+        "value": round(outcome.value, 2),
+        "deviation": None if outcome.deviation is None else round(outcome.deviation, 2),
+        "values": [round(value, 2) for value in outcome.values],
+        "details": {name: round(value, 2) for name, value in outcome.details.items()},
+    }
+
+
+def _difference(difference: Difference) -> dict[str, object]:
+    return {
+        "difference": round(difference.mean, 2),
+        "interval": [round(difference.low, 2), round(difference.high, 2)],
+        "significant": difference.significant,
+    }

@@ -1,0 +1,63 @@
+"""Phrase similarity: Turney (multiple choice) and BIRD (correlation with people's judgements).
+
+Turney is scored by the cosine; PEARL's code takes the dot product of raw vectors, which an encoder that gives vectors
+of length 1 does not have. Where several choices score the same, each earns its share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from training.evaluation.data import Data, as_number
+from training.evaluation.methods import Similarity
+from training.evaluation.outcome import Outcome, mean_outcome, pearson_outcome
+from training.evaluation.paper import paper_figures
+from training.evaluation.task import EvaluationOptions, Task
+
+_TURNEY = "pearl_bench/turney.tsv"
+_BIRD = "pearl_bench/bird.tsv"
+_CHOICES = ("answer", "distractor1", "distractor2", "distractor3", "distractor4")
+
+
+def _turney(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+    """Is the answer closer to the query than the distractors?"""
+    rows = data.rows(_TURNEY, "query", *_CHOICES)
+    queries = [row[0] for row in rows for _ in _CHOICES]
+    choices = [choice for row in rows for choice in row[1:]]
+    scores = method.pair_scores(queries, choices).reshape(len(rows), len(_CHOICES))
+    firsts = scores >= scores.max(axis=1, keepdims=True)
+    credit = firsts[:, 0] / firsts.sum(axis=1)
+    return mean_outcome([(np.arange(len(rows)), credit)])
+
+
+def _bird(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+    """Pearson's correlation of the similarity with the relatedness that people gave."""
+    rows = data.rows(_BIRD, "term1", "term2", "relatedness")
+    gold = np.array([as_number(row[2], _BIRD, "a relatedness") for row in rows])
+    return pearson_outcome(method.pair_scores([row[0] for row in rows], [row[1] for row in rows]), gold)
+
+
+TASKS = (
+    Task(
+        "turney",
+        "Turney",
+        "Phrase Similarity",
+        "accuracy",
+        "similarity",
+        (_TURNEY,),
+        _turney,
+        paper_figures("turney"),
+        True,
+    ),
+    Task(
+        "bird",
+        "BIRD",
+        "Phrase Similarity",
+        "Pearson r x 100",
+        "similarity",
+        (_BIRD,),
+        _bird,
+        paper_figures("bird"),
+        True,
+    ),
+)

@@ -1,0 +1,72 @@
+"""Similarities of strings to compare encoders with: Jaccard of character n-grams, and character TF-IDF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from training.evaluation.methods import Need
+from training.evaluation.outcome import FloatArray, IntArray
+
+_NGRAM = 3
+_ROWS = 128
+"""Mentions compared with all names at once."""
+
+StringKind = Literal["jaccard", "tfidf"]
+
+
+class StringMethod:
+    """Character 3-grams within words, case folded: as sets (Jaccard), or weighted by TF-IDF (cosine).
+
+    TF-IDF takes its document frequencies from the strings it is asked to compare: the names where there are names.
+    """
+
+    def __init__(self, kind: StringKind) -> None:
+        self.name: str = kind
+        self.offers: frozenset[Need] = frozenset({"similarity"})
+
+    def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
+        vectorizer = self._fitted([*left, *right])
+        a, b = vectorizer.transform(left), vectorizer.transform(right)
+        shared = np.asarray(a.multiply(b).sum(axis=1)).ravel()
+        if self.name == "tfidf":
+            return shared.astype(np.float64)
+        return _jaccard(shared, _sizes(a), _sizes(b))
+
+    def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
+        vectorizer = self._fitted(names)
+        # What no name has must still count in the size of a mention's set.
+        sizes = (
+            [_sizes(self._fitted(part).transform(part)) for part in (mentions, names)] if self.name != "tfidf" else []
+        )
+        wanted, among = vectorizer.transform(mentions), vectorizer.transform(names).T.tocsr()
+        found = []
+        for start in range(0, wanted.shape[0], _ROWS):
+            scores = (wanted[start : start + _ROWS] @ among).toarray()
+            if sizes:
+                scores = _jaccard(scores, sizes[0][start : start + _ROWS, None], sizes[1][None, :])
+            found.append(scores.argmax(axis=1))
+        nearest: IntArray = np.concatenate(found).astype(np.int64)
+        return nearest
+
+    def _fitted(self, strings: Sequence[str]) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+        shape = {"analyzer": "char_wb", "ngram_range": (_NGRAM, _NGRAM), "dtype": np.float32}
+        made = TfidfVectorizer(**shape) if self.name == "tfidf" else CountVectorizer(binary=True, **shape)
+        # Blank strings alone would leave no n-gram, which scikit-learn refuses.
+        return made.fit([*strings, "blank"])
+
+
+def _sizes(counts: Any) -> FloatArray:
+    sizes: FloatArray = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    return sizes
+
+
+def _jaccard(shared: Any, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Shared n-grams over all n-grams of both."""
+    union: FloatArray = left + right - shared
+    scores: FloatArray = np.divide(shared, union, out=np.zeros_like(union), where=union > 0)
+    return scores

@@ -1,0 +1,183 @@
+"""A trained network to the checkpoint that is used: one ONNX graph, checked against torch, and a model card."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors.numpy import save_file
+
+from pearl_qdrant.encoder.checkpoint import (
+    CHARACTER_TENSORS,
+    HEAD_TENSOR,
+    ONNX_FILE,
+    TORCH_FILE,
+    PearlConfig,
+    VerifiedCheckpoint,
+    open_checkpoint,
+)
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.writing import write_checkpoint
+from pearl_qdrant.errors import ModelError
+from training import export, int8_graph
+from training.model_card import model_card
+from training.parity import MIN_MEAN_COSINE, Parity, measure_parity, sample_names
+from training.torch_checkpoint import read_network, write_network
+
+Precision = Literal["int8", "fp32"]
+
+MIN_FP32_COSINE = 0.9999
+"""The least cosine of a name between torch and an fp32 graph."""
+
+
+def export_checkpoint(
+    source: Path,
+    target: Path,
+    *,
+    precision: Precision = "int8",
+    name: str | None = None,
+    with_torch: bool = False,
+    names: Sequence[str] = (),
+) -> Parity:
+    """Write the graph of a trained checkpoint, and refuse one that differs from it.
+
+    Args:
+        source: A checkpoint folder with weights for torch.
+        target: The folder to write; another one than `source`.
+        precision: "int8": matrices and tables in 8 bits, rows of activations too for BERT; "fp32": as trained.
+        name: The model's name; by default the source's.
+        with_torch: Whether the weights for torch are written too, as they were trained.
+        names: What to compare both on; by default random pieces of the vocabulary.
+
+    Returns:
+        How near the graph is to the network in float32.
+
+    Raises:
+        ModelError: If the graph is not near enough; `target` is not written then.
+        CheckpointError: If the source is broken or has no weights for torch.
+        ValueError: If `target` is `source`, or the precision is none of its values.
+    """
+    if precision not in ("int8", "fp32"):
+        raise ValueError(f"precision is int8 or fp32, not {precision!r}")
+    if target.resolve() == source.resolve():
+        raise ValueError(f"{target} is the model itself: write the export to another folder")
+    network, config = read_network(source)
+    with tempfile.TemporaryDirectory() as scratch:
+        graph, form = Path(scratch) / "model.onnx", Path(scratch) / "form"
+        made = _write_graph(network, graph, precision)
+        config = config.model_copy(update={"name": name or config.name, "precision": made, "weights_hash": ""})
+        write_network(form, network, config, transformer=source, onnx_path=graph)
+        parity = check_forms(form, exact=precision == "fp32", names=names)
+        parity_record = {key: value for key, value in asdict(parity).items() if key != "worst"}
+        config = config.model_copy(update={"training": {**config.training, "parity": _rounded(parity_record)}})
+        _write(target, config, source=source, form=form, with_torch=with_torch)
+    return parity
+
+
+def rebuild_for_torch(source: Path, target: Path, *, names: Sequence[str] = ()) -> Parity:
+    """Write a model that holds its weights once, as an 8-bit graph, again with weights for torch beside it.
+
+    Args:
+        source: The checkpoint folder.
+        target: The folder to write; another one than `source`.
+        names: As for `export_checkpoint`.
+
+    Returns:
+        How near the graph is to the rebuilt network.
+
+    Raises:
+        ModelError: If the two are not near enough, or the graph cannot be rebuilt.
+        ValueError: If `target` is `source`.
+    """
+    from safetensors.numpy import load_file
+
+    from training.rebuild import rebuild_character_encoder, rebuild_phrase_encoder
+
+    if target.resolve() == source.resolve():
+        raise ValueError(f"{target} is the model itself: write the export to another folder")
+    checkpoint = open_checkpoint(source)
+    with tempfile.TemporaryDirectory() as scratch:
+        weights, form = Path(scratch) / TORCH_FILE, Path(scratch) / "form"
+        save_file(rebuild_phrase_encoder(checkpoint), weights, metadata={"format": "pt"})
+        parts: dict[str, Any] = {
+            "transformer": source,
+            "type_head": load_file(checkpoint.head_path)[HEAD_TENSOR],
+            "character": rebuild_character_encoder(checkpoint),
+            "onnx_path": checkpoint.onnx_path,
+            "torch_path": weights,
+            "model_card": _card_of(checkpoint),
+            "weights_hash": checkpoint.config.weights_hash,
+        }
+        write_checkpoint(form, checkpoint.config, **parts)
+        parity = check_forms(form, exact=False, names=names)
+        write_checkpoint(target, checkpoint.config, **parts)
+    return parity
+
+
+def check_forms(folder: Path, *, exact: bool, names: Sequence[str] = ()) -> Parity:
+    """Compare the two forms of a checkpoint, torch in float32 and ONNX.
+
+    Args:
+        folder: With both forms.
+        exact: Whether each vector has to agree, or the mean of their cosines has to be 0.995.
+        names: What to encode; by default random pieces of the vocabulary.
+
+    Raises:
+        ModelError: If they are not near enough.
+    """
+    names = names or sample_names(folder / "tokenizer.json", rng=random.Random(0))
+    torch_form = load_encoder(str(folder), device="cpu", runtime="torch", precision="fp32")
+    parity = measure_parity(torch_form, load_encoder(str(folder), device="cpu", runtime="onnx"), names)
+    least, what = (parity.min_cosine, MIN_FP32_COSINE) if exact else (parity.mean_cosine, MIN_MEAN_COSINE)
+    if not least >= what:
+        raise ModelError(
+            f"The graph is not near enough to the network: {parity}; {what} is needed. Export with --precision fp32."
+        )
+    return parity
+
+
+def _write_graph(network: PearlNetwork, path: Path, precision: Precision) -> str:
+    """Write the graph; how precise it is, as pearl.json says it."""
+    if precision == "int8" and int8_graph.is_supported(network):
+        int8_graph.write_int8_graph(network, path)
+        return int8_graph.PRECISION
+    if precision == "fp32":
+        export.export_onnx(network, path)
+        return "fp32"
+    whole = path.with_suffix(".fp32.onnx")
+    export.export_onnx(network, whole)
+    export.quantize_onnx(whole, path)
+    return export.PRECISION
+
+
+def _write(target: Path, config: PearlConfig, *, source: Path, form: Path, with_torch: bool) -> None:
+    """The folder that is wanted, out of one with both forms."""
+    from safetensors.numpy import load_file
+
+    tensors = load_file(form / "pearl.safetensors")
+    n = len(CHARACTER_TENSORS)
+    character = {name[n:]: array for name, array in tensors.items() if name.startswith(CHARACTER_TENSORS)}
+    write_checkpoint(
+        target,
+        config,
+        transformer=source,
+        type_head=tensors[HEAD_TENSOR],
+        character=character if with_torch else None,
+        onnx_path=form / ONNX_FILE,
+        torch_path=form / TORCH_FILE if with_torch else None,
+        model_card=model_card(config),
+    )
+
+
+def _card_of(checkpoint: VerifiedCheckpoint) -> str:
+    path = checkpoint.folder / "README.md"
+    return path.read_text(encoding="utf-8") if path.is_file() else model_card(checkpoint.config)
+
+
+def _rounded(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: round(value, 5) if isinstance(value, float) else value for key, value in record.items()}

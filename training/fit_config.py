@@ -1,0 +1,110 @@
+"""How to fine-tune, and the learning rate at each step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+_MAY_CHANGE = frozenset({"save_every", "evaluate_every", "workers"})
+"""Settings that do not decide what is learnt, so that a run may go on with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitConfig:
+    """How to fine-tune.
+
+    Attributes:
+        steps: Optimizer steps.
+        learning_rate: Peak, of the phrase encoder.
+        head_rate: Learning rate of the type head, which learns from nothing, in multiples of the encoder's.
+        character_rate: Learning rate of the character encoder, likewise.
+        schedule: "exponential" multiplies the rate by `decay` after every `decay_every` steps (the paper); "cosine"
+            warms up over the first 5 % and falls to zero.
+        decay, decay_every: Of the exponential schedule. PEARL: 0.98 and 2,000.
+        optimizer: "adamw", or "adam" (the paper).
+        objective: "nt-xent" (Eq. 2) or "multi-similarity" (SapBERT).
+        temperature: Of NT-Xent. PEARL: 0.07.
+        type_weight: Weight of the type loss. PEARL: 1.
+        mask: "label": rows of one entity or string are no negatives of each other; "none": the paper.
+        teacher_floor: Teacher cosine up to which two rows are never taken for the same; needs a teacher.
+        clip: Largest norm of the gradient; 0 for no limit.
+        dropout: Whether the network's dropout is on.
+        freeze_words: Whether the word embeddings stay as they are.
+        max_tokens: Longer phrases are cut.
+        micro_batch: Phrases a forward pass; they are sorted by length first, so that little is padding.
+        cache_gradients: Keep the activations of one micro-batch only, at the price of a second forward pass.
+        precision: "bf16" autocast, "fp32", or "auto": bf16 where the device computes in it.
+        workers: Processes that draw, vary and tokenise; 0 does it between the steps.
+        save_every: Steps between checkpoints.
+        evaluate_every: Steps between evaluations; 0 for none.
+        seed: Of dropout.
+    """
+
+    steps: int
+    learning_rate: float = 3e-5
+    head_rate: float = 30.0
+    character_rate: float = 10.0
+    schedule: Literal["exponential", "cosine"] = "exponential"
+    decay: float = 0.98
+    decay_every: int = 2000
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    objective: Literal["nt-xent", "multi-similarity"] = "nt-xent"
+    temperature: float = 0.07
+    type_weight: float = 1.0
+    mask: Literal["label", "none"] = "label"
+    teacher_floor: float = 0.0
+    clip: float = 1.0
+    dropout: bool = False
+    freeze_words: bool = True
+    max_tokens: int = 24
+    micro_batch: int = 64
+    cache_gradients: bool = False
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    workers: int = 0
+    save_every: int = 100
+    evaluate_every: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "learning_rate", "temperature", "decay_every", "micro_batch", "save_every"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay is in (0, 1], not {self.decay}")
+        if self.max_tokens < 3:
+            raise ValueError(f"max_tokens is at least 3, a token between two marks, not {self.max_tokens}")
+
+    def rate(self, step: int) -> float:
+        """Share of the peak learning rate at a step, from 1."""
+        done = step - 1
+        if self.schedule == "exponential":
+            return float(self.decay ** (done // self.decay_every))
+        warm = max(1, self.steps // 20)
+        if done < warm:
+            return step / warm
+        return 0.5 * (1 + math.cos(math.pi * (done - warm) / max(1, self.steps - warm)))
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that decide what is learnt; a run goes on only with the same ones."""
+        may_change = _MAY_CHANGE | ({"steps"} if self.schedule == "exponential" else set())
+        return {name: value for name, value in asdict(self).items() if name not in may_change}
+
+
+def faithful_config(*, steps: int) -> FitConfig:
+    """The paper to the letter, where it says something (section 4.2): Adam at one rate for all, nothing masked."""
+    return FitConfig(
+        steps=steps,
+        learning_rate=3e-5,
+        head_rate=1.0,
+        character_rate=1.0,
+        schedule="exponential",
+        optimizer="adam",
+        objective="nt-xent",
+        temperature=0.07,
+        type_weight=1.0,
+        mask="none",
+        clip=0.0,
+        dropout=True,
+        freeze_words=False,
+    )

@@ -1,0 +1,194 @@
+"""A fine-tuning run from files to a checkpoint: what `pearl-qdrant train fit` runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+from pearl_qdrant.encoder.tokens import NameTokenizer
+from pearl_qdrant.encoder.torch_runtime import TorchEncoder, network_width
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+from training.base_network import Base
+from training.batches import BatchMaker, Epochs, Sampler, Shard, Source, Vary, WeightedRuns
+from training.fit_config import FitConfig
+from training.gathering import process_group, wait_for_all
+from training.material import by_name, with_one_label
+from training.negative_table import NegativeTable
+from training.objective import Teacher
+from training.phrase_vectors import device_of
+from training.sources import Example
+from training.torch_checkpoint import write_network
+from training.trainer import Evaluate, fit
+
+TRAINING = "training"
+"""Folder within the checkpoint's for state, log and curves."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """How batches are made of the examples.
+
+    Attributes:
+        views: Phrases encoded a step, on all processes together: anchors, positives and hard negatives. PEARL: 512.
+        epochs: How often each example is an anchor. PEARL: 2.
+        n_negatives: Hard negatives drawn for each anchor. PEARL: 2.
+        run: Alphabetical neighbours drawn together; 1 takes each example by itself, once an epoch.
+        faithful: As the paper and its code: no aliases, one label a phrase, hard negatives with variants of their own.
+        seed: Decides everything.
+    """
+
+    views: int = 512
+    epochs: float = 2.0
+    n_negatives: int = 2
+    run: int = 1
+    faithful: bool = False
+    seed: int = 0
+
+    def n_pairs(self, *, has_negatives: bool, world_size: int) -> int:
+        """Anchors a batch and process: 85 for 512 views with two hard negatives that have variants."""
+        each = self.n_negatives if has_negatives else 0
+        views_each = 2 * (1 + each) if self.faithful else 2 + each
+        return max(2, self.views // (views_each * world_size))
+
+
+def plan_steps(n_examples: int, options: DataOptions, *, has_negatives: bool, world_size: int = 1) -> int:
+    """Steps in which each example is an anchor `epochs` times."""
+    pairs = options.n_pairs(has_negatives=has_negatives, world_size=world_size) * world_size
+    return max(1, math.ceil(options.epochs * n_examples / pairs))
+
+
+def new_maker(
+    examples: list[Example],
+    options: DataOptions,
+    *,
+    vary: Vary,
+    negatives: Iterable[tuple[str, Iterable[str]]] | None = None,
+    shard: Shard | None = None,
+) -> BatchMaker:
+    """Batches of examples.
+
+    Args:
+        examples: In alphabetical order.
+        options: How.
+        vary: Makes a variant of a phrase.
+        negatives: Phrases with their hard negatives.
+        shard: Which process this is for.
+    """
+    shard = shard or Shard()
+    if options.faithful:
+        examples = [with_one_label(example) for example in examples]
+    table = None if negatives is None else NegativeTable(negatives, known=by_name(examples))
+    sampler: Sampler = Epochs(examples, options.seed)
+    if options.run > 1:
+        sampler = WeightedRuns([Source(examples, 1.0)], run=options.run)
+    return BatchMaker(
+        sampler,
+        n_pairs=options.n_pairs(has_negatives=table is not None, world_size=shard.world_size),
+        seed=options.seed,
+        vary=vary,
+        negatives=table,
+        n_negatives=options.n_negatives,
+        negatives_as_pairs=options.faithful,
+        shard=shard,
+    )
+
+
+def run_fit(
+    base: Base,
+    examples: list[Example],
+    config: FitConfig,
+    options: DataOptions,
+    out: Path,
+    *,
+    vary: Vary,
+    negatives: Callable[[], Iterable[tuple[str, Iterable[str]]]] | None = None,
+    device: torch.device,
+    resume: bool = True,
+    teacher: Teacher | None = None,
+    evaluate: Evaluate | None = None,
+    tensorboard: bool = False,
+) -> bool:
+    """Fine-tune a network and write it as a checkpoint.
+
+    Args:
+        base: What to start from.
+        examples: In alphabetical order.
+        config: How to train.
+        options: How batches are made.
+        out: The checkpoint; state, log and curves go into its folder `training`.
+        vary: Makes a variant of a phrase.
+        negatives: Opens the phrases with their hard negatives.
+        device: Where; with several processes each takes its own.
+        resume, teacher, evaluate, tensorboard: As for `fit`.
+
+    Returns:
+        Whether this process wrote the checkpoint; of several only the first does.
+
+    Raises:
+        TrainingError: As `fit`.
+    """
+    with process_group(device) as shard:
+        rows = None if negatives is None else negatives()
+        maker = new_maker(examples, options, vary=vary, negatives=rows, shard=shard)
+        base.network.to(device)
+        fit(
+            base.network,
+            base.tokenizer,
+            maker,
+            config,
+            out / TRAINING,
+            resume=resume,
+            teacher=teacher,
+            evaluate=evaluate,
+            tensorboard=tensorboard,
+            prefix=base.config.prefix,
+        )
+        if shard.rank == 0:
+            record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), "examples": len(examples)}}
+            counts = count_labels(examples) if config.type_weight > 0 else base.config.label_counts
+            final = base.config.model_copy(update={"label_counts": counts, "training": record})
+            write_network(out, base.network.cpu(), final, transformer=base.folder)
+        wait_for_all()
+    return shard.rank == 0
+
+
+def live_encoder(network: PearlNetwork, base: Base) -> Encoder:
+    """The network as it is now, as an encoder, to be evaluated between two steps."""
+    config = base.config
+    info = ModelInfo(
+        name=config.name,
+        weights_hash="",
+        dim=network_width(network),
+        pooling=config.pooling,
+        prefix=config.prefix,
+        has_head=network.type_head is not None,
+        device=str(device_of(network)),
+        precision="fp32",
+        runtime="torch",
+    )
+    tokenizer = NameTokenizer(base.folder, max_length=config.max_length, prefix=config.prefix)
+    return TorchEncoder(network, tokenizer, info=info, never_seen=None)
+
+
+def as_teacher(encoder: Encoder) -> Teacher:
+    """An encoder as a teacher."""
+
+    def judge(names: Sequence[str]) -> torch.Tensor:
+        return torch.from_numpy(encoder.encode(names).vectors)
+
+    return judge
+
+
+def count_labels(examples: Iterable[Example]) -> tuple[int, ...]:
+    """How many examples allow each phrase type."""
+    counts = np.zeros(len(PHRASE_TYPES), dtype=np.int64)
+    for example in examples:
+        counts[list(example.allowed)] += 1
+    return tuple(counts.tolist())

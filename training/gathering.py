@@ -1,0 +1,112 @@
+"""Training in several processes, one a GPU, started by torchrun or `accelerate launch`.
+
+    each process encodes its own pairs -> vectors and keys are gathered from all -> every process computes the loss of
+    the whole batch, in which only its own vectors carry gradients -> gradients are summed over the processes
+
+The sum is the gradient of the whole batch's loss, as one process with all pairs would find it. A gathered vector is
+dim x 4 bytes: 4,096 pairs of 384 are 12 MB a step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+from torch import Tensor, distributed, nn
+
+from training.batches import Shard
+
+_PATIENCE = timedelta(hours=2)
+"""How long the others wait while the first process evaluates."""
+
+
+def shard_of_environment() -> Shard:
+    """Rank and number of processes as torchrun and accelerate set them; the only process without them."""
+    return Shard(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[Shard]:
+    """Join the other processes for the time of a `with` block; alone if there are none.
+
+    Args:
+        device: NCCL connects GPUs, gloo processors.
+    """
+    shard = shard_of_environment()
+    if shard.world_size == 1:
+        yield shard
+        return
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=_PATIENCE)
+    try:
+        yield shard
+    finally:
+        distributed.destroy_process_group()
+
+
+def local_device(device: torch.device) -> torch.device:
+    """The GPU of this process among those of its machine; another device as it is."""
+    if device.type == "cuda" and "LOCAL_RANK" in os.environ:
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    return device
+
+
+def gather_rows(rows: Tensor) -> Tensor:
+    """Rows of all processes in the order of their ranks, (sum of n, ...); gradients flow to the own ones alone.
+
+    Args:
+        rows: (n, ...); n may differ between processes.
+    """
+    if not _is_joined():
+        return rows
+    rank, world_size = distributed.get_rank(), distributed.get_world_size()
+    counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(world_size)]
+    distributed.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
+    sizes = [int(count) for count in counts]
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows.detach()
+    gathered = [torch.empty_like(padded) for _ in range(world_size)]
+    distributed.all_gather(gathered, padded)
+    parts = [part[:size] for part, size in zip(gathered, sizes, strict=True)]
+    parts[rank] = rows
+    return torch.cat(parts)
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """Sum of a tensor over the processes, without gradients."""
+    total = value.detach().clone()
+    if _is_joined():
+        distributed.all_reduce(total)
+    return total
+
+
+def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Set the gradient of each parameter to its sum over the processes; one without any counts as zero."""
+    if not _is_joined():
+        return
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        distributed.all_reduce(parameter.grad)
+
+
+def same_start(network: nn.Module) -> None:
+    """Give every process the weights of the first."""
+    if _is_joined():
+        for tensor in network.state_dict().values():
+            distributed.broadcast(tensor, 0)
+
+
+def wait_for_all() -> None:
+    """Return when every process has come here."""
+    if _is_joined():
+        distributed.barrier()
+
+
+def _is_joined() -> bool:
+    return distributed.is_available() and distributed.is_initialized()

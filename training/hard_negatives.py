@@ -1,0 +1,279 @@
+"""Hard negatives: for each phrase, others that are spelled almost like it and mean something else.
+
+    candidates   within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from the
+                 start, from the end, by the rarest word) whose distance is at most half of the longer one's length
+    left out     of the same entity; equal after case and punctuation folding; teacher cosine over 0.9
+    kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
+
+Cost: linear in the number of phrases; a million take a few minutes besides the encoder's time. Memory: about
+2 KB a phrase, of which 768 bytes are its vector in half precision.
+
+Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from training.edit_pairs import Pairs, edit_distances, edit_pairs
+
+_log = logging.getLogger(__name__)
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+Encode = Callable[[Sequence[str]], FloatArray]
+"""Phrases to vectors, (n, dim), L2-normalised; zeros for a phrase that the encoder cannot see."""
+
+_ID_BITS = 28  # of a packed (phrase, distance, phrase)
+_CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
+
+
+@dataclass(frozen=True, slots=True)
+class MiningConfig:
+    """What is a hard negative.
+
+    Attributes:
+        kept: Negatives kept a phrase, at most.
+        pool: Candidates a phrase that are encoded and compared: those at the smallest edit distance.
+        neighbours: Neighbours looked at on each side in each sorted order; 0 leaves only edit distance 2.
+        max_share: Edit distance of a candidate over the longer one's length, at most; in (0, 1].
+        max_cosine: A candidate with a higher teacher cosine means the same and is left out.
+        different_type: Only candidates whose known phrase types share none with the phrase's.
+        threads: Of rapidfuzz.
+    """
+
+    kept: int = 12
+    pool: int = 32
+    neighbours: int = 8
+    max_share: float = 0.5
+    max_cosine: float = 0.9
+    different_type: bool = False
+    threads: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.kept <= self.pool:
+            raise ValueError(f"kept is between 1 and pool ({self.pool}), not {self.kept}")
+        if not 0 < self.max_share <= 1:
+            raise ValueError(f"max_share is in (0, 1], not {self.max_share}")
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A phrase to find negatives for, and to be one.
+
+    Attributes:
+        text: As it will stand in training.
+        entities: Ids of the entities that it names; empty if unknown.
+        types: Indices into `PHRASE_TYPES` that are right; empty if unknown.
+    """
+
+    text: str
+    entities: tuple[str, ...] = ()
+    types: tuple[int, ...] = ()
+
+
+def fold(text: str) -> str:
+    """What two phrases share that differ only in case and punctuation; the text itself if it has nothing else."""
+    return "".join(c for c in text.casefold() if c.isalnum()) or text
+
+
+def mine_hard_negatives(
+    phrases: Sequence[Phrase], encode: Encode, *, teacher: Encode | None = None, config: MiningConfig | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Phrases with their hard negatives, lowest cosine first; phrases without any are passed over.
+
+    Args:
+        phrases: Those of one text (whatever its case and outer spaces) count as one, written as the first.
+        encode: The base encoder.
+        teacher: Says what means the same; the base encoder itself by default.
+        config: What is a hard negative.
+
+    Raises:
+        ValueError: If there are too many phrases, or an encoder gives vectors of another number than it was given.
+    """
+    config = config or MiningConfig()
+    merged = _merge(phrases)
+    texts = list(merged)
+    if len(texts) >= 1 << _ID_BITS:
+        raise ValueError(f"{len(texts):,} phrases are too many at once: split them, as by language")
+    units = list(merged.values())
+    near, distances = _near_pairs(texts, config)
+    _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
+    allowed = _may_differ(units, near, config)
+    pool = _nearest(near[allowed], distances[allowed], config.pool)
+    yield from _lowest_cosine(units, pool, encode, teacher, config)
+
+
+def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
+    """One phrase for each case-folded text, in alphabetical order, with the entities and types of all."""
+    merged: dict[str, Phrase] = {}
+    for phrase in phrases:
+        key = " ".join(phrase.text.casefold().split())
+        if not key:
+            continue
+        before = merged.get(key)
+        if before is None:
+            merged[key] = phrase
+        elif before.entities != phrase.entities or before.types != phrase.types:
+            entities = tuple(dict.fromkeys((*before.entities, *phrase.entities)))
+            types = tuple(sorted({*before.types, *phrase.types}))
+            merged[key] = Phrase(before.text, entities, types)
+    return {key: merged[key] for key in sorted(merged)}
+
+
+def _near_pairs(texts: Sequence[str], config: MiningConfig) -> tuple[Pairs, npt.NDArray[np.uint8]]:
+    """Pairs that are spelled alike, smaller index first, each once, with their edit distances."""
+    pairs, distances = edit_pairs(texts, threads=config.threads)
+    if config.neighbours:
+        lengths = np.fromiter((len(text) for text in texts), dtype=np.int64, count=len(texts))
+        wide = _sorted_neighbours(texts, config.neighbours)
+        longer = lengths[wide].max(axis=1, initial=1)
+        # Lengths alone rule out many, before anything is measured.
+        wide = wide[np.abs(lengths[wide[:, 0]] - lengths[wide[:, 1]]) <= config.max_share * longer]
+        far = edit_distances(texts, wide, threads=config.threads)
+        close = (far > 0) & (far <= config.max_share * lengths[wide].max(axis=1, initial=1)) & (far < 255)
+        pairs, distances = np.concatenate([pairs, wide[close]]), np.concatenate([distances, far[close]])
+    keys = pairs[:, 0] << 32 | pairs[:, 1]
+    _, first = np.unique(keys, return_index=True)
+    return pairs[first], distances[first]
+
+
+def _sorted_neighbours(texts: Sequence[str], width: int) -> Pairs:
+    """Pairs that stand within `width` of each other in one of three orders; `texts` is in the first of them."""
+    counts = Counter(word for text in texts for word in set(text.split()))
+    orders = [
+        range(len(texts)),
+        sorted(range(len(texts)), key=lambda i: texts[i][::-1]),
+        sorted(range(len(texts)), key=lambda i: (min((counts[w], w) for w in texts[i].split()), i)),
+    ]
+    found: list[Pairs] = []
+    for order in orders:
+        at = np.fromiter(order, dtype=np.int64, count=len(texts))
+        steps = range(1, min(width, len(at) - 1) + 1)
+        found += [np.stack([at[:-step], at[step:]], axis=1) for step in steps]
+    pairs = np.sort(np.concatenate([np.zeros((0, 2), dtype=np.int64), *found]), axis=1)
+    keys = np.unique(pairs[:, 0] << 32 | pairs[:, 1])
+    return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1)
+
+
+def _may_differ(units: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> npt.NDArray[np.bool_]:
+    """Which pairs may be negatives: no entity in common, not equal when folded, of another type if so wished."""
+    folded = np.array([_hash(fold(unit.text)) for unit in units], dtype=np.int64)
+    allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
+    if config.different_type:
+        masks = [_bits(unit.types) for unit in units]
+        low = np.array([mask & (1 << 63) - 1 for mask in masks], dtype=np.int64)
+        high = np.array([mask >> 63 for mask in masks], dtype=np.int64)
+        known = (low | high) != 0
+        shared = (low[pairs[:, 0]] & low[pairs[:, 1]]) | (high[pairs[:, 0]] & high[pairs[:, 1]])
+        allowed &= known[pairs[:, 0]] & known[pairs[:, 1]] & (shared == 0)
+    both = np.array([bool(unit.entities) for unit in units], dtype=bool)[pairs].all(axis=1)
+    checked = np.flatnonzero(allowed & both)
+    allowed[checked[_share_entity(units, pairs[checked])]] = False
+    return allowed
+
+
+def _share_entity(units: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_]:
+    """Whether both phrases of a pair name one entity, exactly, however many entities each names."""
+    ids: dict[str, int] = {}
+    degrees = np.array([len(unit.entities) for unit in units], dtype=np.int64)
+    flat = [ids.setdefault(entity, len(ids)) for unit in units for entity in unit.entities]
+    entities = np.array(flat, dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(degrees)])
+    owners = np.repeat(np.arange(len(units)), degrees)
+    known = np.sort(entities << 32 | owners)
+    shared = np.zeros(len(pairs), dtype=bool)
+    for start in range(0, len(pairs), _CHUNK * 8):
+        first, second = pairs[start : start + _CHUNK * 8].T
+        counts = degrees[first]
+        row = np.repeat(np.arange(len(first)), counts)
+        offset = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        wanted = entities[starts[first][row] + offset] << 32 | second[row]
+        at = np.searchsorted(known, wanted)
+        hit = known[np.minimum(at, len(known) - 1)] == wanted
+        shared[start + row[hit]] = True
+    return shared
+
+
+def _nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs:
+    """Of each phrase the `pool` partners at the smallest distance: (m, 2), phrase and candidate, both ways."""
+    first, second = pairs.T.astype(np.uint64)
+    far = distances.astype(np.uint64) << np.uint64(_ID_BITS)
+    shift = np.uint64(_ID_BITS + 8)
+    packed = np.concatenate([first << shift | far | second, second << shift | far | first])
+    packed.sort()
+    owner = (packed >> shift).astype(np.int64)
+    begins = np.flatnonzero(np.diff(owner, prepend=-1))
+    rank = np.arange(len(owner)) - np.repeat(begins, np.diff(begins, append=len(owner)))
+    kept = rank < pool
+    candidate = (packed[kept] & np.uint64((1 << _ID_BITS) - 1)).astype(np.int64)
+    return np.stack([owner[kept], candidate], axis=1)
+
+
+def _lowest_cosine(
+    units: Sequence[Phrase], pool: Pairs, encode: Encode, teacher: Encode | None, config: MiningConfig
+) -> Iterator[tuple[str, list[str]]]:
+    """The candidates of each phrase that the base encoder finds least alike, without those that mean the same."""
+    used = np.unique(pool)
+    place = np.zeros(len(units), dtype=np.int64)
+    place[used] = np.arange(len(used))
+    names = [units[i].text for i in used.tolist()]
+    vectors = _encode_all(encode, names)
+    judges = vectors if teacher is None else _encode_all(teacher, names)
+    owners, begins = np.unique(pool[:, 0], return_index=True)
+    ends = np.append(begins[1:], len(pool))
+    step = max(1, _CHUNK // config.pool)
+    for start in range(0, len(owners), step):
+        stop = min(start + step, len(owners))
+        rows = pool[begins[start] : ends[stop - 1]]
+        left, right = place[rows[:, 0]], place[rows[:, 1]]
+        cosines = _cosines(vectors, left, right)
+        meaning = cosines if teacher is None else _cosines(judges, left, right)
+        seen = vectors[right].any(axis=1) & vectors[left].any(axis=1)
+        usable = seen & (meaning <= config.max_cosine)
+        order = np.lexsort((rows[:, 1], cosines, rows[:, 0]))
+        order = order[usable[order]]
+        chosen = rows[order]
+        here, firsts, counts = np.unique(chosen[:, 0], return_index=True, return_counts=True)
+        for owner, first, count in zip(here.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+            best = chosen[first : first + min(count, config.kept), 1].tolist()
+            yield units[owner].text, [units[i].text for i in best]
+
+
+def _encode_all(encode: Encode, names: Sequence[str]) -> npt.NDArray[np.float16]:
+    """Vectors of all names in half precision, (n, dim)."""
+    parts = []
+    for start in range(0, len(names), _CHUNK):
+        chunk = names[start : start + _CHUNK]
+        vectors = encode(chunk)
+        if len(vectors) != len(chunk):
+            raise ValueError(f"the encoder gave {len(vectors)} vectors for {len(chunk)} phrases")
+        parts.append(vectors.astype(np.float16))
+    return np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
+
+
+def _cosines(vectors: npt.NDArray[np.float16], left: IntArray, right: IntArray) -> FloatArray:
+    """Cosine of each pair of rows."""
+    product: FloatArray = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
+    return product
+
+
+def _bits(types: Sequence[int]) -> int:
+    """A set of label indices as the bits of an integer."""
+    mask = 0
+    for index in types:
+        mask |= 1 << index
+    return mask
+
+
+def _hash(text: str) -> int:
+    """A 63-bit hash that is the same in every process."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

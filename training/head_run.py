@@ -1,0 +1,151 @@
+"""A type head on a frozen encoder, from files to a checkpoint: what `pearl-qdrant train head` runs.
+
+The vectors are made once, so that the cost is that of encoding the names; an epoch over 200,000 vectors takes a few
+seconds. A tenth of the names, chosen by their hash, is held out to say how well the head knows names it never saw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
+from training.base_network import Base
+from training.evaluate_types import TypeScores, score_types
+from training.fit_run import count_labels
+from training.head import fit_head
+from training.phrase_vectors import pool_phrases
+from training.sources import Example
+from training.splits import TEST_FOLDS, fold, name_key
+from training.torch_checkpoint import write_network
+
+_CHUNK = 2048  # names between two moves of the progress bar
+
+
+@dataclass(frozen=True, slots=True)
+class HeadOptions:
+    """How to fit a head.
+
+    Attributes:
+        epochs: Times that as many names are drawn as there are.
+        learning_rate: Peak of a cosine.
+        balance: 0 draws each name alike, 1 each set of types alike; 0.5 weighs a set by the root of its size.
+        max_each: Names of one set of types that are encoded, at most; the first by hash.
+        hold_out: Whether a tenth of the names is kept for a test.
+        seed: Decides everything.
+    """
+
+    epochs: int = 12
+    learning_rate: float = 3e-3
+    balance: float = 0.5
+    max_each: int = 20_000
+    hold_out: bool = True
+    seed: int = 0
+
+
+@torch.inference_mode()
+def phrase_vectors(base: Base, names: list[str], *, max_tokens: int = 64, micro_batch: int = 64) -> Tensor:
+    """Vectors before normalisation on the CPU, (n, dim), as the head will see them."""
+    parts = []
+    with tqdm(total=len(names), desc="encode", unit=" names", unit_scale=True, disable=None) as bar:
+        for start in range(0, len(names), _CHUNK):
+            chunk = [base.config.prefix + name for name in names[start : start + _CHUNK]]
+            parts.append(pool_phrases(base.network, base.tokenizer, chunk, max_tokens, micro_batch).cpu())
+            bar.update(len(chunk))
+    return torch.cat(parts)
+
+
+def run_head(
+    base: Base, examples: list[Example], options: HeadOptions, out: Path, *, device: torch.device
+) -> TypeScores | None:
+    """Fit a type head on a frozen network and write both as a checkpoint.
+
+    Args:
+        base: Its network stays as it is, but for the head.
+        examples: Those without a type are passed over; names whose class is open count as noun phrases.
+        options: How.
+        out: The checkpoint to write.
+        device: Where names are encoded.
+
+    Returns:
+        Scores on the names held out, or None if there are none.
+
+    Raises:
+        ValueError: If no example has a type.
+    """
+    base.network.to(device).eval()
+    typed = _chosen([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)
+    if not typed:
+        raise ValueError("none of the names has an entity type: give phrase_with_etype.txt, or a corpus with types")
+    held = [e for e in typed if options.hold_out and fold(name_key(e.name)) in TEST_FOLDS]
+    kept = [e for e in typed if not options.hold_out or fold(name_key(e.name)) not in TEST_FOLDS]
+    if not kept:
+        held, kept = [], typed
+    vectors = phrase_vectors(base, [e.name for e in kept], max_tokens=base.config.max_length)
+    allowed = torch.zeros(len(kept), len(PHRASE_TYPES), dtype=torch.bool)
+    for i, example in enumerate(kept):
+        allowed[i, list(example.allowed)] = True
+    sizes = Counter(example.allowed for example in kept)
+    weights = torch.tensor([sizes[example.allowed] ** -options.balance for example in kept])
+    head = fit_head(
+        # Inference tensors cannot take part in what follows.
+        vectors.clone(),
+        allowed,
+        weights=weights,
+        epochs=options.epochs,
+        batch=min(1024, len(kept)),
+        learning_rate=options.learning_rate,
+        generator=torch.Generator().manual_seed(options.seed),
+    )
+    scores = _score(base, head, held)
+    base.network.cpu().type_head = head
+    record: dict[str, Any] = {"head_examples": len(kept), "head_epochs": options.epochs}
+    if scores is not None:
+        record |= {"type_accuracy": round(scores.accuracy, 4), "type_macro_f1": round(scores.macro_f1, 4)}
+        record |= {"type_names_held_out": scores.n}
+    config = base.config.model_copy(
+        update={"label_counts": count_labels(kept), "training": {**base.config.training, **record}}
+    )
+    write_network(out, base.network, config, transformer=base.folder)
+    return scores
+
+
+def as_noun_phrase(allowed: tuple[int, ...]) -> tuple[int, ...]:
+    """Names are noun phrases: where the class was left open, say so, or nothing would decide between the five."""
+    nouns = tuple(i for i in allowed if PHRASE_TYPES[i].startswith("NP-"))
+    return nouns if len(allowed) == len(nouns) * len(LEXICAL_CLASSES) else allowed
+
+
+def _chosen(examples: list[Example], options: HeadOptions) -> list[Example]:
+    """At most so many of each set of types, chosen by a hash of the name, in the order given."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    chosen = []
+    distinct = {(e.name, e.allowed): e for e in examples}
+    for example in sorted(distinct.values(), key=lambda e: hash_order(e.name, options.seed)):
+        if seen[example.allowed] < options.max_each:
+            seen[example.allowed] += 1
+            chosen.append(example)
+    return chosen
+
+
+def hash_order(name: str, seed: int) -> bytes:
+    """A place in an order that looks random and is the same everywhere."""
+    from hashlib import blake2b
+
+    return blake2b(f"{seed}/{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+@torch.inference_mode()
+def _score(base: Base, head: torch.nn.Module, held: list[Example]) -> TypeScores | None:
+    """How well the head knows names that it never saw."""
+    if not held:
+        return None
+    kinds = [{PHRASE_TYPES[i].partition("-")[2] for i in example.allowed} for example in held]
+    vectors = phrase_vectors(base, [e.name for e in held], max_tokens=base.config.max_length)
+    return score_types(head(vectors), kinds)

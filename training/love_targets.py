@@ -1,0 +1,110 @@
+"""Word vectors for the character encoder to mimic: from a file, or from the phrase encoder that it will stand beside.
+
+What an encoder gives is centred (its mean over the words taken away): embeddings of a transformer lie in a narrow
+cone, and a contrast between cosines of 0.9 teaches little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pearl_qdrant.encoder.character_config import N_MARKS
+from pearl_qdrant.encoder.character_table import CharacterTable
+from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.errors import InputError
+from training.augment.vectors import read_vectors
+from training.phrase_vectors import micro_batches
+
+Array = npt.NDArray[np.float32]
+
+_SHORTEST = 2
+_MICRO_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """Words with the vectors to mimic.
+
+    Attributes:
+        words: Distinct.
+        vectors: (n, dim), any length.
+    """
+
+    words: tuple[str, ...]
+    vectors: Array
+
+    def __post_init__(self) -> None:
+        if len(self.words) != len(self.vectors):
+            raise ValueError(f"{len(self.words)} words, but {len(self.vectors)} vectors")
+
+
+def file_targets(path: Path, *, limit: int | None = None) -> Targets:
+    """The vectors of a `.vec` file, of FastText or GloVe: those of words with a letter.
+
+    Args:
+        path: The file, compressed or not.
+        limit: So many at most: the most frequent ones.
+
+    Raises:
+        FormatError: If it is no such file.
+        InputError: If it has no word with a letter.
+    """
+    words, vectors = read_vectors(path, limit=limit)
+    kept = [i for i, word in enumerate(words) if any(map(str.isalpha, word))]
+    if not kept:
+        raise InputError(str(path), None, "has no word with a letter. Is it a file of word vectors?")
+    return Targets(tuple(words[i] for i in kept), vectors[kept])
+
+
+def embedding_targets(phrase_encoder: Any, table: CharacterTable) -> Targets:
+    """The encoder's own input embeddings of the tokens that are whole words.
+
+    Args:
+        phrase_encoder: Of transformers.
+        table: Of its tokenizer.
+    """
+    ids = whole_words(table)
+    with torch.inference_mode():
+        weights = phrase_encoder.get_input_embeddings().weight
+        vectors = weights[torch.tensor(list(ids.values()), dtype=torch.long, device=weights.device)]
+    return Targets(tuple(ids), _centred(vectors.float().cpu().numpy()))
+
+
+def encoder_targets(network: PearlNetwork, tokenizer: Any, words: Sequence[str]) -> Targets:
+    """The encoder's own vectors of single words.
+
+    Args:
+        network: Without a character encoder.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        words: Repeated ones count once.
+    """
+    distinct = tuple(dict.fromkeys(words))
+    rows: list[Array] = [np.zeros(0, dtype=np.float32)] * len(distinct)
+    for batch in micro_batches(tokenizer, distinct, max_tokens=16, size=_MICRO_BATCH):
+        with torch.inference_mode():
+            pooled = network.pool(torch.from_numpy(batch.input_ids), torch.from_numpy(batch.attention_mask))
+        for row, vector in zip(batch.rows.tolist(), pooled.numpy(), strict=True):
+            rows[row] = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    return Targets(distinct, _centred(np.stack(rows)))
+
+
+def whole_words(table: CharacterTable) -> dict[str, int]:
+    """Words of a vocabulary with their ids: tokens that begin a word and are letters alone, lower-cased, once each."""
+    found: dict[str, int] = {}
+    for token_id in np.flatnonzero(~table.special & ~table.continuation).tolist():
+        word = "".join(table.alphabet[code - N_MARKS] for code in table.codes[token_id] if code)
+        if len(word) >= _SHORTEST and word.isalpha():
+            found.setdefault(word, token_id)
+    return found
+
+
+def _centred(vectors: Array) -> Array:
+    centred: Array = vectors - vectors.mean(axis=0, keepdims=True)
+    return centred

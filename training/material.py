@@ -1,0 +1,172 @@
+r"""What `train fit`, `train head` and `train negatives` learn from, as they lie on disk.
+
+    a corpus folder         freq_phrase.txt and phrase_with_etype.txt; entities.jsonl if it is there
+    freq_phrase.txt         CLASS__phrase <TAB> frequency
+    phrase_with_etype.txt   phrase <TAB> entity type; beside a freq_phrase.txt it types the phrases of that one
+    entities.jsonl          {"entity": ..., "names": [...], "types": [...]}
+    hard_negative.txt       phrase <TAB> negative ..., or JSON Lines {"phrase": ..., "negatives": [...]}
+
+The kind of a file is told by its first row, not by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+from ingest.lines import BadLine, read_lines
+from ingest.reader import ReadReport
+from ingest.streams import Source
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
+from pearl_qdrant.records import Entity
+from training.corpus.bases import entity_examples
+from training.corpus.examples import PhraseTypes, corpus_examples
+from training.corpus.files import (
+    ENTITIES,
+    NOT_A_ROW,
+    entity_type_of,
+    read_entities,
+    read_entity_types,
+    read_frequencies,
+)
+from training.hard_negatives import Phrase
+from training.negative_table import parse_negatives
+from training.sources import Example, any_class, one_class
+
+Kind = Literal["corpus", "frequencies", "types", "entities"]
+
+_FREQUENCY = re.compile(rf"(?:{'|'.join(LEXICAL_CLASSES)})__.+\t\s*\d+\s*")
+
+
+def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int = 1) -> list[Example]:
+    """Examples of files and folders, in alphabetical order.
+
+    Args:
+        paths: As above.
+        report: Counts rows, and those passed over.
+        min_count: Phrases that a corpus has seen less often are left out.
+
+    Raises:
+        FormatError: If a path does not exist or is of no known kind, or nothing is in it.
+        TooManyErrorsError: If more rows are bad than the report allows.
+    """
+    kinds = [(path, kind_of(path)) for path in paths]
+    types = [PhraseTypes(path, report) for path, kind in kinds if kind == "types"]
+    has_frequencies = any(kind == "frequencies" for _, kind in kinds)
+    examples: list[Example] = []
+    for path, kind in kinds:
+        if kind == "corpus":
+            examples.extend(corpus_examples(path, report, min_count=min_count))
+            if (path / ENTITIES).exists():
+                examples.extend(entity_examples(read_entities(path / ENTITIES, report)))
+        elif kind == "frequencies":
+            examples.extend(_of_frequencies(path, types, report, min_count))
+        elif kind == "entities":
+            examples.extend(entity_examples(read_entities(path, report)))
+        elif not has_frequencies:
+            examples.extend(type_examples(read_entity_types(path, report)))
+    if not examples:
+        raise FormatError(", ".join(map(str, paths)), None, "no phrases are in it")
+    return sorted(examples, key=lambda example: (example.name.casefold(), example.entity))
+
+
+def kind_of(path: Path) -> Kind:
+    """What a path holds, by its first row.
+
+    Raises:
+        FormatError: If it does not exist or is nothing that is known.
+    """
+    if path.is_dir():
+        return "corpus"
+    first = next((line for _, line in _lines(path, ReadReport())), "")
+    if first.startswith("{") and '"names"' in first:
+        return "entities"
+    if _FREQUENCY.fullmatch(first):
+        return "frequencies"
+    if "\t" in first and entity_type_of(first.rpartition("\t")[2]) is not None:
+        return "types"
+    raise FormatError(
+        str(path),
+        1,
+        "is no list of phrases: expected CLASS__phrase<TAB>frequency, phrase<TAB>entity type, or a corpus folder. "
+        "A base of names is given with --aliases",
+    )
+
+
+def read_negatives(path: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
+    """Phrases with their hard negatives. Raises as `read_examples`."""
+    for number, line in _lines(path, report):
+        found = parse_negatives(line)
+        if found is None:
+            report.skip(NOT_A_ROW, path=str(path), line=number, text=line)
+        else:
+            yield found
+
+
+def base_examples(entities: Iterable[Entity], *, kb: str) -> Iterator[Example]:
+    """Entities of a base, those with a single name too: they are negatives, and anchors of variants."""
+    for entity in entities:
+        names = [name for name in dict.fromkeys(entity.names()) if name.strip()]
+        if names:
+            kinds = [kind for kind in entity.types if kind in ENTITY_TYPES]
+            yield Example(names[0], tuple(names[1:]), f"{kb}:{entity.entity_id}", one_class("NP", kinds))
+
+
+def as_phrases(examples: Iterable[Example]) -> Iterator[Phrase]:
+    """Every name of every example, to mine hard negatives for."""
+    for example in examples:
+        entities = (example.entity,) if example.entity else ()
+        for name in (example.name, *example.others):
+            yield Phrase(name, entities, example.allowed)
+
+
+def by_name(examples: Iterable[Example]) -> dict[str, Example]:
+    """Examples by each of their names; the first one where several share a name."""
+    known: dict[str, Example] = {}
+    for example in examples:
+        for name in (example.name, *example.others):
+            known.setdefault(name, example)
+    return known
+
+
+def with_one_label(example: Example) -> Example:
+    """As the paper has it: one phrase type or none, and no names but the phrase itself."""
+    return replace(example, others=(), allowed=example.allowed[:1])
+
+
+def _of_frequencies(path: Path, types: Sequence[PhraseTypes], report: ReadReport, min_count: int) -> Iterator[Example]:
+    """Phrases with their classes, and with their types where these are known."""
+    rows = (row for row in read_frequencies(path, report) if row[2] >= min_count)
+    for phrase, same in groupby(rows, key=lambda row: row[0]):
+        classes = [lexical_class for _, lexical_class, _ in same]
+        kinds = [kind for table in types if (kind := table.get(phrase)) is not None]
+        labels = dict.fromkeys(i for lexical_class in classes for i in one_class(lexical_class, kinds[:1]))
+        yield Example(phrase, (), f"name:{phrase.casefold()}", tuple(labels))
+
+
+def type_examples(rows: Iterable[tuple[str, str]]) -> Iterator[Example]:
+    """Phrases with an entity type, whose class is open; several types of one phrase allow any of them."""
+    types: dict[str, dict[str, None]] = {}
+    for phrase, kind in rows:
+        types.setdefault(phrase, {})[kind] = None
+    for phrase, kinds in types.items():
+        yield Example(phrase, (), f"name:{phrase.casefold()}", any_class(kinds))
+
+
+def _lines(path: Path, report: ReadReport) -> Iterator[tuple[int, str]]:
+    """Numbered lines with something in them."""
+    source = Source(path)
+    try:
+        for number, line in read_lines(source):
+            if isinstance(line, BadLine):
+                report.skip(line.reason, path=str(path), line=number, text=line.text)
+            elif line.strip():
+                report.rows += 1
+                yield number, line
+    finally:
+        source.close()

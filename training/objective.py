@@ -1,0 +1,101 @@
+"""The losses of one batch from its vectors, over all processes that train together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from training.batches import PairBatch
+from training.false_negatives import Keys, closer_than_positive, same_entity, same_meaning
+from training.fit_config import FitConfig
+from training.gathering import gather_rows, sum_over_processes
+from training.losses import multi_similarity, nt_xent, summed_type_loss
+
+Teacher = Callable[[Sequence[str]], Tensor]
+"""Phrases to vectors, (n, dim), L2-normalised, without gradients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Losses of one batch, each ().
+
+    Attributes:
+        total: What is minimised on this process; summing its gradients over the processes gives those of the whole.
+        contrastive: Of the whole batch.
+        type_loss: Of the whole batch, before its weight.
+    """
+
+    total: Tensor
+    contrastive: Tensor
+    type_loss: Tensor
+
+
+def batch_losses(
+    vectors: Tensor, batch: PairBatch, type_head: nn.Module | None, config: FitConfig, *, teacher: Teacher | None = None
+) -> Losses:
+    """Eq. 4 for the batch of all processes.
+
+    Args:
+        vectors: Of this process: anchors, positives, negatives, (2n + m, dim), before normalisation.
+        batch: This process's.
+        type_head: dim -> 95; None leaves the type loss out.
+        config: Which losses, with what weights.
+        teacher: Says what means the same, besides the labels.
+    """
+    n, device = len(batch.anchors), vectors.device
+    parts = [gather_rows(part) for part in _parts(vectors, n)]
+    keys = _keys(batch, device)
+    judged = None if teacher is None else [gather_rows(p) for p in _parts(_judge(teacher, batch).to(device), n)]
+    contrastive = _contrastive(parts, keys, judged, config)
+    if type_head is None or config.type_weight == 0:
+        return Losses(contrastive, contrastive.detach(), torch.zeros((), device=device))
+    allowed = torch.from_numpy(batch.allowed).to(device).repeat(2, 1)
+    summed, count = summed_type_loss(type_head(vectors[: 2 * n]), allowed)
+    whole = sum_over_processes(torch.stack([summed.detach(), torch.tensor(float(count), device=device)]))
+    n_typed = whole[1].clamp(min=1.0)
+    total = contrastive + config.type_weight * summed / n_typed
+    return Losses(total, contrastive.detach(), whole[0] / n_typed)
+
+
+def _contrastive(parts: list[Tensor], keys: Keys, judged: list[Tensor] | None, config: FitConfig) -> Tensor:
+    """Contrastive loss of the whole batch."""
+    anchors, positives, negatives = parts
+    same = same_meaning(keys) if config.mask == "label" else None
+    if judged is not None:
+        closer = closer_than_positive(torch.cat(judged), len(anchors), floor=config.teacher_floor)
+        same = closer if same is None else same | closer
+    if config.objective == "nt-xent":
+        return nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
+    columns = torch.cat(parts)
+    of_entity = same_entity(keys)
+    row = torch.arange(len(of_entity), device=columns.device)
+    positive = of_entity.clone()
+    positive[row, row] = False
+    negative = ~(of_entity if same is None else of_entity | same)
+    return multi_similarity(columns[: len(of_entity)], columns, positive=positive, negative=negative)
+
+
+def _parts(vectors: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Anchors, positives and negatives."""
+    return vectors[:n], vectors[n : 2 * n], vectors[2 * n :]
+
+
+def _keys(batch: PairBatch, device: torch.device) -> Keys:
+    """The keys of the whole batch."""
+    arrays = (
+        batch.entities,
+        batch.anchor_keys,
+        batch.positive_keys,
+        batch.negative_entities,
+        batch.negative_keys,
+    )
+    return Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays))
+
+
+def _judge(teacher: Teacher, batch: PairBatch) -> Tensor:
+    """The teacher's vectors of a batch."""
+    with torch.no_grad():
+        return teacher([*batch.anchors, *batch.positives, *batch.negatives])

@@ -1,0 +1,96 @@
+"""How near one form of a model is to another: fp32 and int8, torch and ONNX, before and after a conversion."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.protocol import Encoded, Encoder
+from pearl_qdrant.encoder.tokens import IntArray
+from pearl_qdrant.encoder.type_head import type_marginals
+
+MIN_MEAN_COSINE = 0.995
+"""Below this a quantised model is refused."""
+
+_N_NAMES = 512
+_LONGEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """Agreement of two encoders over the names that both can encode.
+
+    Attributes:
+        n: Names compared.
+        mean_cosine: Of the two vectors of a name.
+        min_cosine: Likewise, the least.
+        worst: The name with the least.
+        type_agreement: Share of names for which both predict the same entity type.
+    """
+
+    n: int
+    mean_cosine: float
+    min_cosine: float
+    worst: str
+    type_agreement: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n:,} names: mean cosine {self.mean_cosine:.5f}, least {self.min_cosine:.5f} ({self.worst!r}), "
+            f"types agree {self.type_agreement:.1%}"
+        )
+
+
+def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> Parity:
+    """Encode names with both and compare.
+
+    Args:
+        reference: With a type head.
+        other: With a type head and vectors of the same width.
+        names: What to encode.
+
+    Raises:
+        ValueError: If no name is encodable, or an encoder has no type head.
+    """
+    expected, found = reference.encode(names), other.encode(names)
+    both = np.flatnonzero(expected.encodable & found.encodable)
+    if not len(both):
+        raise ValueError(f"none of the {len(names)} names is encodable: nothing to compare")
+    cosines = np.einsum("ij,ij->i", expected.vectors[both], found.vectors[both], dtype=np.float64)
+    worst = int(cosines.argmin())
+    agreement = (_types(expected)[both] == _types(found)[both]).mean()
+    return Parity(
+        n=len(both),
+        mean_cosine=float(cosines.mean()),
+        min_cosine=float(cosines[worst]),
+        worst=names[int(both[worst])],
+        type_agreement=float(agreement),
+    )
+
+
+def _types(encoded: Encoded) -> IntArray:
+    """The predicted entity types, (n,)."""
+    if encoded.type_probabilities is None:
+        raise ValueError("parity is measured between encoders with a type head")
+    types: IntArray = type_marginals(encoded.type_probabilities).argmax(axis=1)
+    return types
+
+
+def sample_names(tokenizer_path: Path, *, n: int = _N_NAMES, rng: random.Random) -> list[str]:
+    """Phrases of one to five random pieces of a vocabulary, where there are no names at hand.
+
+    Args:
+        tokenizer_path: A tokenizer.json.
+        n: How many.
+        rng: Decides which.
+    """
+    tokenizer = Tokenizer.from_file(str(tokenizer_path))
+    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+    known = sorted(token_id for token, token_id in tokenizer.get_vocab().items() if token not in special)
+    ids = [rng.choices(known, k=rng.randint(1, _LONGEST)) for _ in range(n)]
+    return [text.strip() or "a" for text in tokenizer.decode_batch(ids)]

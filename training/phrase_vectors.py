@@ -1,0 +1,172 @@
+"""Phrases to vectors with gradients, in micro-batches of like length, with or without gradient caching.
+
+Gradient caching (GradCache) makes the memory that of one micro-batch, whatever the batch:
+
+    encode all without gradients -> loss and its gradient for each vector -> encode each micro-batch again, with
+    gradients, and carry the vectors' gradients on to the weights
+
+It costs one more forward pass. The random state is put back for the second pass, so that dropout drops the same.
+
+Source: Gao et al. (2021), Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pearl_qdrant.encoder.network import PearlNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Phrases of like length.
+
+    Attributes:
+        rows: Their places in the whole batch, (b,).
+        input_ids, attention_mask: (b, t) int64.
+    """
+
+    rows: npt.NDArray[np.int64]
+    input_ids: npt.NDArray[np.int64]
+    attention_mask: npt.NDArray[np.int64]
+
+
+def micro_batches(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int, size: int) -> list[MicroBatch]:
+    """Tokenise phrases and cut them into micro-batches, shortest first.
+
+    Args:
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        phrases: Any number.
+        max_tokens: Longer phrases are cut; the end mark stays, as when the model is used.
+        size: Phrases a micro-batch, at most.
+    """
+    ids = [_cut(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
+    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+    found = []
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        width = max(1, *(len(ids[i]) for i in rows)) if rows else 1
+        input_ids = np.zeros((len(rows), width), dtype=np.int64)
+        mask = np.zeros((len(rows), width), dtype=np.int64)
+        for place, i in enumerate(rows):
+            input_ids[place, : len(ids[i])] = ids[i]
+            mask[place, : len(ids[i])] = 1
+        found.append(MicroBatch(np.array(rows, dtype=np.int64), input_ids, mask))
+    return found
+
+
+def _cut(ids: list[int], max_tokens: int) -> list[int]:
+    return ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]]
+
+
+class PhraseVectors:
+    """The vectors of one batch, through which gradients reach the network.
+
+    Args:
+        network: Gives the vectors, before normalisation.
+        batches: Of one batch, from `micro_batches`.
+        device: Where the network is.
+        cached: Gradient caching; else the whole batch's activations are kept.
+        precision: Of the encoder's forward passes, "fp32" or "bf16".
+
+    Attributes:
+        vectors: (n, dim) in the order of the phrases, float32.
+    """
+
+    def __init__(
+        self,
+        network: PearlNetwork,
+        batches: Sequence[MicroBatch],
+        *,
+        device: torch.device,
+        cached: bool,
+        precision: str = "fp32",
+    ) -> None:
+        self._network = network
+        self._batches = batches
+        self._device = device
+        self._cached = cached
+        self._precision = precision
+        self._states: list[_RandomState] = []
+        order = np.concatenate([batch.rows for batch in batches])
+        self._place = torch.from_numpy(np.argsort(order, kind="stable")).to(device)
+        if cached:
+            with torch.no_grad():
+                ordered = torch.cat([self._encode(batch, remember=True) for batch in batches])
+            self._leaf = ordered.requires_grad_()
+        else:
+            self._leaf = torch.cat([self._encode(batch) for batch in batches])
+        self.vectors: Tensor = self._leaf[self._place]
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of a loss over `vectors` to the network's parameters.
+
+        Args:
+            loss: (); may depend on parameters besides, as those of the type head.
+        """
+        torch.autograd.backward(loss)
+        if not self._cached:
+            return
+        gradient = self._leaf.grad
+        assert gradient is not None
+        start = 0
+        for batch, state in zip(self._batches, self._states, strict=True):
+            stop = start + len(batch.rows)
+            with state.again():
+                vectors = self._encode(batch)
+            torch.autograd.backward(vectors, gradient[start:stop])
+            start = stop
+
+    def _encode(self, batch: MicroBatch, *, remember: bool = False) -> Tensor:
+        """Vectors of one micro-batch, (b, dim), float32."""
+        if remember:
+            self._states.append(_RandomState(self._device))
+        with autocast(self._device, self._precision):
+            ids = torch.from_numpy(batch.input_ids).to(self._device, non_blocking=True)
+            mask = torch.from_numpy(batch.attention_mask).to(self._device, non_blocking=True)
+            return self._network.pool(ids, mask).float()
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """Matrix products in bfloat16 if the precision is "bf16"; weights stay in float32."""
+    context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+    return context
+
+
+class _RandomState:
+    """Torch's random state at a moment, to be put back for the time of a `with` block."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._gpus = [device.index] if device.type == "cuda" else []
+        self._cpu = torch.get_rng_state()
+        self._gpu = [torch.cuda.get_rng_state(gpu) for gpu in self._gpus]
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Start from the state remembered, and restore the present one on exit."""
+        with torch.random.fork_rng(self._gpus):
+            torch.set_rng_state(self._cpu)
+            for gpu, state in zip(self._gpus, self._gpu, strict=True):
+                torch.cuda.set_rng_state(state, gpu)
+            yield
+
+
+def pool_phrases(
+    network: PearlNetwork, tokenizer: Any, phrases: Sequence[str], max_tokens: int, micro_batch: int
+) -> Tensor:
+    """Phrase vectors before normalisation, (n, dim), in the order of `phrases`, with gradients."""
+    batches = micro_batches(tokenizer, phrases, max_tokens=max_tokens, size=micro_batch)
+    return PhraseVectors(network, batches, device=device_of(network), cached=False).vectors
+
+
+def device_of(network: torch.nn.Module) -> torch.device:
+    """Where a network's weights are."""
+    return next(network.parameters()).device

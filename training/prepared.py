@@ -1,0 +1,83 @@
+"""Batches made ready for the network: drawn, varied and tokenised, in worker processes if so wished."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from training.batches import BatchMaker, PairBatch
+from training.phrase_vectors import MicroBatch, micro_batches
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch and its token ids; the phrases are in the order anchors, positives, negatives."""
+
+    batch: PairBatch
+    micro_batches: list[MicroBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Preparer:
+    """Makes the batch of any step ready; what `torch.utils.data` calls a map-style dataset.
+
+    Attributes:
+        maker: Draws and varies.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        max_tokens, micro_batch: As in `FitConfig`.
+        prefix: Text before each phrase.
+    """
+
+    maker: BatchMaker
+    tokenizer: Any
+    max_tokens: int
+    micro_batch: int
+    prefix: str = ""
+
+    def __getitem__(self, step: int) -> Prepared:
+        """The batch of a step, from 1."""
+        batch = self.maker.make(step)
+        phrases = [self.prefix + name for name in (*batch.anchors, *batch.positives, *batch.negatives)]
+        return Prepared(
+            batch, micro_batches(self.tokenizer, phrases, max_tokens=self.max_tokens, size=self.micro_batch)
+        )
+
+
+def prepare(preparer: Preparer, steps: Sequence[int], *, workers: int) -> Iterator[Prepared]:
+    """The batches of these steps, in their order.
+
+    Args:
+        preparer: Makes them.
+        steps: Which.
+        workers: Processes, each a few batches ahead; 0 makes each batch when it is asked for.
+    """
+    if workers == 0:
+        for step in steps:
+            yield preparer[step]
+        return
+    from torch.utils.data import DataLoader
+
+    dataset: Any = preparer
+    loader: Any = DataLoader(
+        dataset,
+        batch_size=None,
+        sampler=steps,
+        num_workers=workers,
+        collate_fn=_as_it_is,
+        worker_init_fn=_start_worker,
+        prefetch_factor=4,
+    )
+    yield from loader
+
+
+def _as_it_is(item: T) -> T:
+    return item
+
+
+def _start_worker(_: int) -> None:
+    """One thread a worker: there are as many workers as are wanted."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -1,0 +1,92 @@
+"""The state of a training run, to go on from after a kill: one safetensors file, no pickle.
+
+    network.NAME            weights
+    optimizer.I.NAME        the optimizer's state of parameter I
+    metadata                step, and the settings that decide what is learnt, as JSON
+
+No random state is kept: batches and dropout are functions of seed, rank and step. The file is written beside the old
+one and put in its place, so that a kill at any moment leaves one that is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pearl_qdrant.errors import TrainingError
+
+
+def save_state(
+    path: Path, *, step: int, network: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
+) -> None:
+    """Write the state after a step.
+
+    Args:
+        path: The file; replaced whole.
+        step: Steps done.
+        network: Its weights.
+        optimizer: Its moments.
+        identity: What a resumed run must have in common, as JSON takes it.
+    """
+    from safetensors.torch import save_file
+
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    # Weights that are tied share memory, which safetensors refuses.
+    copied = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    part = path.with_suffix(".part")
+    save_file(copied, part, metadata={"step": str(step), "identity": json.dumps(dict(identity), sort_keys=True)})
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def load_state(path: Path, *, network: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]) -> int:
+    """Put a state back; returns the steps done, 0 if there is no state.
+
+    Raises:
+        TrainingError: If the file is damaged, or is of a run with other settings or another network.
+    """
+    if not path.exists():
+        return 0
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        step, before = int(metadata["step"]), json.loads(metadata["identity"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise TrainingError(f"{path} is no state of a training run ({error}). Remove it to start anew") from error
+    now = json.loads(json.dumps(dict(identity)))
+    keys = sorted({*before, *now})
+    other = [f"{key} {before.get(key)!r}, now {now.get(key)!r}" for key in keys if before.get(key) != now.get(key)]
+    if other:
+        raise TrainingError(
+            f"{path} is of a run with other settings ({'; '.join(other[:4])}). Give the same ones to go on, name "
+            f"another folder, or start anew with --restart"
+        )
+    try:
+        network.load_state_dict(_under(tensors, "network."))
+    except RuntimeError as error:
+        raise TrainingError(f"{path} is of another network ({error}). Name another folder") from error
+    states: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _under(tensors, "optimizer.").items():
+        index, _, key = name.partition(".")
+        states.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+    return step
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without it."""
+    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
