@@ -74,7 +74,7 @@ def cpu_seconds() -> float:
     """Processor time of this process and of its workers."""
     own = psutil.Process()
     times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
+    return float(sum(one.user + one.system for one in times))
 
 
 def rates(

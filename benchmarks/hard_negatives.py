@@ -124,8 +124,8 @@ def main(base: Path, sizes: tuple[int, ...], model: str | None, n_recall: int, s
         seconds, worked = time.perf_counter() - start, time.process_time() - worked
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 30 if sys.platform == "darwin" else 1 << 20)
         click.echo(
-            f"{size:,} phrases: {seconds:.0f} s ({worked:.0f} s of processor), of which the encoder {sum(spent):.0f} s; {memory:.1f} GiB at most; "
-            f"{len(counts):,} have negatives, {np.mean(counts):.1f} each"
+            f"{size:,} phrases: {seconds:.0f} s ({worked:.0f} s of processor), {sum(spent):.0f} s of it the encoder; "
+            f"{memory:.1f} GiB at most; {len(counts):,} have negatives, {np.mean(counts):.1f} each"
         )
 
 

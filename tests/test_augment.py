@@ -301,9 +301,8 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import transformers
 
     folder = make_bert(tmp_path_factory.mktemp("t5"))
-    config = transformers.T5Config(
-        vocab_size=120, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
-    )
+    shape = {"vocab_size": 120, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    config = transformers.T5Config.from_dict({**shape, "decoder_start_token_id": 0})
     with torch.random.fork_rng():
         torch.manual_seed(0)
         transformers.T5ForConditionalGeneration(config).save_pretrained(folder)

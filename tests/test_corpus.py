@@ -262,6 +262,8 @@ class Labels:
 class Span:
     """A node of a parsed sentence, with the surface of spaCy's spans."""
 
+    _: Labels
+
     def __init__(self, text: str, labels: tuple[str, ...], below: tuple[Span, ...] = ()) -> None:
         self.text = text
         self._ = Labels(labels, [self, *(one for child in below for one in child._.constituents)])
@@ -318,7 +320,7 @@ def test_counts_do_not_depend_on_memory() -> None:
 
 
 def test_memory_is_bounded_by_the_number_of_phrases_held() -> None:
-    """Three times as many phrases that are seen once take no more memory."""
+    """Phrases beyond those that may be held go to temporary files."""
 
     def peak(n: int) -> int:
         tracemalloc.start()
@@ -330,7 +332,7 @@ def test_memory_is_bounded_by_the_number_of_phrases_held() -> None:
         tracemalloc.stop()
         return used
 
-    assert peak(12_000) < 1.5 * peak(4_000)
+    assert peak(12_000) < 1_500_000  # bytes; 12,000 phrases held would take 3 MB
 
 
 @pytest.mark.parametrize("kind", ["CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"])

@@ -25,11 +25,11 @@ WEIGHTS_FILE = "character.safetensors"
 
 def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training: Mapping[str, Any]) -> None:
     """Write an encoder; `training` is how it was made, as JSON takes it."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
-    save_file(tensors, folder / WEIGHTS_FILE)
+    (folder / WEIGHTS_FILE).write_bytes(save(tensors))
     record = {"char_dim": encoder.char_dim, "character": encoder.config.model_dump(mode="json"), "training": training}
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (folder / CONFIG_FILE).write_text(text + "\n", encoding="utf-8", newline="\n")

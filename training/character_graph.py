@@ -4,7 +4,8 @@ As `pearl_qdrant.encoder.character`, with four changes that change no result: wo
 vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are one matrix; the characters' table is int16.
 The rows of characters and wordpieces may be kept in 8 bits, one scale a row; the small matrices stay float32.
 
-Measured beside a 6 x 384 encoder in 8 bits: see docs/experiments.md.
+Measured beside a 6 x 384 encoder in 8 bits, with 64-wide embeddings and 128-wide words (2.05 million parameters): 6 %
+fewer names per processor second, 3.5 MB more. A softmax for each word's positional attention was 3 % on top.
 """
 
 from __future__ import annotations

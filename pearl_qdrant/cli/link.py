@@ -12,7 +12,8 @@ from pearl_qdrant.cli.options import device_option, json_option, open_linker, st
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.linker import OnTie, TypeMode
+    from pearl_qdrant.linking.decision import OnTie
+    from pearl_qdrant.linking.linker import TypeMode
     from pearl_qdrant.records import Candidate, Link
 
 

@@ -206,7 +206,7 @@ def _run(
         config,
         options,
         out,
-        vary=_augmenter(phrases, paraphrases, token_variants, wordnet),
+        vary=_augmenter(phrases, paraphrases, token_variants, wordnet, with_aliases=not faithful),
         negatives=rows if hard_negatives is not None else None,
         device=place,
         resume=not restart,
@@ -219,17 +219,26 @@ def _run(
 
 
 def _augmenter(
-    phrases: tuple[Path, ...], paraphrases: tuple[Path, ...], token_variants: tuple[Path, ...], wordnet: Path | None
+    phrases: tuple[Path, ...],
+    paraphrases: tuple[Path, ...],
+    token_variants: tuple[Path, ...],
+    wordnet: Path | None,
+    *,
+    with_aliases: bool,
 ) -> Augmenter:
     """The paper's draw, from the files given and those that lie in corpus folders."""
     from training.augment.sources import AugmentationSources
+    from training.corpus.files import ENTITIES
 
     folders = [AugmentationSources.of_corpus(path) for path in phrases if path.is_dir()]
     return AugmentationSources(
         wordnet=wordnet,
         neighbours=next((found.neighbours for found in folders if found.neighbours), None),
         token_variants=(*token_variants, *(path for found in folders for path in found.token_variants)),
-        paraphrases=(*paraphrases, *(path for found in folders for path in found.paraphrases)),
+        paraphrases=(
+            *paraphrases,
+            *(p for found in folders for p in found.paraphrases if with_aliases or p.name != ENTITIES),
+        ),
     ).open()
 
 

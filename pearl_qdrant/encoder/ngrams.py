@@ -164,9 +164,12 @@ def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """A mixing of 64 bits; the finalizer of splitmix64 (Steele et al. 2014)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed: npt.NDArray[np.uint64] = values ^ (values >> np.uint64(31))
+    return mixed
 
 
 def _mix(values: npt.NDArray[np.uint64]) -> IntArray:
     """A hash of 32 bits."""
-    return (_scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.int64)
+    mixed = _scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    hashes: IntArray = mixed.astype(np.int64)
+    return hashes

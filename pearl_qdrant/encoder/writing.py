@@ -57,7 +57,7 @@ def write_checkpoint(
         CheckpointError: If the parts do not fit each other.
         OSError: If a part is missing.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "tokenizer.json"):
@@ -68,7 +68,8 @@ def write_checkpoint(
     _write_json(folder / "1_Pooling" / "config.json", _pooling(config))
     tensors = {HEAD_TENSOR: type_head} | {CHARACTER_TENSORS + name: array for name, array in (character or {}).items()}
     tensors = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in tensors.items()}
-    save_file(tensors, folder / HEAD_FILE)
+    # Not save_file, which lets nobody else read what it writes.
+    (folder / HEAD_FILE).write_bytes(save(tensors))
     for source, name in ((onnx_path, ONNX_FILE), (torch_path, TORCH_FILE)):
         if source is None:
             (folder / name).unlink(missing_ok=True)

@@ -27,7 +27,7 @@ from pearl_qdrant.linking.ranking import FEATURES, RankingModel
 from pearl_qdrant.linking.surface import Surface, surface
 from pearl_qdrant.linking.type_agreement import type_agreement
 from pearl_qdrant.records import Candidate
-from pearl_qdrant.store.protocol import Collection, ScoredName
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 NAMES = 24

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
-import numpy as np
-
 from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray, ModelInfo
 from pearl_qdrant.linking.candidates import Judged
@@ -27,7 +25,7 @@ LeavesOut = Callable[[NamePoint], bool]
 """Whether a point is to be treated as if it were not there."""
 
 _BATCH = 512
-_MORE = 8
+_MORE = 4
 """Names searched for beyond those wanted, in the place of those left out."""
 
 
@@ -128,13 +126,10 @@ class _PartialCollection:
             return self._collection.search_hybrid(
                 vectors, lexical, limit=limit, lexical_limit=lexical_limit, types=types
             )
-        wanted, lexical_wanted, more = limit, lexical_limit, _MORE
         found = self._collection.search_hybrid(
-            vectors, lexical, limit=wanted + more, lexical_limit=lexical_wanted + more, types=types
+            vectors, lexical, limit=limit + _MORE, lexical_limit=lexical_limit + _MORE, types=types
         )
-        return [
-            [scored for scored in names if not leaves_out(scored.point)][: wanted + lexical_wanted] for names in found
-        ]
+        return [[scored for scored in names if not leaves_out(scored.point)] for names in found]
 
     def find(
         self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
@@ -142,9 +137,3 @@ class _PartialCollection:
         found = self._collection.find(entity_ids=entity_ids, names=names, types=types, limit=limit)
         return [point for point in found if self.leaves_out is None or not self.leaves_out(point)]
 
-
-def as_row(values: Sequence[float], width: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Numbers in a row of a fixed width, filled up with minus infinity."""
-    row = np.full(width, -np.inf)
-    row[: len(values)] = values[:width]
-    return row

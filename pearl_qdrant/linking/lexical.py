@@ -27,7 +27,7 @@ BUCKETS = 1 << 18
 occur once and are as rare as each other."""
 
 SAMPLE_NAMES = 100_000
-"""Names that the table is made from. Point ids are hashes, so that the first ones in their order are a random sample."""
+"""Names that the table is made from. Point ids are hashes, the first ones are a random sample."""
 
 _STEPS = 16  # of idf to 1: a byte holds up to 15.9, natural logarithm of 8 million
 

@@ -244,8 +244,8 @@ class EntityLinker:
         """Candidates of many mentions with their features and logits, in order, before any decision is made.
 
         `hide` says of a name, by the number of the mention, that it must not be found: for measurements that hold names
-        back. Other arguments as in `link`; at least `DEFAULT_LIMIT` entities are judged, so that a probability does not depend on
-        how many the caller wants to see.
+        back. Other arguments as in `link`; at least `DEFAULT_LIMIT` entities are judged, so that a probability does not
+        depend on how many the caller wants to see.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")

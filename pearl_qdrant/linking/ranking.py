@@ -90,7 +90,7 @@ class RankingModel:
 
 def _in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:
     if unknown := set(coefficients) - set(names):
-        raise ValueError(f"unknown feature {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+        raise ValueError(f"unknown feature {min(unknown)!r}; there are: {', '.join(names)}")
     return np.array([float(coefficients.get(name, 0.0)) for name in names])
 
 

@@ -7,9 +7,42 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.evaluation.data import Data
-from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_EPOCHS, DEFAULT_SEEDS
+from training.evaluation.defaults import (
+    DEFAULT_DISTRACTORS,
+    DEFAULT_EPOCHS,
+    DEFAULT_FOLDS,
+    DEFAULT_MENTIONS,
+    DEFAULT_NIL_SHARES,
+    DEFAULT_SEEDS,
+)
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class LinkingOptions:
+    """What holds for the tasks of linking.
+
+    Attributes:
+        folds: Of the entities whose aliases are asked for, 0 to 9: the SHA-1 of their id mod 10.
+        n_mentions: Of each base at most; fuzzy joins are taken whole.
+        nil_shares: Shares of NIL mentions that probabilities are measured at, in [0, 1).
+
+    Raises:
+        ValueError: If one is out of range.
+    """
+
+    folds: tuple[int, ...] = DEFAULT_FOLDS
+    n_mentions: int = DEFAULT_MENTIONS
+    nil_shares: tuple[float, ...] = DEFAULT_NIL_SHARES
+
+    def __post_init__(self) -> None:
+        if not self.folds or not set(self.folds) <= set(range(10)):
+            raise ValueError(f"folds are some of 0 to 9, not {', '.join(map(str, self.folds)) or 'none'}")
+        if self.n_mentions < 1:
+            raise ValueError(f"mentions must be at least 1, not {self.n_mentions}")
+        if not all(0 <= share < 1 for share in self.nil_shares):
+            raise ValueError(f"shares of NIL lie in [0, 1), not {', '.join(map(str, self.nil_shares))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +53,7 @@ class EvaluationOptions:
         n_seeds: Runs of what is random: splits, initial weights, typos.
         n_distractors: Names at most that are added to the dictionary of entity retrieval.
         max_epochs: Of the classifiers on frozen vectors.
+        linking: Of the tasks of linking.
 
     Raises:
         ValueError: If one is out of range.
@@ -28,6 +62,7 @@ class EvaluationOptions:
     n_seeds: int = DEFAULT_SEEDS
     n_distractors: int = DEFAULT_DISTRACTORS
     max_epochs: int = DEFAULT_EPOCHS
+    linking: LinkingOptions = LinkingOptions()
 
     def __post_init__(self) -> None:
         if self.n_seeds < 1:

@@ -1,0 +1,126 @@
+"""Judged mentions beside the right answer, as arrays: what a calibration is fitted on and measured by.
+
+`Samples` keeps the logits, so that any number of calibrations can be tried on mentions that were judged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.linking.candidates import Judged
+from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.linking.reliability import Answers, BoolArray, FloatArray
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_CANDIDATES = 256
+"""Kept of a mention; more only bear one name, and none of them is told from the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """n judged mentions with k candidates at most.
+
+    Attributes:
+        logits: Of the candidates, best first, (n, k); minus infinity where a mention has fewer.
+        nil_logits: (n,).
+        is_right: Whether a candidate is the entity meant, (n, k).
+        n_tied: First candidates that nothing separates, (n,); 1 for a single one, 0 where there is none.
+        is_nil: Whether the base has no entity for the mention, (n,).
+        weights: What each mention counts, (n,).
+    """
+
+    logits: FloatArray
+    nil_logits: FloatArray
+    is_right: BoolArray
+    n_tied: IntArray
+    is_nil: BoolArray
+    weights: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def is_found(self) -> BoolArray:
+        """Whether the entity meant is among the candidates, (n,)."""
+        found: BoolArray = np.any(self.is_right, axis=1, keepdims=True)[:, 0]
+        return found
+
+    @property
+    def nil_share(self) -> float:
+        """Share of NIL mentions, by weight."""
+        return float(self.weights @ self.is_nil / self.weights.sum())
+
+    def take(self, rows: IntArray) -> Samples:
+        """Those of some mentions."""
+        return Samples(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def with_nil_share(self, share: float) -> Samples:
+        """Weighed so that NIL mentions have this share.
+
+        Raises:
+            ValueError: If the share is not in [0, 1), or there is no mention of a kind that should count.
+        """
+        if not 0 <= share < 1:
+            raise ValueError(f"the share of NIL mentions lies in [0, 1), not {share}")
+        n_nil = int(self.is_nil.sum())
+        if n_nil == len(self) or (share and not n_nil):
+            kind = "NIL mention" if not n_nil else "mention with an entity"
+            raise ValueError(f"there is no {kind}, so that a share of {share} cannot be had")
+        of_nil = share * len(self) / max(1, n_nil)
+        of_others = (1 - share) * len(self) / (len(self) - n_nil)
+        return replace(self, weights=np.where(self.is_nil, of_nil, of_others))
+
+    def answers(self, calibration: Calibration) -> Answers:
+        """What these probabilities would answer."""
+        candidates, nil = self.probabilities(calibration)
+        rows = np.arange(len(self))
+        first = candidates[:, 0]
+        tied = np.arange(candidates.shape[1]) < self.n_tied[:, None]
+        right = (self.is_right & tied).sum(axis=1) / np.maximum(self.n_tied, 1)
+        is_nil_said = nil > first
+        linkable = self.n_tied == 1
+        return Answers(
+            probability=np.where(is_nil_said, nil, first),
+            correct=np.where(is_nil_said, self.is_nil, right).astype(np.float64),
+            link_probability=np.where(linkable, first, 0.0),
+            link_correct=(linkable & self.is_right[rows, 0]).astype(np.float64),
+            is_nil=self.is_nil,
+            weights=self.weights,
+        )
+
+    def probabilities(self, calibration: Calibration) -> tuple[FloatArray, FloatArray]:
+        """Of the candidates, (n, k), and of NIL, (n,)."""
+        scaled = calibration.slope * self.logits
+        nil = calibration.slope * self.nil_logits + calibration.nil_bias
+        highest = np.maximum(scaled.max(axis=1), nil)
+        weights, nil_weight = np.exp(scaled - highest[:, None]), np.exp(nil - highest)
+        total = weights.sum(axis=1) + nil_weight
+        return weights / total[:, None], nil_weight / total
+
+
+def collect(judged: Iterable[Judged], gold: Sequence[frozenset[str]]) -> Samples:
+    """Put judged mentions beside the ids that would be right; none of them means NIL.
+
+    Raises:
+        ValueError: If there are none, or the two do not pair up.
+    """
+    logits, nil, right, tied = [], [], [], []
+    for one, ids in zip(judged, gold, strict=True):
+        found = one.found[:MAX_CANDIDATES]
+        logits.append([entity.logit for entity in found])
+        right.append([entity.point.entity_id in ids for entity in found])
+        nil.append(one.nil_logit)
+        tied.append(min(len(found), max(1, sum(entity.tie for entity in found))))
+    if not logits:
+        raise ValueError("there is no mention to calibrate on")
+    width = max(1, *map(len, logits))
+    padded, is_right = np.full((len(logits), width), -np.inf), np.zeros((len(logits), width), dtype=np.bool_)
+    for i, (row, hits) in enumerate(zip(logits, right, strict=True)):
+        padded[i, : len(row)], is_right[i, : len(hits)] = row, hits
+    is_nil = np.array([not ids for ids in gold])
+    return Samples(padded, np.array(nil), is_right, np.array(tied), is_nil, np.ones(len(logits)))

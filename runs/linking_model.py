@@ -1,0 +1,248 @@
+"""The recipe of `pearl_qdrant/linking/ranking.json`: what candidates are judged by.
+
+    python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking.json
+
+--data has `autofj/`, `kb/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work
+and their mentions judged once; both are kept there. Mentions are aliases of the development folds (`training.splits`): of
+AutoFJ all, since all of the model's other material is elsewhere. A fifth of the mentions is made NIL: every entity
+that shares a folded name with the right one is hidden. Bases hold canonical names only, or all names with the mention's
+own string left out of its entity. What is printed is cross-fitted: each task by a model that was fitted without it and
+its kind. About 15 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ingest.formats import ReadOptions, open_reader
+from ingest.pipeline import ingest
+from ingest.scan import scan
+from ingest.tsv_layout import TsvColumns
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.ngrams import fold_name
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, RankingModel
+from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store.schema import Manifest, NamePoint
+from training.fit_ranking import Task, accuracy_at_1, fit_ranking, to_task
+from training.sources import read_tsv, split_aliases
+from training.splits import DEVELOPMENT_FOLDS, fold
+
+NIL_SHARE = 0.2
+LIMIT = 24
+"""Entities a mention that are judged."""
+MENTIONS = 1000
+"""Of a base at most."""
+GENERAL_NAMES = (8_000, 60_000)
+"""Sizes of the parts of the general base: how crowded a base is must not be taken for how hard its aliases are."""
+
+_log = logging.getLogger("linking_model")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An entity of a base."""
+
+    entity_id: str
+    name: str
+    types: str
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base and mentions of its entities.
+
+    Attributes:
+        name: "autofj:Song", "biomedical:doid_2024", "general:60000", ...; bases of one kind share what stands first.
+        rows: Its entities.
+        mentions: Strings with the ids that are right.
+        has_aliases: Whether aliases are loaded, too: then a mention's own string is left out of its entity.
+    """
+
+    name: str
+    rows: list[Row]
+    mentions: list[tuple[str, frozenset[str]]]
+    has_aliases: bool = False
+
+
+def autofj_bases(data: Path) -> Iterator[Base]:
+    """One base a set: the left titles; the right ones are mentions."""
+    rows: dict[str, list[Row]] = {}
+    right: dict[tuple[str, str], set[str]] = {}
+    for row in read_tsv(data / "autofj" / "left.tsv"):
+        rows.setdefault(row["dataset"], []).append(Row(row["id"], row["title"], ""))
+    for row in read_tsv(data / "autofj" / "gt.tsv"):
+        right.setdefault((row["dataset"], row["id_r"]), set()).add(row["id_l"])
+    mentions: dict[str, list[tuple[str, frozenset[str]]]] = {}
+    for row in read_tsv(data / "autofj" / "right.tsv"):
+        if gold := right.get((row["dataset"], row["id"])):
+            mentions.setdefault(row["dataset"], []).append((row["title"], frozenset(gold)))
+    for name, entities in rows.items():
+        yield Base(f"autofj:{name}", entities, mentions[name])
+
+
+def biomedical_bases(data: Path) -> Iterator[Base]:
+    """One base an ontology, without and with aliases; EXACT synonyms of the development folds are mentions."""
+    for path in sorted((data / "kb" / "biomedical").glob("*.tsv")):
+        rows, mentions = [], []
+        for row in read_tsv(path):
+            aliases = split_aliases(row.get("aliases") or "")
+            scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
+            exact = tuple(a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
+            rows.append(Row(row["id"], row["name"], "", tuple(aliases)))
+            if fold(row["id"]) in DEVELOPMENT_FOLDS:
+                mentions += [(alias, frozenset((row["id"],))) for alias in exact]
+        if len(mentions) < 100:
+            continue
+        random.Random(path.stem).shuffle(mentions)
+        yield Base(f"biomedical:{path.stem}", rows, mentions[:MENTIONS])
+        if len(rows) < 15_000:
+            yield Base(f"biomedical:{path.stem}+aliases", rows, mentions[-MENTIONS:], has_aliases=True)
+
+
+def general_bases(data: Path) -> Iterator[Base]:
+    """Parts of the general base, with the entities of the alias pairs."""
+    rows = [
+        Row(row["id"], row["name"], row["onto_type"], tuple(split_aliases(row["aliases"])))
+        for row in read_tsv(data / "kb" / "general.tsv")
+    ]
+    for pairs in ("fb15k_wikidata", "geonames"):
+        mentions = [
+            (row["alias"], frozenset((row["id"],)))
+            for row in read_tsv(data / "alias_pairs" / f"{pairs}_alias_pairs.tsv")
+            if fold(row["id"]) in DEVELOPMENT_FOLDS
+        ]
+        random.Random(pairs).shuffle(mentions)
+        for size in GENERAL_NAMES:
+            chosen = mentions[:MENTIONS] if size == GENERAL_NAMES[0] else mentions[-MENTIONS:]
+            wanted = {entity_id for _, gold in chosen for entity_id in gold}
+            others = [row for row in rows if row.entity_id not in wanted]
+            part = [row for row in rows if row.entity_id in wanted] + random.Random(size).sample(others, size)
+            yield Base(f"general:{pairs}:{size}", part, chosen)
+            yield Base(f"general:{pairs}:{size}+aliases", part, chosen, has_aliases=True)
+
+
+def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
+    """Load a base into the store, unless it is there; returns the collection's name."""
+    name = base.name.replace(":", "-")
+    if name in store.collections():
+        return name
+    path = work / f"{name}.tsv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write("id\tname\ttype\taliases\n")
+        for row in base.rows:
+            aliases = "|".join(a.replace("\\", "\\\\").replace("|", "\\|") for a in row.aliases)
+            file.write(f"{row.entity_id}\t{row.name}\t{row.types}\t{aliases if base.has_aliases else ''}\n")
+    info = encoder.info
+    reader = open_reader([path], "tsv", ReadOptions(columns=TsvColumns()))
+    manifest = Manifest(
+        collection=name,
+        kb=name,
+        model=info.name,
+        weights_hash=info.weights_hash,
+        dim=info.dim,
+        pooling=info.pooling,
+        prefix=info.prefix,
+        has_head=info.has_head,
+    )
+    collection = store.create(manifest)
+    ingest(reader, scan(reader), encoder, collection, max_errors=None)
+    collection.close()
+    return name
+
+
+def judge(base: Base, location: Path, model: str) -> Task:
+    """Judge the mentions of a base that is loaded; a share of them is made NIL."""
+    rng = random.Random(base.name)
+    names = {row.entity_id: {fold_name(name) for name in (row.name, *row.aliases)} for row in base.rows}
+    hidden: list[set[str]] = []
+    gold = []
+    for _, ids in base.mentions:
+        is_nil = rng.random() < NIL_SHARE
+        hidden.append(set().union(*(names.get(i, set()) for i in ids)) if is_nil else set())
+        gold.append(frozenset() if is_nil else ids)
+    own = [(fold_name(mention), ids) for mention, ids in base.mentions]
+
+    def hide(number: int, point: NamePoint) -> bool:
+        if hidden[number] and not names[point.entity_id].isdisjoint(hidden[number]):
+            return True
+        string, ids = own[number]
+        return base.has_aliases and point.entity_id in ids and fold_name(point.name) == string
+
+    with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
+        judged = list(linker.judge_batch([mention for mention, _ in base.mentions], limit=LIMIT, hide=hide))
+    return to_task(base.name, judged, gold)
+
+
+def kind(task: Task) -> str:
+    """What bases of one kind share."""
+    return task.name.partition(":")[0]
+
+
+def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> dict[str, float]:
+    """Mean accuracy@1 of each kind of base, each task by the model named after it."""
+    found: dict[str, list[float]] = {}
+    for task in tasks:
+        found.setdefault(kind(task), []).append(accuracy_at_1(task, models[task.name]))
+    return {name: round(100 * sum(values) / len(values), 2) for name, values in found.items()}
+
+
+def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingModel]:
+    """A model for each task, fitted without it; all bases made of the same rows are left out together."""
+    group = {task.name: task.name.removesuffix("+aliases") for task in tasks}
+    models = {}
+    for part in range(n_parts):
+        held = {name for name in group if sum(map(ord, group[name])) % n_parts == part}
+        model = fit_ranking(task for task in tasks if task.name not in held)
+        models.update(dict.fromkeys(held, model))
+    return models
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--work", type=click.Path(path_type=Path), required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+@click.option("--model", default="pearl-mini-en")
+def main(data: Path, work: Path, out: Path, model: str) -> None:
+    """Fit the coefficients."""
+    logging.basicConfig(level=logging.INFO)
+    work.mkdir(parents=True, exist_ok=True)
+    kept = work / "judged.pickle"  # of our own making
+    if kept.exists():
+        tasks = pickle.loads(kept.read_bytes())  # noqa: S301
+    else:
+        encoder = load_encoder(model)
+        tasks = []
+        for base in (*autofj_bases(data), *biomedical_bases(data), *general_bases(data)):
+            store = open_store(str(work / "store"))
+            load(base, store, encoder, work)
+            store.close()
+            tasks.append(judge(base, work / "store", model))
+            _log.info("%s: %d mentions", base.name, len(base.mentions))
+        kept.write_bytes(pickle.dumps(tasks))
+    _log.info("cross-fitted accuracy@1: %s", report(tasks, cross_fitted(tasks)))
+    found = fit_ranking(tasks)
+    text = {
+        "features": dict(zip(FEATURES, found.features.round(3).tolist(), strict=True)),
+        "nil_features": dict(zip(NIL_FEATURES, found.nil_features.round(3).tolist(), strict=True)),
+        "model": model,
+        "mentions": sum(len(task.is_nil) for task in tasks),
+        "tasks": len(tasks),
+    }
+    out.write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
+    click.echo(json.dumps(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Folding, n-grams, rarity and lexical scores; strings and what they say about each other."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pearl_qdrant.encoder.ngrams import fold_name, folded_rows, ngram_rows
+from pearl_qdrant.linking import surface as facts
+from pearl_qdrant.linking.lexical import BUCKETS, NgramRarity, compare, most_telling
+from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.ranking import FEATURES, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.surface import surface
+from pearl_qdrant.linking.type_agreement import type_agreement
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+
+NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times", "heart attack", "heart failure"]
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("IL2", "IL-2"),
+        ("type II diabetes", "Type 2 Diabetes"),
+        ("type I diabetes", "type 1 diabetes"),
+        ("\u03b2-catenin", "beta catenin"),
+        ("Crohn\u2019s disease", "Crohns disease"),
+        ("na\u00efve Caf\u00e9", "NAIVE CAFE"),
+        ("Stra\u00dfe", "strasse"),
+        ("\ufb01ne", "fine"),
+        ("\u00c6r\u00f8", "aero"),
+        ("\uff11\uff12", "012"),
+        ("\u0130stanbul", "Istanbul"),
+        ("World War II", "world-war 2"),
+    ],
+)
+def test_spellings_of_one_name_fold_to_the_same(one: str, other: str) -> None:
+    """Case, accents, ligatures, Greek letters, punctuation and number formats do not part two names."""
+    assert fold_name(one) == fold_name(other) != ""
+
+
+@pytest.mark.parametrize("name", ["Malcolm X", "vitamin V", "I, Robot"])
+def test_single_letters_stay_letters(name: str) -> None:
+    """A single Roman digit is a letter unless the word before announces a number."""
+    assert not any(c.isdigit() for c in fold_name(name))
+
+
+def test_names_without_letters_have_no_ngrams() -> None:
+    """Emoji and punctuation cannot be found by n-grams, and do no harm in a batch."""
+    rows = ngram_rows(["\U0001f984", "New York", "", "---"])
+
+    assert [len(rows.row(i)[0]) for i in range(4)][0:4:2] == [0, 0]
+    assert len(rows.row(3)[0]) == 0
+    assert np.array_equal(rows.row(1)[0], ngram_rows(["New York"]).row(0)[0])
+    assert len(ngram_rows([]).indices) == len(ngram_rows(["", "?"]).indices) == 0
+
+
+@given(st.lists(st.text(st.characters(), max_size=40), max_size=8))
+def test_a_row_depends_on_its_name_alone(names: list[str]) -> None:
+    """The company of a name does not change its n-grams; rows are sorted, positive and of unit length."""
+    together = ngram_rows(names)
+
+    assert len(together) == len(names)
+    for i, name in enumerate(names):
+        indices, values = together.row(i)
+        alone = ngram_rows([name])
+        assert np.array_equal(indices, alone.indices)
+        assert np.all(np.diff(indices.astype(np.int64)) > 0)
+        if len(values):
+            assert np.all(values > 0)
+            assert float(np.linalg.norm(values)) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_hashes_are_those_of_every_release() -> None:
+    """Stored vectors must match those of later mentions: the hash never changes without a new version."""
+    indices, values = folded_rows(["il 2"]).row(0)
+
+    assert indices.tolist() == GOLDEN
+    assert np.allclose(values, 1 / np.sqrt(len(GOLDEN)))
+
+
+GOLDEN = [22785137, 1321970317, 2461053240, 2483543878, 2564657153, 2897686960]
+
+
+def test_rare_words_weigh_more() -> None:
+    """What half of the base has in its names says little; what one name has says much."""
+    rarity = NgramRarity.from_names(["common " + word for word in ("alpha", "beta", "gamma", "rho")] * 5)
+    rows = rarity.weigh(ngram_rows(["common alpha"]))
+    common = set(ngram_rows(["common"]).indices.tolist())
+
+    _, values = rows.row(0)
+    shares = [float((values[[i in common for i in rows.indices.tolist()]] ** 2).sum()), float((values**2).sum())]
+    assert shares[0] < 0.2
+    assert shares[1] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_rarities_survive_being_written() -> None:
+    """The table that lies with the manifest is the table that was counted; a damaged one is refused."""
+    rarity = NgramRarity.from_names(NAMES)
+    rows = ngram_rows(NAMES)
+
+    assert np.array_equal(NgramRarity.from_text(rarity.to_text()).weigh(rows).values, rarity.weigh(rows).values)
+    for damaged in ("", "AAAA", rarity.to_text()[:-400]):
+        with pytest.raises(ValueError, match=r"rarit|base64|Incorrect padding|Invalid"):
+            NgramRarity.from_text(damaged)
+
+
+def test_scores_equal_a_plain_loop() -> None:
+    """Cosine and coverages of pairs are what a loop over shared features gives."""
+    rng = random.Random(3)
+    mentions = ["".join(rng.choices("abcde ", k=rng.randrange(0, 14))) for _ in range(12)]
+    rarity = NgramRarity.from_names(NAMES + mentions)
+    left, right = rarity.weigh(ngram_rows(mentions)), rarity.weigh(ngram_rows(NAMES + mentions))
+    pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
+
+    scores = compare(left, right, pairs)
+
+    for (i, j), cosine, ours, theirs in zip(
+        pairs, scores.cosine, scores.mention_coverage, scores.name_coverage, strict=True
+    ):
+        a = dict(zip(*(part.tolist() for part in left.row(i)), strict=True))
+        b = dict(zip(*(part.tolist() for part in right.row(j)), strict=True))
+        shared = a.keys() & b.keys()
+        assert cosine == pytest.approx(sum(a[f] * b[f] for f in shared), abs=1e-5)
+        assert ours == pytest.approx(sum(a[f] ** 2 for f in shared), abs=1e-5)
+        assert theirs == pytest.approx(sum(b[f] ** 2 for f in shared), abs=1e-5)
+
+
+def test_the_most_telling_features_are_kept() -> None:
+    """A search takes the features of the largest weight, sorted by index."""
+    rarity = NgramRarity.from_names(NAMES)
+    whole = rarity.weigh(ngram_rows(["The New York Times", "", "heart"]))
+
+    cut = most_telling(whole, 3)
+
+    for i in range(3):
+        indices, values = whole.row(i)
+        best = sorted(indices[np.argsort(-values, kind="stable")[:3]].tolist())
+        assert cut.row(i)[0].tolist() == best
+
+
+@pytest.mark.parametrize(
+    "broken, whole",
+    [
+        ("Ry\u00c5\u00abky\u00c5\u00ab", "Ry\u016bky\u016b"),
+        ("2005\u00e2\u0080\u009306", "2005\u201306"),
+        ("2005\u00e2\u20ac\u201c06", "2005\u201306"),
+        ("caf\u00e9", "caf\u00e9"),
+        ("\u00c3cole", "\u00c3cole"),
+        ("  New York ", "New York"),
+        ("\u00c5ngstr\u00f6m", "\u00c5ngstr\u00f6m"),
+    ],
+)
+def test_text_read_in_the_wrong_encoding_is_put_right(broken: str, whole: str) -> None:
+    """UTF-8 that was once read as Windows-1252 or Latin-1 is repaired; all other text stays."""
+    assert clean_mention(broken) == whole
+
+
+def test_strings_say_what_ngrams_do_not() -> None:
+    """Brackets, numbers, acronyms and first words are seen."""
+    times, short = surface("The New York Times"), surface("NYT")
+
+    assert facts.is_acronym(short, times) == facts.is_acronym(times, short) == 1.0
+    assert facts.is_acronym(surface("NY"), times) == 0.0
+    assert facts.equal_core(surface("Paris (Texas)"), surface("paris")) == 1.0
+    assert facts.equal_core(surface("Lan Na"), surface("Lanna")) == 1.0
+    assert facts.equal_core(surface("\U0001f984"), surface("")) == 0.0
+    one, two = surface("2008 Olympics"), surface("2012 Olympics")
+    assert (facts.missing_numbers(one, two), facts.extra_numbers(one, two), facts.equal_numbers(one, two)) == (1, 1, 0)
+    assert facts.equal_numbers(one, surface("Olympics 2008")) == 1.0
+    assert facts.equal_first_word(one, surface("2008 Games")) == 1.0
+
+
+def test_type_agreement_fades_with_confidence() -> None:
+    """An entity of another type loses as much as the head is sure, one of an unknown type nothing."""
+    sure, unsure = np.full(19, 0.001, np.float32), np.full(19, 0.001, np.float32)
+    sure[ENTITY_TYPES.index("ORG")] = 0.98
+    unsure[ENTITY_TYPES.index("OTHER")], unsure[ENTITY_TYPES.index("ORG")] = 0.9, 0.05
+
+    assert type_agreement(sure, ["ORG"]) == type_agreement(sure, ["GPE", "ORG"]) == 0.0
+    assert type_agreement(sure, ["GPE"]) == pytest.approx(-0.979, abs=1e-3)
+    assert type_agreement(unsure, ["GPE"]) == pytest.approx(-0.049, abs=1e-3)
+    assert type_agreement(sure, ["OTHER"]) == type_agreement(sure, []) == type_agreement(None, ["GPE"]) == 0.0
+
+
+def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:
+    """A higher logit never has the lower probability, and huge logits do not overflow."""
+    calibration = Calibration(2.0, 1.0)
+    found = calibration.probabilities([3.0, 1.0, 3.0], 2.0)
+
+    assert found[0] == found[2] > found[1]
+    assert sum(found) == pytest.approx(1 - 1 / (1 + sum(np.exp(2 * np.array([3.0, 1.0, 3.0]) - 5.0))))
+    assert Calibration().probabilities([1e4, -1e4], 0.0) == pytest.approx([1.0, 0.0])
+    assert Calibration().probabilities([], 1.0) == []
+    with pytest.raises(ValueError, match="slope is positive"):
+        Calibration(slope=0.0)
+
+
+def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
+    """Likeness never speaks against an entity, and a wrong number never for it."""
+    model = dict(zip(FEATURES, shipped_model().features.tolist(), strict=True))
+
+    assert all(model[name] <= 0 for name in ("missing_numbers", "extra_numbers"))
+    assert all(value >= 0 for name, value in model.items() if name not in ("missing_numbers", "extra_numbers"))
+    assert model["dense"] > 0
+    assert model["lexical"] > 0
+    assert shipped_model().without("dense").features[FEATURES.index("dense")] == 0.0
+    with pytest.raises(ValueError, match="unknown feature 'dens'"):
+        RankingModel.from_json('{"features": {"dens": 1}, "nil_features": {}}')
+
+
+def test_a_table_of_another_size_is_refused() -> None:
+    """Bytes of another length are no table."""
+    with pytest.raises(ValueError, match=f"has {BUCKETS} bytes"):
+        NgramRarity(np.zeros(3, np.uint8))

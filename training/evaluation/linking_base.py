@@ -1,0 +1,112 @@
+"""Bases of the evaluation in an embedded store, temporary or kept for the next run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.lexical import NgramRarity
+from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.points import name_points, names_of
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Manifest
+from training.evaluation.linking_sets import Base
+
+_WINDOW = 4096
+"""Entities encoded and written together."""
+
+
+class Bases:
+    """Collections made from bases, one for each base and encoder; used as a context manager.
+
+    Args:
+        folder: Where they are kept, and found again by a later run; None: a temporary folder.
+        say: Gets a line when a base is loaded.
+    """
+
+    def __init__(self, folder: Path | None, *, say: Callable[[str], None] = lambda line: None) -> None:
+        self._temporary = TemporaryDirectory(prefix="pearl-qdrant-") if folder is None else None
+        self._folder = Path(self._temporary.name) if self._temporary else (folder or Path())
+        self._say = say
+
+    def __enter__(self) -> Bases:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    @contextmanager
+    def opened(self, base: Base, encoder: Encoder) -> Iterator[tuple[Store, Collection]]:
+        """The collection of a base, loaded now if it is not there.
+
+        Raises:
+            StoreError: If the store fails.
+        """
+        name = collection_name(base, encoder)
+        store = open_store(str(self._folder))
+        try:
+            version = _digest(base)
+            if name in store.collections():
+                collection = store.open(name)
+                if (collection.manifest.state, collection.manifest.kb_version) == ("ready", version):
+                    yield store, collection
+                    return
+                collection.close()
+                store.delete(name)
+            self._say(f"loading {base.name}, {len(base.entities):,} entities, with {encoder.info.name}")
+            yield store, _load(store, name, version, base, encoder)
+        finally:
+            store.close()
+
+
+def collection_name(base: Base, encoder: Encoder) -> str:
+    """Name of a base's collection made by an encoder."""
+    return f"{re.sub('[^A-Za-z0-9_.-]', '-', base.name)}-{encoder.info.weights_hash.split(':')[-1][:8]}"
+
+
+def _digest(base: Base) -> str:
+    """What tells two versions of a base apart."""
+    hashed = hashlib.sha256()
+    for entity in base.entities:
+        fields = (entity.entity_id, entity.canonical_name, entity.aliases, entity.kb_types, entity.types)
+        hashed.update(json.dumps(fields).encode())
+    return hashed.hexdigest()
+
+
+def _load(store: Store, name: str, version: str, base: Base, encoder: Encoder) -> Collection:
+    info = encoder.info
+    manifest = Manifest(
+        collection=name,
+        kb=base.name,
+        kb_version=version,
+        model=info.name,
+        weights_hash=info.weights_hash,
+        dim=info.dim,
+        pooling=info.pooling,
+        prefix=info.prefix,
+        has_head=info.has_head,
+    )
+    collection = store.create(manifest)
+    entities = iter(base.entities)
+    with collection.writer() as writer:
+        while window := list(islice(entities, _WINDOW)):
+            names = list(names_of(window))
+            encoded = encoder.encode([text for _, text in names])
+            writer.write(name_points(base.name, names, encoded), encoded.vectors, encoded.encodable)
+    collection.finalize()
+    rarity = NgramRarity.from_names(point.name for point in collection.scroll()).to_text()
+    counts = {"entities": len(base.entities), "names": collection.count()}
+    done = {"state": "ready", "ngram_rarity": rarity, **counts}
+    collection.write_manifest(collection.read_manifest().model_copy(update=done))
+    return collection

@@ -1,0 +1,151 @@
+"""The coefficients of `pearl_qdrant.linking.ranking`: a multinomial logistic regression over candidates and NIL.
+
+    loss = mean over tasks of mean over mentions of -log p(right entity, or NIL)  +  l2 * |scaled coefficients|^2
+
+A mention whose entity is not among the candidates counts as NIL: that is the best answer left. Each task weighs the
+same, however many mentions it has. A coefficient keeps the sign that its feature's meaning asks for, or is 0: what a
+single base would turn around (equal names that are seldom right there) must not go into a model for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from pearl_qdrant.linking.candidates import Judged
+from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, RankingModel
+
+NEGATIVE = frozenset(("missing_numbers", "extra_numbers"))
+"""Features that speak against a candidate; all others speak for it."""
+
+FIXED = {"wanted_type": 2.0}
+"""What no data tells: how much a caller's wish weighs. exp(2): odds 7 times as high."""
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Judged mentions of one base, as arrays; m mentions, at most k candidates.
+
+    Attributes:
+        name: Of the task.
+        features: (m, k, len(FEATURES)).
+        present: (m, k) bool; false where a mention has fewer candidates.
+        right: (m, k) bool; the candidates that are the mention's entity.
+        nil_features: (m, len(NIL_FEATURES)).
+        is_nil: (m,) bool; the base does not have the entity.
+    """
+
+    name: str
+    features: FloatArray
+    present: npt.NDArray[np.bool_]
+    right: npt.NDArray[np.bool_]
+    nil_features: FloatArray
+    is_nil: npt.NDArray[np.bool_]
+
+
+def to_task(name: str, judged: Sequence[Judged], gold: Sequence[frozenset[str]]) -> Task:
+    """Put judged mentions into arrays.
+
+    Args:
+        name: Of the task.
+        judged: m mentions.
+        gold: m sets of entity ids, any of which is right; empty for NIL.
+    """
+    m, k = len(judged), max((len(one.found) for one in judged), default=0)
+    features = np.zeros((m, k, len(FEATURES)))
+    present, right = np.zeros((m, k), dtype=np.bool_), np.zeros((m, k), dtype=np.bool_)
+    for i, (one, ids) in enumerate(zip(judged, gold, strict=True)):
+        for j, entity in enumerate(one.found):
+            features[i, j] = entity.features
+            present[i, j] = True
+            right[i, j] = entity.point.entity_id in ids
+    nil_features = np.array([one.nil_features for one in judged]).reshape(m, len(NIL_FEATURES))
+    return Task(name, features, present, right, nil_features, np.array([not ids for ids in gold]))
+
+
+def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 100) -> RankingModel:
+    """Fit the coefficients.
+
+    Args:
+        tasks: Each weighs the same.
+        l2: Weight of the squared coefficients, each times the deviation of its feature.
+        iterations: Of L-BFGS-B at most.
+    """
+    tasks = list(tasks)
+    stacked = np.concatenate([task.features[task.present] for task in tasks])
+    scale = stacked.std(axis=0) + 1e-6
+    n = len(FEATURES)
+
+    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
+        weights, nil_weights = parameters[:n] / scale, parameters[n:]
+        total, gradient = l2 * float(parameters[:n] @ parameters[:n]), np.zeros_like(parameters)
+        gradient[:n] = 2 * l2 * parameters[:n]
+        for task in tasks:
+            value, by_feature, by_nil = _task_loss(task, weights, nil_weights)
+            total += value / len(tasks)
+            gradient[:n] += by_feature / scale / len(tasks)
+            gradient[n:] += by_nil / len(tasks)
+        return total, gradient
+
+    start = np.concatenate([np.zeros(n), np.zeros(len(NIL_FEATURES))])
+    bounds: list[tuple[float | None, float | None]] = []
+    for i, name in enumerate(FEATURES):
+        if name in FIXED:
+            start[i] = FIXED[name] * scale[i]
+            bounds.append((start[i], start[i]))
+        else:
+            start[i] = -0.3 if name in NEGATIVE else 0.3
+            bounds.append((None, 0.0) if name in NEGATIVE else (0.0, None))
+    bounds += [(None, None)] * len(NIL_FEATURES)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    return RankingModel(found.x[:n] / scale, found.x[n:])
+
+
+def _task_loss(task: Task, weights: FloatArray, nil_weights: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Mean loss of one task, and its gradients."""
+    odds = _odds(task, weights, nil_weights)
+    total = odds.sum(axis=1, keepdims=True)
+    aim = np.zeros_like(odds)
+    hits = odds[:, :-1] * task.right
+    is_found = task.right.any(axis=1)
+    aim[is_found, :-1] = hits[is_found] / hits[is_found].sum(axis=1, keepdims=True)
+    aim[~is_found, -1] = 1.0
+    likelihood = np.where(is_found, hits.sum(axis=1), odds[:, -1]) / total[:, 0]
+    residual = (odds / total - aim) / len(odds)
+    by_feature: FloatArray = np.einsum("mk,mkf->f", residual[:, :-1], task.features)
+    return (
+        -float(np.log(np.maximum(likelihood, 1e-300)).mean()),
+        by_feature,
+        residual[:, -1] @ task.nil_features,
+    )
+
+
+def _odds(task: Task, weights: FloatArray, nil_weights: FloatArray) -> FloatArray:
+    """(m, k + 1): exponentials of the logits, NIL last, the largest of a row 1."""
+    logits = np.concatenate([task.features @ weights, (task.nil_features @ nil_weights)[:, None]], axis=1)
+    logits[:, :-1][~task.present] = -np.inf
+    odds: FloatArray = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return odds
+
+
+def probabilities(task: Task, model: RankingModel) -> FloatArray:
+    """(m, k + 1): of each candidate, and of NIL."""
+    odds = _odds(task, model.features, model.nil_features)
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def accuracy_at_1(task: Task, model: RankingModel) -> float:
+    """Share of mentions with an entity in the base whose first candidate is right; n tied firsts earn 1/n each."""
+    logits = np.where(task.present, task.features @ model.features, -np.inf)
+    kept = ~task.is_nil & task.present.any(axis=1)
+    if not kept.any():
+        return 0.0
+    first = logits[kept] >= logits[kept].max(axis=1, keepdims=True) - 1e-4
+    earned = (first & task.right[kept]).sum(axis=1) / first.sum(axis=1)
+    return float(earned.sum() / max(1, (~task.is_nil).sum()))
