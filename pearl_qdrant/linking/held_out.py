@@ -136,4 +136,3 @@ class _PartialCollection:
     ) -> list[NamePoint]:
         found = self._collection.find(entity_ids=entity_ids, names=names, types=types, limit=limit)
         return [point for point in found if self.leaves_out is None or not self.leaves_out(point)]
-

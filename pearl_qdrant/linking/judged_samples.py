@@ -59,6 +59,22 @@ class Samples:
         """Those of some mentions."""
         return Samples(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Samples]) -> Samples:
+        """Several, one after the other; at least one."""
+        width = max(part.logits.shape[1] for part in parts)
+        wide = [part._widened(width) for part in parts]
+        return cls(*(np.concatenate([getattr(part, field.name) for part in wide]) for field in fields(cls)))
+
+    def _widened(self, width: int) -> Samples:
+        """With room for more candidates."""
+        more = ((0, 0), (0, width - self.logits.shape[1]))
+        return replace(
+            self,
+            logits=np.pad(self.logits, more, constant_values=-np.inf),
+            is_right=np.pad(self.is_right, more, constant_values=False),
+        )
+
     def with_nil_share(self, share: float) -> Samples:
         """Weighed so that NIL mentions have this share.
 

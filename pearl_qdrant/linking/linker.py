@@ -12,13 +12,13 @@ from itertools import islice
 from types import TracebackType
 from typing import Literal
 
-import numpy as np
-
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import EntityNotFoundError, ManifestError, UnknownTypeError
+from pearl_qdrant.linking.asynchronous import batched
 from pearl_qdrant.linking.candidates import Hide, Judge, Judged, Place, Question, find_candidates
 from pearl_qdrant.linking.decision import OnTie, decide
+from pearl_qdrant.linking.editing import add_entities, delete_entities
 from pearl_qdrant.linking.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.lexical import NgramRarity
 from pearl_qdrant.linking.mentions import clean_mention
@@ -29,7 +29,7 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, default_store
 from pearl_qdrant.store.open import open_store
-from pearl_qdrant.store.points import entity_from_points, name_points, names_of
+from pearl_qdrant.store.points import MAX_NAMES, entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
 
@@ -43,9 +43,6 @@ SEARCH_BATCH = 128
 
 ASYNC_BATCH = 256
 """Mentions that `alink_batch` hands to a thread at a time."""
-
-_ALL_NAMES = 10_000
-"""More names than any entity has: Wikidata's longest list of aliases has a few thousand."""
 
 _ALL_TYPES = 200_000
 """More types than any base has: Wikidata has 100,000 classes with an item."""
@@ -225,7 +222,7 @@ class EntityLinker:
         on_tie: OnTie = "null",
     ) -> AsyncIterator[Link]:
         """`link_batch` for asyncio, in order; mentions may come from an asynchronous iterable, too."""
-        async for batch in _batches(mentions, ASYNC_BATCH):
+        async for batch in batched(mentions, ASYNC_BATCH):
             links = self.link_batch(
                 batch, types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
             )
@@ -350,7 +347,7 @@ class EntityLinker:
             EntityNotFoundError: If no open collection has it.
         """
         for collection in self._collections:
-            points = collection.find(entity_ids=[entity_id], limit=_ALL_NAMES)
+            points = collection.find(entity_ids=[entity_id], limit=MAX_NAMES)
             if points:
                 return entity_from_points(points)
         raise EntityNotFoundError(entity_id, [c.name for c in self._collections])
@@ -367,30 +364,14 @@ class EntityLinker:
         Raises:
             ValueError: If several collections are open and none is named.
         """
-        target = self._target(collection)
-        written = 0
-        entities = iter(entities)
-        while batch := list(islice(entities, BATCH)):
-            names = [name for entity in batch for name in entity.names()]
-            encoded = self._encoder.encode(names)
-            points = name_points(target.manifest.kb, names_of(batch), encoded)
-            old = target.find(entity_ids=[e.entity_id for e in batch], limit=_ALL_NAMES)
-            target.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
-            target.delete_points({p.id for p in old} - {p.id for p in points})
-            written += len(points)
-        _note_counts(target)
+        written = add_entities(self._target(collection), self._encoder, entities)
         self._known_types = None
         return written
 
     def delete(self, entity_ids: Iterable[str]) -> int:
         """Delete entities with all their names from every open collection; returns the number of names that went."""
         wanted = list(entity_ids)
-        deleted = 0
-        for collection in self._collections:
-            if gone := collection.delete_entities(wanted):
-                _note_counts(collection)
-            deleted += gone
-        return deleted
+        return sum(delete_entities(collection, wanted) for collection in self._collections)
 
     def close(self) -> None:
         """Close the collections and the store."""
@@ -432,23 +413,6 @@ def _part(encoded: Encoded, part: slice) -> Encoded:
     return Encoded(encoded.vectors[part], encoded.encodable[part], None if types is None else types[part])
 
 
-async def _batches(mentions: Iterable[str] | AsyncIterable[str], n: int) -> AsyncIterator[list[str]]:
-    """Lists of up to `n` mentions; an iterable that blocks is read in a thread."""
-    if not isinstance(mentions, AsyncIterable):
-        iterator = iter(mentions)
-        while batch := await asyncio.to_thread(lambda: list(islice(iterator, n))):
-            yield batch
-        return
-    batch = []
-    async for mention in mentions:
-        batch.append(mention)
-        if len(batch) == n:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
 def _fitted(collection: Collection) -> Calibration | None:
     """What was fitted to a collection."""
     fitted = collection.manifest.calibration
@@ -464,14 +428,6 @@ def _rarity(collection: Collection) -> NgramRarity:
         except ValueError as error:
             raise ManifestError(collection.name, f"its n-gram rarities are damaged ({error})") from error
     return NgramRarity.from_names(point.name for point in collection.scroll())
-
-
-def _note_counts(collection: Collection) -> None:
-    """Put into the manifest what a collection holds now, unless it is being loaded, and will be counted at the end."""
-    manifest = collection.read_manifest()
-    if manifest.state == "ready":
-        counts = {"names": collection.count(), "entities": collection.count_entities()}
-        collection.write_manifest(manifest.model_copy(update=counts))
 
 
 def _checked_threshold(threshold: float) -> float:

@@ -9,6 +9,9 @@ from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.schema import NamePoint
 
+MAX_NAMES = 10_000
+"""More names than any entity has: Wikidata's longest list of aliases has a few thousand."""
+
 
 def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) -> list[NamePoint]:
     """One point for each name.

@@ -108,7 +108,7 @@ def peers() -> list[ExactLookup | ScoredNames]:
 
 
 def _fuzzy_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
-    """rapidfuzz's WRatio of case-folded strings."""
+    """WRatio of rapidfuzz, of case-folded strings."""
     from rapidfuzz import fuzz, process, utils
 
     folded = [utils.default_process(name) for name in names]

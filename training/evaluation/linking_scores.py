@@ -32,10 +32,10 @@ class Ranked:
 
     def credit(self, gold: frozenset[str], depth: int = 1) -> float:
         """The chance that a right one is among the first `depth`, tied ones in random order."""
-        hits = sum(key in gold for key in self.ids[: self.n_tied])
-        if hits and self.n_tied > depth:
-            return 1 - math.comb(self.n_tied - hits, depth) / math.comb(self.n_tied, depth)
-        return float(not gold.isdisjoint(self.ids[: max(depth, self.n_tied)])) if self.n_tied <= depth else 0.0
+        if self.n_tied <= depth:
+            return float(not gold.isdisjoint(self.ids[:depth]))
+        n_wrong = self.n_tied - sum(key in gold for key in self.ids[: self.n_tied])
+        return 1 - math.comb(n_wrong, depth) / math.comb(self.n_tied, depth)
 
 
 def rank(scored: Sequence[tuple[str, float]], *, same: float = 1e-6) -> Ranked:
@@ -44,7 +44,7 @@ def rank(scored: Sequence[tuple[str, float]], *, same: float = 1e-6) -> Ranked:
     return Ranked(tuple(key for key, _ in ordered), sum(ordered[0][1] - score <= same for _, score in ordered))
 
 
-def credits(sets: Sequence[LinkingSet], ranked: Sequence[Sequence[Ranked]], depth: int = 1) -> FloatArray:
+def all_credits(sets: Sequence[LinkingSet], ranked: Sequence[Sequence[Ranked]], depth: int = 1) -> FloatArray:
     """What each mention with an entity earns, in the order of the sets, (n,)."""
     return np.array(
         [
