@@ -3,8 +3,8 @@
     python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking.json
 
 --data has `autofj/`, `kb/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work
-and their mentions judged once; both are kept there. Mentions are aliases of the development folds (`training.splits`): of
-AutoFJ all, since all of the model's other material is elsewhere. A fifth of the mentions is made NIL: every entity
+and their mentions judged once; both are kept there. Mentions are aliases of the development folds (`training.splits`),
+of AutoFJ all, since all of the model's other material is elsewhere. A fifth of the mentions is made NIL: every entity
 that shares a folded name with the right one is hidden. Bases hold canonical names only, or all names with the mention's
 own string left out of its entity. What is printed is cross-fitted: each task by a model that was fitted without it and
 its kind. About 15 minutes on two cores.
@@ -218,19 +218,18 @@ def main(data: Path, work: Path, out: Path, model: str) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     work.mkdir(parents=True, exist_ok=True)
-    kept = work / "judged.pickle"  # of our own making
-    if kept.exists():
-        tasks = pickle.loads(kept.read_bytes())  # noqa: S301
-    else:
-        encoder = load_encoder(model)
-        tasks = []
-        for base in (*autofj_bases(data), *biomedical_bases(data), *general_bases(data)):
+    tasks = []
+    encoder = None
+    for base in (*autofj_bases(data), *biomedical_bases(data), *general_bases(data)):
+        kept = work / f"{base.name.replace(':', '-')}.pickle"  # of our own making
+        if not kept.exists():
+            encoder = encoder or load_encoder(model)
             store = open_store(str(work / "store"))
             load(base, store, encoder, work)
             store.close()
-            tasks.append(judge(base, work / "store", model))
+            kept.write_bytes(pickle.dumps(judge(base, work / "store", model)))
             _log.info("%s: %d mentions", base.name, len(base.mentions))
-        kept.write_bytes(pickle.dumps(tasks))
+        tasks.append(pickle.loads(kept.read_bytes()))  # noqa: S301
     _log.info("cross-fitted accuracy@1: %s", report(tasks, cross_fitted(tasks)))
     found = fit_ranking(tasks)
     text = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -19,6 +20,7 @@ LOG = "log.csv"
 EVALUATION = "evaluation.csv"
 CURVES = "curves.png"
 
+_EVERY = 60.0  # seconds between two pictures
 _SMOOTHING = 0.98  # of the exponential mean drawn over the steps
 _WIDEST = 4000  # points drawn a curve
 
@@ -61,6 +63,7 @@ class RunLog:
     def __init__(self, folder: Path, *, done: int, tensorboard: bool = False) -> None:
         self._folder = folder
         self._said = False
+        self._drawn = time.monotonic()
         self._board = _open_board(folder) if tensorboard else None
         names = [field.name for field in fields(StepRecord)]
         self._steps = _reopen(folder / LOG, names, done)
@@ -92,8 +95,11 @@ class RunLog:
             for name, value in scores.items():
                 self._board.add_scalar(f"evaluation/{name}", value, step)
 
-    def plot(self) -> None:
-        """Draw the curves anew; without matplotlib the run goes on without a picture."""
+    def plot(self, *, final: bool) -> None:
+        """Draw the curves anew, at most once a minute before the end; without matplotlib there is no picture."""
+        if not final and time.monotonic() - self._drawn < _EVERY:
+            return
+        self._drawn = time.monotonic()
         if importlib.util.find_spec("matplotlib") is not None:
             plot_curves(self._folder)
         elif not self._said:

@@ -109,7 +109,7 @@ def fit(
                     save_state(
                         folder / STATE, step=record.step, network=network, optimizer=optimizer, identity=identity
                     )
-                    log.plot()
+                    log.plot(final=last)
             if last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
                 wait_for_all()
     network.eval()

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pearl_qdrant.cli.evaluate_linking import (
+    LinkingRun,
+    as_linking_options,
+    evaluate_linking,
+    join_reports,
+    linking_options,
+)
 from pearl_qdrant.cli.options import device_option, json_option
 from pearl_qdrant.settings import DEFAULT_MODEL
 from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
@@ -26,9 +33,9 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     """Name the tasks and stop, before anything else is asked for."""
     if not value or context.resilient_parsing:
         return
-    from training.evaluation.registry import TASKS
+    from training.evaluation.registry import ON_REQUEST, TASKS
 
-    for task in TASKS:
+    for task in (*TASKS, *ON_REQUEST):
         click.echo(f"{task.name:<22}  {task.group}: {task.metric}. Reads {', '.join(task.reads)}")
     context.exit()
 
@@ -76,6 +83,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     help="Names added to the dictionary of entity retrieval.",
 )
 @click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Also draw t-SNE by type, as PNG.")
+@linking_options
 @device_option
 @json_option
 def evaluate(
@@ -86,16 +94,22 @@ def evaluate(
     baselines: tuple[str, ...],
     distractors: int,
     figure: Path | None,
+    folds: tuple[int, ...],
+    mentions: int,
+    nil_shares: tuple[float, ...],
+    bases: Path | None,
+    ablation: bool,
     device: str,
     as_json: bool,
 ) -> None:
-    """Measure a model on the paper's tasks, with baselines and the paper's figures beside.
+    """Measure a model on the paper's tasks and on linking, with baselines and the paper's figures beside.
 
     Sets that DIR does not have are skipped and named. Needs the extra: pip install 'pearl-qdrant[train]'
 
     \b
     pearl-qdrant evaluate --model pearl-mini-en --data data/
     pearl-qdrant evaluate --model runs/a --baseline pearl-mini-en --data data/ --task bird --task turney --json
+    pearl-qdrant evaluate --data data/ --task linking --bases loaded/ --mentions 1000
     """
     _check_before(figure)
     from training.evaluation.run import as_record
@@ -105,13 +119,29 @@ def evaluate(
 
     chosen = _tasks(tasks)
     source = _data(data)
-    method = _encoder(model, device)
-    others = [_method(name, device) for name in dict.fromkeys(baselines or _STRINGS)]
-    options = EvaluationOptions(n_seeds=seeds, n_distractors=distractors)
-    report = run(source, method, others, chosen, options, say=lambda line: click.echo(line, err=True))
+    plain = [task for task in chosen if not _is_linking(task)]
+    options = EvaluationOptions(
+        n_seeds=seeds, n_distractors=distractors, linking=as_linking_options(folds, mentions, nil_shares)
+    )
+    methods: list[Similarity] = []
+    report = None
+    if plain or figure is not None:
+        method = _encoder(model, device)
+        others = [_method(name, device) for name in dict.fromkeys(baselines or _STRINGS)]
+        methods = [method, *others]
+        report = run(source, method, others, plain, options, say=lambda line: click.echo(line, err=True))
+    if len(plain) < len(chosen):
+        encoders = [name for name in dict.fromkeys(baselines) if name not in (*_STRINGS, model)]
+        linking = LinkingRun(model, device, encoders, bases, ablation)
+        report = join_reports(report, evaluate_linking(linking, source, list(filter(_is_linking, chosen)), options))
+    assert report is not None, "some task was chosen"
     click.echo(json.dumps(as_record(report), ensure_ascii=False) if as_json else as_text(report))
     if figure is not None:
-        _draw(figure, source, [method, *others])
+        _draw(figure, source, methods)
+
+
+def _is_linking(task: Task) -> bool:
+    return task.needs in ("linking", "large_linking")
 
 
 def _check_before(figure: Path | None) -> None:

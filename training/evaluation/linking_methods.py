@@ -227,6 +227,4 @@ def _judge_again(judged: Judged, model: RankingModel) -> Judged:
         Found(judged.found[i].name, judged.found[i].features, logits[i], tied > 1 and place < tied)
         for place, i in enumerate(order)
     ]
-    return Judged(
-        judged.mention, found, float(judged.nil_features @ model.nil_features), judged.nil_features
-    )
+    return Judged(judged.mention, found, float(judged.nil_features @ model.nil_features), judged.nil_features)

@@ -162,9 +162,7 @@ def _read_base(data: Data, path: str) -> dict[str, Entity]:
     return found
 
 
-def _columns(
-    data: Data, path: str, needed: tuple[str, ...], optional: Iterable[tuple[str, ...]]
-) -> tuple[str, ...]:
+def _columns(data: Data, path: str, needed: tuple[str, ...], optional: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """The columns needed, with the first group of optional ones that a table has."""
     for group in optional:
         try:

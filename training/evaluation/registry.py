@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from training.evaluation import clustering, entity_types, fuzzy_join, paraphrase, retrieval, short_text, similarity
+from training.evaluation import (
+    clustering,
+    entity_types,
+    fuzzy_join,
+    linking,
+    paraphrase,
+    retrieval,
+    short_text,
+    similarity,
+)
 from training.evaluation.task import Task
 
 TASKS: tuple[Task, ...] = (
@@ -15,14 +24,20 @@ TASKS: tuple[Task, ...] = (
     *entity_types.TASKS,
 )
 
+ON_REQUEST: tuple[Task, ...] = linking.TASKS
+"""Tasks that load bases, minutes each: only run where they are named."""
+
 
 def find_tasks(names: tuple[str, ...]) -> tuple[Task, ...]:
-    """The tasks of these names, in the order of the tables; all if there are none.
+    """The tasks of these names, in the order of the tables; all but those on request if there are none.
 
     Raises:
         ValueError: If there is no such task.
     """
-    known = {task.name: task for task in TASKS}
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"no task {', '.join(unknown)}; there are: {', '.join(known)}")
-    return tuple(task for task in TASKS if task.name in names) or TASKS
+    known = {task.name: task for task in (*TASKS, *ON_REQUEST)}
+    wanted = {name for name in names if name != linking.GROUP}
+    if unknown := sorted(wanted - known.keys()):
+        raise ValueError(f"no task {', '.join(unknown)}; there are: {', '.join((*known, linking.GROUP))}")
+    if linking.GROUP in names:
+        wanted |= {task.name for task in linking.TASKS}
+    return tuple(task for task in known.values() if task.name in wanted) or TASKS
