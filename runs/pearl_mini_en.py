@@ -31,7 +31,6 @@ from training.augment import abbreviate, augment_or_abbreviate
 from training.batches import BatchMaker, Source, WeightedRuns
 from training.evaluate_types import TypeScores, score_types
 from training.export import export_onnx
-from training.fit_calibration import fit_calibration, nearest_scores
 from training.head import fit_head
 from training.int8_graph import PRECISION, write_int8_graph
 from training.sources import (
@@ -172,26 +171,6 @@ def held_out_types(data: Path, folds: range) -> list[tuple[str, set[str]]]:
     return random.Random(4).sample(held_out, min(8000, len(held_out)))
 
 
-def alias_scores(
-    network: PearlNetwork, tokenizer: Any, data: Path, rng: random.Random
-) -> tuple[list[list[float]], list[bool]]:
-    """Scores of the nearest entities of development aliases, and whether the first is right; a fifth are NIL."""
-    pairs = [r for p in sorted((data / "alias_pairs").glob("*.tsv")) for r in read_tsv(p)]
-    pairs = [row for row in pairs if fold(row["id"]) in DEVELOPMENT_FOLDS]
-    rng.shuffle(pairs)
-    base = [row["name"] for row in read_tsv(data / "kb" / "general.tsv")]
-    mentions = [row["alias"] for row in pairs[:4000]]
-    gold = [row["canonical"] for row in pairs[:4000]]
-    names = sorted({*rng.sample(base, 40_000), *gold})
-    absent = {name.casefold() for name in gold[:800]}
-    names = [name for name in names if name.casefold() not in absent]
-
-    def unit(texts: list[str]) -> Tensor:
-        return torch.nn.functional.normalize(phrase_vectors(network, tokenizer, texts), dim=-1)
-
-    return nearest_scores(unit(mentions), unit(names), gold=gold, names_of=names, limit=10)
-
-
 def _card(training: dict[str, Any]) -> str:
     return (Path(__file__).parent / "pearl_mini_en_card.md").read_text("utf-8").format(**training)
 
@@ -233,8 +212,6 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
             logits = head(phrase_vectors(network, tokenizer, [name for name, _ in named]))
         scores[split] = score_types(logits, [kinds for _, kinds in named])
         _log.info("types on %s: %s", split, scores[split])
-    calibration = fit_calibration(*alias_scores(network, tokenizer, data, random.Random(3)))
-    _log.info("calibration %s", calibration)
 
     fp32, int8 = work / "fp32.onnx", work / "int8.onnx"
     export_onnx(network, fp32)
@@ -257,7 +234,6 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
         max_length=MAX_LENGTH,
         precision=PRECISION,
         training=training,
-        calibration={"slope": round(calibration.slope, 3), "intercept": round(calibration.intercept, 3)},
     )
     weight: Tensor = head.weight.detach()
     write_checkpoint(

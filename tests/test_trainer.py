@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -289,19 +290,23 @@ def train_together(bert: Path, tokenizer: Any, out: Path) -> None:
         save_file(network.state_dict(), out / f"weights-{shard.rank}.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_train_as_one_with_all_their_pairs(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """Vectors are gathered over the processes: losses and weights are those of one process with the whole batch."""
     one, two = tmp_path / "one", tmp_path / "two"
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    running = []
-    for rank in ("0", "1"):
-        code = "t.train_together(bert, tokenizer, out)"
-        running.append(run_script(tmp_path, code, [bert, two], RANK=rank, LOCAL_RANK=rank, **world))
-    train_together(bert, tokenizer, one)
-    for process in running:
-        _, complaint = process.communicate(timeout=100)
-        assert process.returncode == 0, complaint.decode()
+    code = "t.train_together(bert, tokenizer, out)"
+    with ExitStack() as stack:
+        running = []
+        for rank in ("0", "1"):
+            process = run_script(tmp_path, code, [bert, two], RANK=rank, LOCAL_RANK=rank, **world)
+            running.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        train_together(bert, tokenizer, one)
+        for process in running:
+            _, complaint = process.communicate(timeout=100)
+            assert process.returncode == 0, complaint.decode()
 
     assert [step for step, *_ in losses_of(two)] == [1, 2, 3, 4]
     for together, alone in zip(losses_of(two), losses_of(one), strict=True):

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from tiny_models import make_bert
 
 from pearl_qdrant.encoder.network import load_phrase_encoder
-from pearl_qdrant.linking.calibration import Calibration
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import abbreviate, augment, augment_or_abbreviate
 from training.evaluate_types import score_types
-from training.fit_calibration import fit_calibration, nearest_scores
 from training.head import fit_head
 from training.numbers import number_names
 from training.sources import (
@@ -156,29 +154,3 @@ def test_a_head_learns_what_can_be_told_apart() -> None:
     assert scores.accuracy > 0.98
     assert scores.macro_f1 > 0.98
     assert scores.n == 400
-
-
-def test_calibration_finds_the_coefficients_that_made_the_data() -> None:
-    """Outcomes drawn from known coefficients give these coefficients back, roughly."""
-    rng = random.Random(0)
-    true = Calibration(25.0, -18.0)
-    scores, right = [], []
-    for _ in range(6000):
-        row = sorted((rng.uniform(0.4, 1.0) for _ in range(3)), reverse=True)
-        scores.append(row)
-        right.append(rng.random() < true.probabilities(row)[0])
-    fitted = fit_calibration(scores, right)
-
-    assert fitted.slope == pytest.approx(true.slope, rel=0.1)
-    assert fitted.intercept == pytest.approx(true.intercept, rel=0.1)
-    with pytest.raises(ValueError, match="linked right"):
-        fit_calibration([[0.9]], [True])
-
-
-def test_nearest_scores_say_whether_the_first_is_right() -> None:
-    """The best name of each mention is compared with the gold one, whatever its case."""
-    names = torch.eye(3)
-    scores, right = nearest_scores(names[:2], names, gold=["A", "c"], names_of=["a", "b", "c"], limit=2)
-
-    assert scores == [[1.0, 0.0], [1.0, 0.0]]
-    assert right == [True, False]

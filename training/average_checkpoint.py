@@ -39,6 +39,6 @@ def average_checkpoint(base: Path, tuned: Path, out: Path, *, ratio: float) -> N
         raise ModelError(f"{base} and {tuned} cannot be averaged: {error}") from error
     # What was fitted to the scores of other vectors does not hold any more.
     config = config.model_copy(
-        update={"training": {**config.training, "average_ratio": ratio}, "calibration": None, "weights_hash": ""}
+        update={"training": {**config.training, "average_ratio": ratio}, "weights_hash": ""}
     )
     write_network(out, network, config, transformer=tuned)

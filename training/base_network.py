@@ -71,7 +71,7 @@ def open_base(
         network, config = read_network(folder)
         if pooling not in (None, config.pooling):
             raise CheckpointError(str(folder), f"was trained with {config.pooling} pooling. Leave --pooling out")
-        config = config.model_copy(update={"name": name, "calibration": None, "weights_hash": ""})
+        config = config.model_copy(update={"name": name, "weights_hash": ""})
         if prefix is not None:
             config = config.model_copy(update={"prefix": prefix})
     else:

@@ -50,21 +50,6 @@ class FileRecord(BaseModel):
     bytes: int = Field(ge=0)
 
 
-class ScoreCalibration(BaseModel):
-    """What turns this model's cosines into logits of being right; see `linking.calibration`.
-
-    Attributes:
-        slope: Logits a unit of cosine.
-        intercept: Logit at cosine 0, against NIL.
-    """
-
-    # Where it was fitted, and how well, may stand beside it.
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    slope: float = Field(gt=0)
-    intercept: float
-
-
 class PearlConfig(BaseModel):
     """pearl.json.
 
@@ -84,7 +69,6 @@ class PearlConfig(BaseModel):
         weights_hash: "sha256:..." that names this model in manifests, the same for its ONNX and torch forms.
         files: Size and hash of each file of the folder but this one and README.md, by POSIX path.
         training: How it was trained; free form.
-        calibration: Coefficients of the linker's probabilities, or None if nobody fitted them.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -104,7 +88,6 @@ class PearlConfig(BaseModel):
     weights_hash: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
     files: dict[str, FileRecord] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
-    calibration: ScoreCalibration | None = None
 
     @field_validator("files")
     @classmethod

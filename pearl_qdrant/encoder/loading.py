@@ -106,7 +106,6 @@ def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
     place = wish.place(found, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
     other_runtime = [name for name in config.files if name.startswith("onnx/")]
     checkpoint = open_checkpoint(found.folder, skip=other_runtime if place.runtime == "torch" else [TORCH_FILE])
-    fitted = config.calibration
     info = ModelInfo(
         name=found.name,
         weights_hash=config.weights_hash,
@@ -117,7 +116,6 @@ def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
         device=place.device,
         precision="int8" if config.precision.startswith("int8") else config.precision,
         runtime=place.runtime,
-        score_calibration=(fitted.slope, fitted.intercept) if fitted else None,
     )
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
     never_seen = np.array(config.label_counts) == 0

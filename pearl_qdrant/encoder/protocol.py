@@ -27,8 +27,6 @@ class ModelInfo:
         device: Where it runs: "cpu", "cuda:0", ...
         precision: "fp32", "bf16" or "int8" (block-quantised weights).
         runtime: "onnx" or "torch".
-        score_calibration: Slope and intercept that turn this model's cosines into logits of being right (see
-            `linking.calibration`), fitted when it was trained; None if nobody fitted them.
     """
 
     name: str
@@ -40,7 +38,6 @@ class ModelInfo:
     device: str
     precision: str
     runtime: str
-    score_calibration: tuple[float, float] | None = None
 
     @property
     def identity(self) -> str:
