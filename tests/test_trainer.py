@@ -150,7 +150,7 @@ t.fit(t.new_network(bert), tokenizer, t.maker(), t.config(dropout=True, evaluate
 
 def run_script(folder: Path, code: str, words: Sequence[Path], **environment: str) -> subprocess.Popen[bytes]:
     """Start a Python that knows this module as `t`."""
-    script = folder / "script.py"
+    script = folder / f"script{environment.get('RANK', '')}.py"
     script.write_text(START.format(tests=str(Path(__file__).parent)) + code, encoding="utf-8")
     known = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     return subprocess.Popen(

@@ -38,7 +38,5 @@ def average_checkpoint(base: Path, tuned: Path, out: Path, *, ratio: float) -> N
     except ValueError as error:
         raise ModelError(f"{base} and {tuned} cannot be averaged: {error}") from error
     # What was fitted to the scores of other vectors does not hold any more.
-    config = config.model_copy(
-        update={"training": {**config.training, "average_ratio": ratio}, "weights_hash": ""}
-    )
+    config = config.model_copy(update={"training": {**config.training, "average_ratio": ratio}, "weights_hash": ""})
     write_network(out, network, config, transformer=tuned)

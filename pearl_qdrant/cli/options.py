@@ -83,6 +83,7 @@ def open_linker(
 ) -> EntityLinker:
     """A linker over the collections named, or over the only one there is."""
     from pearl_qdrant.linking.linker import EntityLinker
+
     return EntityLinker.open(
         *(collections or [only_collection(location)]),
         store=location,

@@ -1,10 +1,12 @@
 """Fitting a calibration: slope and NIL bias by maximum likelihood, and the threshold of a target precision.
 
-    loss = - mean log p(right answer) + ((slope - 1)^2 / 0.5^2 + nil_bias^2 / 2^2) / (2 n)
+    loss = - mean of log P(first candidate is right or not) + log P(mention is NIL or not)
+           + ((slope - 1)^2 / 0.5^2 + nil_bias^2 / 2^2) / (2 n)
 
-The second part is a prior around what comes with the package: it decides where there are few mentions, and counts for
-nothing with thousands. The loss is convex, Newton's method takes a few steps. A mention whose entity the base has, but
-the search did not find, counts as one that none of the candidates is right for.
+The likelihood is that of two outcomes, because those two probabilities are what is looked at. A softmax has no place for
+the entity that the base has but the search did not find: the likelihood of the one right answer would give its share to
+NIL (measured: calibration error 0.19 and 0.26 in place of 0.06, at a fifth NIL). The second line is a prior around what
+comes with the package: it decides where there are few mentions, and counts for nothing with thousands.
 
 Whatever is reported was not fitted on what it is measured by: five folds, and the threshold of each fold from the
 others.
@@ -35,6 +37,7 @@ N_FOLDS = 5
 _MIN_SLOPE = 0.05
 _STEPS = 50
 _ENOUGH = 1e-9
+_TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def fit(samples: Samples, *, precision: float, before: Calibration, groups: IntA
     for rows in folds:
         others = np.setdiff1d(np.arange(len(samples)), rows)
         parts.append(samples.take(rows).answers(fit_slope_and_bias(samples.take(others)) if len(others) else before))
-    answers = _joined(parts, np.concatenate(folds))
+    answers = Answers.joined(parts).take(np.argsort(np.concatenate(folds)))
     threshold = threshold_for_precision(answers, precision)
     if threshold is None:
         raise UnreachablePrecisionError(precision, best_precision(answers))
@@ -113,12 +116,12 @@ def fit(samples: Samples, *, precision: float, before: Calibration, groups: IntA
 
 
 def fit_slope_and_bias(samples: Samples) -> Calibration:
-    """The most likely slope and bias, with the threshold left at its default."""
+    """The most likely slope and bias by Fisher scoring, with the threshold left at its default."""
     n = samples.weights.sum()
     at = np.array([1.0, 0.0])
-    loss, gradient, curvature = _loss(samples, at)
+    loss, gradient, information = _loss(samples, at)
     for _ in range(_STEPS):
-        step = np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(information, gradient)
         size = 1.0
         while size > 1e-6:
             tried = np.array([max(_MIN_SLOPE, at[0] - size * step[0]), at[1] - size * step[1]])
@@ -129,52 +132,33 @@ def fit_slope_and_bias(samples: Samples) -> Calibration:
         else:
             break
         gain = loss - new[0]
-        at, (loss, gradient, curvature) = tried, new
+        at, (loss, gradient, information) = tried, new
         if gain < _ENOUGH * n:
             break
     return Calibration(float(at[0]), float(at[1]))
 
 
 def _loss(samples: Samples, at: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Negative log posterior of slope and bias, its gradient, (2,), and its curvature, (2, 2)."""
-    absent = ~np.isfinite(samples.logits)
-    # One more column, NIL; what each logit changes by with the slope is its own value.
-    by_slope = np.concatenate([np.where(absent, 0.0, samples.logits), samples.nil_logits[:, None]], axis=1)
-    logits = at[0] * by_slope
-    logits[:, -1] += at[1]
-    logits[:, :-1][absent] = -np.inf
-    right = np.concatenate([samples.is_right, ~samples.is_found[:, None]], axis=1)
-    log_all, p_all = _softmax(logits)
-    log_right, p_right = _softmax(np.where(right, logits, -np.inf))
-    weights = samples.weights
-    slope_all, slope_right = (p_all * by_slope).sum(axis=1), (p_right * by_slope).sum(axis=1)
-    gradient = np.array([weights @ (slope_all - slope_right), weights @ (p_all[:, -1] - p_right[:, -1])])
-    spread_slope = (p_all * by_slope**2).sum(axis=1) - slope_all**2
-    spread_bias = p_all[:, -1] * (1 - p_all[:, -1])
-    together = p_all[:, -1] * (by_slope[:, -1] - slope_all)
-    # What the choice among several right candidates would take away is left out: the step stays downhill.
-    curvature = np.array(
-        [[weights @ spread_slope, weights @ together], [weights @ together, weights @ spread_bias]], dtype=np.float64
-    )
-    prior = np.array([SLOPE_SPREAD, BIAS_SPREAD]) ** -2.0
+    """Negative log posterior of slope and bias, its gradient, (2,), and its Fisher information, (2, 2)."""
+    candidates, nil = samples.probabilities(Calibration(float(at[0]), float(at[1])))
+    logits = np.where(np.isfinite(samples.logits), samples.logits, 0.0)
+    mean = (candidates * logits).sum(axis=1) + nil * samples.nil_logits
+    first = candidates[:, 0]
+    # How each probability changes with slope and bias, (n, 2).
+    by_first = np.stack([first * (logits[:, 0] - mean), -first * nil], axis=1)
+    by_nil = np.stack([nil * (samples.nil_logits - mean), nil * (1 - nil)], axis=1)
     off = at - np.array([1.0, 0.0])
-    loss = float(weights @ (log_all - log_right) + (prior * off) @ off / 2)
-    return loss, gradient + prior * off, curvature + np.diag(prior)
-
-
-def _softmax(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Log of the sum of exponentials, (n,), and the softmax, (n, k)."""
-    highest = logits.max(axis=1, keepdims=True)
-    exponentials = np.exp(logits - highest)
-    total = exponentials.sum(axis=1, keepdims=True)
-    return (np.log(total) + highest)[:, 0], exponentials / total
-
-
-def _joined(parts: list[Answers], rows: IntArray) -> Answers:
-    """Answers of the folds in the order of the mentions."""
-    order = np.argsort(rows)
-    names = ("probability", "correct", "link_probability", "link_correct", "is_nil", "weights")
-    return Answers(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in names))
+    prior = np.array([SLOPE_SPREAD, BIAS_SPREAD]) ** -2.0
+    loss, gradient, information = float(prior @ off**2) / 2, prior * off, np.diag(prior)
+    for probability, change, outcome in (
+        (first, by_first, samples.first_is_right),
+        (nil, by_nil, samples.is_nil.astype(np.float64)),
+    ):
+        p = np.clip(probability, _TINY, 1 - _TINY)
+        loss -= float(samples.weights @ (outcome * np.log(p) + (1 - outcome) * np.log1p(-p)))
+        gradient = gradient + (samples.weights * (p - outcome) / (p * (1 - p))) @ change
+        information = information + (change * (samples.weights / (p * (1 - p)))[:, None]).T @ change
+    return loss, gradient, information
 
 
 def _cross_fitted(answers: Answers, folds: list[IntArray], precision: float) -> tuple[float, float]:
@@ -187,5 +171,5 @@ def _cross_fitted(answers: Answers, folds: list[IntArray], precision: float) -> 
             part = answers.take(rows)
             is_linked = part.link_probability >= threshold
             linked += float(part.weights @ is_linked)
-            right += float(part.weights @ (is_linked * part.link_correct))
+            right += float(part.weights @ (is_linked * part.first_correct))
     return linked / float(answers.weights.sum()), right / linked if linked else float("nan")

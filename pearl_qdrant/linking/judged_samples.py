@@ -51,6 +51,13 @@ class Samples:
         return found
 
     @property
+    def first_is_right(self) -> FloatArray:
+        """The chance that the first candidate is right, one of tied ones taken at random; (n,)."""
+        tied = np.arange(self.is_right.shape[1]) < self.n_tied[:, None]
+        chance: FloatArray = (self.is_right & tied).sum(axis=1) / np.maximum(self.n_tied, 1)
+        return chance
+
+    @property
     def nil_share(self) -> float:
         """Share of NIL mentions, by weight."""
         return float(self.weights @ self.is_nil / self.weights.sum())
@@ -94,17 +101,16 @@ class Samples:
     def answers(self, calibration: Calibration) -> Answers:
         """What these probabilities would answer."""
         candidates, nil = self.probabilities(calibration)
-        rows = np.arange(len(self))
         first = candidates[:, 0]
-        tied = np.arange(candidates.shape[1]) < self.n_tied[:, None]
-        right = (self.is_right & tied).sum(axis=1) / np.maximum(self.n_tied, 1)
+        right = self.first_is_right
         is_nil_said = nil > first
         linkable = self.n_tied == 1
         return Answers(
             probability=np.where(is_nil_said, nil, first),
             correct=np.where(is_nil_said, self.is_nil, right).astype(np.float64),
+            first_probability=first,
+            first_correct=right,
             link_probability=np.where(linkable, first, 0.0),
-            link_correct=(linkable & self.is_right[rows, 0]).astype(np.float64),
             is_nil=self.is_nil,
             weights=self.weights,
         )

@@ -7,8 +7,8 @@ not tied. All weigh the mentions, so that a share of NIL mentions can be had tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,21 +29,32 @@ class Answers:
     Attributes:
         probability: Of the answer, (n,), in [0, 1].
         correct: Whether the answer is right, (n,); one of k tied candidates is right by 1 / k.
+        first_probability: Of the first candidate, whatever the answer, (n,).
+        first_correct: Whether the first candidate is right, (n,); 0 for a NIL mention.
         link_probability: Of the first candidate, (n,); 0 where it is tied or there is none: it is never linked.
-        link_correct: Whether the first candidate is right, (n,), 0 or 1.
         is_nil: Whether the base has no entity for the mention, (n,).
         weights: What each mention counts, (n,), at least 0.
     """
 
     probability: FloatArray
     correct: FloatArray
+    first_probability: FloatArray
+    first_correct: FloatArray
     link_probability: FloatArray
-    link_correct: FloatArray
     is_nil: BoolArray
     weights: FloatArray
 
     def __len__(self) -> int:
         return len(self.probability)
+
+    def of_first(self) -> Answers:
+        """The same mentions, each answered with its first candidate."""
+        return replace(self, probability=self.first_probability, correct=self.first_correct)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Answers]) -> Answers:
+        """Several, one after the other."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def take(self, rows: npt.NDArray[np.int64]) -> Answers:
         """Those of some mentions; one may be taken several times."""
@@ -60,6 +71,8 @@ class Reliability:
         ece_interval: Its 95 % bootstrap interval.
         brier: Mean squared error of the answers' probabilities.
         auroc: Of the answer's probability against its being right; NaN if all are right or none.
+        first_ece, first_auroc: The same of the first candidates, whatever the answer: over all mentions, NIL included,
+            how well its probability tells whether the first candidate is right.
         threshold: Of the following three.
         coverage: Share of the mentions that are linked.
         precision: Share of the links that are right; NaN without a link.
@@ -71,6 +84,8 @@ class Reliability:
     ece_interval: tuple[float, float]
     brier: float
     auroc: float
+    first_ece: float
+    first_auroc: float
     threshold: float
     coverage: float
     precision: float
@@ -94,6 +109,8 @@ def measure(
         ece_interval=bootstrap_interval(calibration_error, answers, rng=rng, n_resamples=n_resamples),
         brier=brier_score(answers),
         auroc=auroc(answers),
+        first_ece=calibration_error(answers.of_first()),
+        first_auroc=auroc(answers.of_first()),
         threshold=threshold,
         coverage=coverage,
         precision=precision,
@@ -155,7 +172,7 @@ def coverage_and_precision(answers: Answers, threshold: float) -> tuple[float, f
     """Share of the mentions that are linked, and of the links that are right; NaN without a link."""
     linked = _linked(answers, threshold) * answers.weights
     total = float(linked.sum())
-    precision = float(linked @ answers.link_correct) / total if total > 0 else float("nan")
+    precision = float(linked @ answers.first_correct) / total if total > 0 else float("nan")
     return total / float(answers.weights.sum()), precision
 
 
@@ -185,7 +202,7 @@ def threshold_for_precision(answers: Answers, precision: float) -> float | None:
         return None
     order = linkable[np.argsort(-answers.link_probability[linkable], kind="stable")]
     probability, weights = answers.link_probability[order], answers.weights[order]
-    right = np.cumsum(weights * answers.link_correct[order])
+    right = np.cumsum(weights * answers.first_correct[order])
     good = right / (np.cumsum(weights) + weights.mean()) >= precision
     # Links of one probability come together.
     good &= np.append(probability[1:] < probability[:-1], True)

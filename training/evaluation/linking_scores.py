@@ -72,8 +72,8 @@ def reliability_details(
     known, unknown = samples.answers(calibration), nil_samples.answers(calibration)
     for share in shares:
         n_nil = round(share * n)
-        parts = known.take(order[n_nil:]), unknown.take(order[:n_nil])
-        found = measure(_joined(*parts), calibration.threshold, rng=np.random.default_rng(0))
+        answers = Answers.joined([known.take(order[n_nil:]), unknown.take(order[:n_nil])])
+        found = measure(answers, calibration.threshold, rng=np.random.default_rng(0))
         figures = {
             "precision": found.precision,
             "coverage": found.coverage,
@@ -82,13 +82,10 @@ def reliability_details(
             "ece_high": found.ece_interval[1],
             "brier": found.brier,
             "auroc": found.auroc,
+            "first_ece": found.first_ece,
+            "first_auroc": found.first_auroc,
             "nil_f1": found.nil_f1,
         }
         # What is not defined, as the F1 of NIL without any, is left out.
         details |= {f"{key}_{share:.0%}": 100 * value for key, value in figures.items() if math.isfinite(value)}
     return details
-
-
-def _joined(first: Answers, second: Answers) -> Answers:
-    names = ("probability", "correct", "link_probability", "link_correct", "is_nil", "weights")
-    return Answers(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in names))
