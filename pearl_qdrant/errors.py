@@ -21,6 +21,7 @@
     │   └── TooManyErrorsError   more bad rows than --max-errors allows
     ├── TrainingError            a run cannot go on: it diverged, or its folder is of another run
     ├── UnknownTypeError         a filter on a type that no entity has
+    ├── CalibrationError         too few labelled mentions, or a precision that no threshold has
     └── EntityNotFoundError
 
 A wrong argument of a Python call stays ``ValueError``. Messages say what happened, with the values, and what
@@ -197,6 +198,10 @@ class TooManyErrorsError(InputError):
 
 class TrainingError(PearlQdrantError):
     """A training run cannot go on: its loss is no number any more, or its folder holds another run."""
+
+
+class CalibrationError(PearlQdrantError):
+    """The linker cannot be calibrated: too few mentions, unknown ids, or a precision that no threshold has."""
 
 
 class EntityNotFoundError(PearlQdrantError):

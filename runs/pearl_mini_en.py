@@ -5,7 +5,7 @@
 --base is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
 `kb/general.tsv`, `kb/biomedical/*.tsv`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV with a header:
 id, name, aliases; alias, id, canonical; name, onto_type). Each step keeps its result in --work and is not repeated.
-The model card names the sources. About two hours on two cores.
+The model card names the sources. About 75 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
-from training.augment import abbreviate, augment, augment_or_abbreviate
+from training.augment import abbreviate, augment_or_abbreviate
 from training.batches import BatchMaker, Source, WeightedRuns
 from training.evaluate_types import TypeScores, score_types
 from training.export import export_onnx
@@ -56,10 +56,6 @@ ABBREVIATIONS = replace(CONFIG, steps=300, learning_rate=4e-5)
 """A second stage, with short forms of proper names among the variants."""
 MORE_ABBREVIATIONS = replace(CONFIG, steps=450, learning_rate=4e-5)
 """A third one, with a third of each batch proper names."""
-ALIASES = replace(CONFIG, steps=1500, learning_rate=6e-5, type_weight=0.3)
-"""A fourth one, with more of the bases' own aliases; `ALIAS_SHARES` in place of the first seven shares."""
-ALIAS_SHARES = (0.24, 0.02, 0.30, 0.11, 0.11, 0.03, 0.03)
-ALIAS_RUN = 4
 PROPER = ("ORG", "WORK_OF_ART", "FAC", "EVENT", "LAW")
 N_PAIRS = 128
 RUN = 8
@@ -111,11 +107,6 @@ def sources(data: Path, wordnet: Path, rng: random.Random) -> list[Source]:
 
 def _alphabetical(examples: list[Example]) -> list[Example]:
     return sorted(examples, key=lambda e: (e.name.casefold(), e.entity))
-
-
-def augment_or_sometimes_abbreviate(phrase: str, rng: random.Random) -> str:
-    """A variant; one in four is a short form where there is one."""
-    return augment_or_abbreviate(phrase, rng) if rng.random() < 0.5 else augment(phrase, rng)
 
 
 def proper_names(material: list[Source]) -> list[Example]:
@@ -210,16 +201,6 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     fit(
         network, tokenizer, replace(varied, sampler=with_names, seed=6), MORE_ABBREVIATIONS, work / "more-abbreviations"
     )
-    shares = [*ALIAS_SHARES, *(source.weight for source in material[len(ALIAS_SHARES) :])]
-    aliases = [Source(source.examples, share) for source, share in zip(material, shares, strict=True)]
-    with_aliases = WeightedRuns([*aliases, Source(proper_names(material), 0.06)], run=ALIAS_RUN)
-    fit(
-        network,
-        tokenizer,
-        BatchMaker(with_aliases, n_pairs=N_PAIRS, seed=11, vary=augment_or_sometimes_abbreviate),
-        ALIASES,
-        work / "aliases",
-    )
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=RATIO)
 
     head, label_counts = train_head(network, tokenizer, head_examples(material, random.Random(2), 12_000))
@@ -237,7 +218,7 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     write_int8_graph(network, int8)
     training = {
         "base": "sentence-transformers/all-MiniLM-L6-v2",
-        "steps": sum(stage.steps for stage in (CONFIG, ABBREVIATIONS, MORE_ABBREVIATIONS, ALIASES)),
+        "steps": sum(stage.steps for stage in (CONFIG, ABBREVIATIONS, MORE_ABBREVIATIONS)),
         "pairs": N_PAIRS,
         "learning_rate": CONFIG.learning_rate,
         "temperature": CONFIG.temperature,

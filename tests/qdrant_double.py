@@ -175,7 +175,8 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
 def _count_with(double: QdrantDouble, name: str, vector: str) -> int:
     """Points with this vector, dense or sparse: a server counts both as indexed."""
     params = double.client.get_collection(name).config.params
-    if vector not in {**(params.vectors or {}), **(params.sparse_vectors or {})}:
+    named = params.vectors if isinstance(params.vectors, dict) else {}
+    if vector not in {**named, **(params.sparse_vectors or {})}:
         return 0
     wanted = models.Filter(must=[models.HasVectorCondition(has_vector=vector)])
     return double.client.count(name, count_filter=wanted, exact=True).count

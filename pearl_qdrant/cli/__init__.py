@@ -15,6 +15,7 @@ import click
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.cli.annotate import annotate
+from pearl_qdrant.cli.calibrate import calibrate
 from pearl_qdrant.cli.collections import collections
 from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
@@ -41,7 +42,7 @@ def cli(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
 
 
-for _command in (ingest, link, annotate, collections, entities, models, doctor, evaluate, train):
+for _command in (ingest, link, annotate, calibrate, collections, entities, models, doctor, evaluate, train):
     cli.add_command(_command)
 
 

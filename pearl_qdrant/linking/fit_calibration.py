@@ -3,10 +3,10 @@
     loss = - mean of log P(first candidate is right or not) + log P(mention is NIL or not)
            + ((slope - 1)^2 / 0.5^2 + nil_bias^2 / 2^2) / (2 n)
 
-The likelihood is that of two outcomes, because those two probabilities are what is looked at. A softmax has no place for
-the entity that the base has but the search did not find: the likelihood of the one right answer would give its share to
-NIL (measured: calibration error 0.19 and 0.26 in place of 0.06, at a fifth NIL). The second line is a prior around what
-comes with the package: it decides where there are few mentions, and counts for nothing with thousands.
+The likelihood is that of two outcomes, because those two probabilities are what is looked at. A softmax has no place
+for the entity that the base has but the search did not find: the likelihood of the one right answer would give its
+share to NIL (measured: calibration error 0.19 and 0.26 in place of 0.06, at a fifth NIL). The second line is a prior
+around what comes with the package: it decides where there are few mentions, and counts for nothing with thousands.
 
 Whatever is reported was not fitted on what it is measured by: five folds, and the threshold of each fold from the
 others.

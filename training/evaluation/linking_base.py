@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,9 +22,13 @@ from training.evaluation.linking_sets import Base
 _WINDOW = 4096
 """Entities encoded and written together."""
 
+_MAX_OPEN = 24
+
 
 class Bases:
     """Collections made from bases, one for each base and encoder; used as a context manager.
+
+    Those used last stay open: to open one takes longer than to ask it a few hundred mentions.
 
     Args:
         folder: Where they are kept, and found again by a later run; None: a temporary folder.
@@ -34,8 +37,9 @@ class Bases:
 
     def __init__(self, folder: Path | None, *, say: Callable[[str], None] = lambda line: None) -> None:
         self._temporary = TemporaryDirectory(prefix="pearl-qdrant-") if folder is None else None
-        self._folder = Path(self._temporary.name) if self._temporary else (folder or Path())
+        self.store: Store = open_store(self._temporary.name if self._temporary else str(folder))
         self._say = say
+        self._open: dict[str, tuple[Base, Collection]] = {}
 
     def __enter__(self) -> Bases:
         return self
@@ -43,31 +47,37 @@ class Bases:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.store.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    @contextmanager
-    def opened(self, base: Base, encoder: Encoder) -> Iterator[tuple[Store, Collection]]:
-        """The collection of a base, loaded now if it is not there.
+    def collection(self, base: Base, encoder: Encoder) -> Collection:
+        """The collection of a base, loaded now if it is not there; open until others were used since.
 
         Raises:
             StoreError: If the store fails.
         """
         name = collection_name(base, encoder)
-        store = open_store(str(self._folder))
-        try:
-            version = _digest(base)
-            if name in store.collections():
-                collection = store.open(name)
-                if (collection.manifest.state, collection.manifest.kb_version) == ("ready", version):
-                    yield store, collection
-                    return
-                collection.close()
-                store.delete(name)
-            self._say(f"loading {base.name}, {len(base.entities):,} entities, with {encoder.info.name}")
-            yield store, _load(store, name, version, base, encoder)
-        finally:
-            store.close()
+        known = self._open.pop(name, None)
+        if known is None or known[0] is not base:
+            if known is not None:
+                known[1].close()
+            while len(self._open) >= _MAX_OPEN:
+                self._open.pop(next(iter(self._open)))[1].close()
+            known = base, self._opened(name, base, encoder)
+        self._open[name] = known
+        return known[1]
+
+    def _opened(self, name: str, base: Base, encoder: Encoder) -> Collection:
+        version = _digest(base)
+        if name in self.store.collections():
+            collection = self.store.open(name)
+            if (collection.manifest.state, collection.manifest.kb_version) == ("ready", version):
+                return collection
+            collection.close()
+            self.store.delete(name)
+        self._say(f"loading {base.name}, {len(base.entities):,} entities, with {encoder.info.name}")
+        return _load(self.store, name, version, base, encoder)
 
 
 def collection_name(base: Base, encoder: Encoder) -> str:

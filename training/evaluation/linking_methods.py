@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from pearl_qdrant.linking.judged_samples import Samples, collect
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
+from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
 from training.evaluation.linking_base import Bases
 from training.evaluation.linking_scores import DEPTH, Ranked, rank
@@ -95,33 +96,33 @@ class Linker:
     def verdict(self, one: LinkingSet) -> Verdict:
         """What it says of the mentions of a set, with and without their entities; the last set is remembered."""
         if self._last is None or self._last[0] is not one:
-            with self._bases.opened(one.base, self._encoder) as (store, collection):
-                questions = [_held_out(query) for query in (*one.queries, *one.nil_queries)]
-                judged = list(judge_held_out(store, collection, self._encoder, questions))
+            judged = list(self._judge([*one.queries, *one.nil_queries], one, DEFAULT_LIMIT))
             n = len(one.queries)
             self._last = one, _verdict(one, judged[:n], judged[n:])
         return self._last[1]
 
     def recall(self, one: LinkingSet) -> float:
         """Share of the mentions whose entity is among the best 64 candidates."""
-        with self._bases.opened(one.base, self._encoder) as (store, collection):
-            judged = judge_held_out(store, collection, self._encoder, map(_held_out, one.queries), limit=DEPTH)
-            found = [
-                any(entity.point.entity_id in query.gold for entity in answer.found[:DEPTH])
-                for query, answer in zip(one.queries, judged, strict=True)
-            ]
+        found = [
+            any(entity.point.entity_id in query.gold for entity in answer.found[:DEPTH])
+            for query, answer in zip(one.queries, self._judge(one.queries, one, DEPTH), strict=True)
+        ]
         return sum(found) / len(found)
 
     def milliseconds(self, one: LinkingSet) -> float:
         """Wall clock of `link_batch` a mention, nothing left out; the first mentions of the set."""
         mentions = [query.mention for query in one.queries[:_TIMED]]
-        with self._bases.opened(one.base, self._encoder) as (store, collection):
-            linker = EntityLinker(store, [collection], self._encoder)
-            linker.link(mentions[0])
-            start = time.perf_counter()
-            for _ in linker.link_batch(mentions):
-                pass
-            return 1000 * (time.perf_counter() - start) / len(mentions)
+        collection = self._bases.collection(one.base, self._encoder)
+        linker = EntityLinker(self._bases.store, [collection], self._encoder)
+        linker.link(mentions[0])
+        start = time.perf_counter()
+        for _ in linker.link_batch(mentions):
+            pass
+        return 1000 * (time.perf_counter() - start) / len(mentions)
+
+    def _judge(self, queries: Sequence[Query], one: LinkingSet, limit: int) -> Iterator[Judged]:
+        collection = self._bases.collection(one.base, self._encoder)
+        return judge_held_out(self._bases.store, collection, self._encoder, map(_held_out, queries), limit=limit)
 
 
 class Ablation:
@@ -162,13 +163,13 @@ class Dense:
         if self._last is None or self._last[0] is not one:
             vectors = self._encoder.encode([clean_mention(query.mention) for query in one.queries]).vectors
             ranked = []
-            with self._bases.opened(one.base, self._encoder) as (_, collection):
-                for query, vector in zip(one.queries, vectors, strict=True):
-                    found: dict[str, float] = {}
-                    for scored in collection.search(vector[None], limit=_MORE_NAMES * DEPTH)[0]:
-                        if scored.score is not None and not query.leaves_out(scored.point.entity_id, scored.point.name):
-                            found.setdefault(scored.point.entity_id, scored.score)
-                    ranked.append(rank(list(found.items())) if found else Ranked((), 0))
+            collection = self._bases.collection(one.base, self._encoder)
+            for query, vector in zip(one.queries, vectors, strict=True):
+                found: dict[str, float] = {}
+                for scored in collection.search(vector[None], limit=_MORE_NAMES * DEPTH)[0]:
+                    if scored.score is not None and not query.leaves_out(scored.point.entity_id, scored.point.name):
+                        found.setdefault(scored.point.entity_id, scored.score)
+                ranked.append(rank(list(found.items())) if found else Ranked((), 0))
             self._last = one, ranked
         return self._last[1]
 
