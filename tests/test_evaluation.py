@@ -24,7 +24,7 @@ from training.evaluation.methods import EncoderMethod, Similarity
 from training.evaluation.number_names import training_keys, unseen_number_names
 from training.evaluation.outcome import Outcome, mean_outcome, nmi_outcome, pearson_outcome
 from training.evaluation.probe import probe, split_rows
-from training.evaluation.registry import TASKS, find_tasks
+from training.evaluation.registry import ON_REQUEST, TASKS, find_tasks
 from training.evaluation.retrieval import dictionary
 from training.evaluation.run import Report, as_record, evaluate
 from training.evaluation.strings import StringMethod
@@ -635,7 +635,7 @@ def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) 
 def test_the_command_names_its_tasks_and_refuses_others(run: Run, model: Path, folder: Path) -> None:
     """`--list` needs nothing else; an unknown task is a usage error that lists those there are."""
     listed = run("evaluate", "--list")
-    assert [line.split()[0] for line in listed.out.splitlines()] == [task.name for task in TASKS]
+    assert [line.split()[0] for line in listed.out.splitlines()] == [task.name for task in (*TASKS, *ON_REQUEST)]
 
     wrong = run("evaluate", "--model", str(model), "--data", str(folder), "--task", "birds")
     assert wrong.status == 2

@@ -21,7 +21,7 @@ from pearl_qdrant.store.schema import NamePoint
 from training.evaluation.linking_base import Bases
 from training.evaluation.linking_scores import DEPTH, Ranked, rank
 from training.evaluation.linking_sets import LinkingSet, Query
-from training.evaluation.methods import Need
+from training.evaluation.methods import Method, Need
 
 _ANY: frozenset[Need] = frozenset({"linking", "large_linking"})
 
@@ -35,18 +35,8 @@ _MORE_NAMES = 3
 """Names fetched for an entity wanted, since several may be of one."""
 
 
-class LinkingMethod(Protocol):
+class LinkingMethod(Method, Protocol):
     """A method that ranks the entities of a base for each mention."""
-
-    @property
-    def name(self) -> str:
-        """In the report."""
-        ...
-
-    @property
-    def offers(self) -> frozenset[Need]:
-        """Whether it takes large bases."""
-        ...
 
     def rank(self, one: LinkingSet) -> list[Ranked]:
         """Entities of each query with an entity."""

@@ -24,8 +24,8 @@ _MATRIX = 20_000_000
 """Scores held at once when the nearest name is looked for: 80 MB."""
 
 
-class Similarity(Protocol):
-    """A method that compares strings."""
+class Method(Protocol):
+    """Whatever is evaluated; a task asks for what it offers."""
 
     @property
     def name(self) -> str:
@@ -36,6 +36,10 @@ class Similarity(Protocol):
     def offers(self) -> frozenset[Need]:
         """What tasks it can serve."""
         ...
+
+
+class Similarity(Method, Protocol):
+    """A method that compares strings."""
 
     def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
         """Similarity of each pair, (n,), higher is closer."""

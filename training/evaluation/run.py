@@ -11,7 +11,7 @@ import numpy as np
 
 from training.evaluation.bootstrap import Difference, paired_bootstrap
 from training.evaluation.data import Data
-from training.evaluation.methods import Similarity
+from training.evaluation.methods import Method
 from training.evaluation.outcome import Outcome
 from training.evaluation.task import EvaluationOptions, Task
 
@@ -54,8 +54,8 @@ class Report:
 
 def evaluate(
     data: Data,
-    model: Similarity,
-    baselines: Sequence[Similarity],
+    model: Method,
+    baselines: Sequence[Method],
     tasks: Sequence[Task],
     options: EvaluationOptions,
     *,
@@ -92,7 +92,7 @@ def evaluate(
 
 
 def _run_task(
-    task: Task, data: Data, model: Similarity, baselines: Sequence[Similarity], options: EvaluationOptions
+    task: Task, data: Data, model: Method, baselines: Sequence[Method], options: EvaluationOptions
 ) -> TaskResult:
     start = time.monotonic()
     outcomes = {

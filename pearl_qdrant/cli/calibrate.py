@@ -1,0 +1,172 @@
+"""`pearl-qdrant calibrate`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pearl_qdrant.cli.options import (
+    collection_option,
+    device_option,
+    json_option,
+    only_collection,
+    open_store_at,
+    store_option,
+)
+from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.calibrate import CollectionFit
+    from pearl_qdrant.linking.reliability import Reliability
+
+
+@click.command()
+@collection_option
+@click.option(
+    "--pairs",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="TSV of mentions and entity ids, NIL or empty for none.  [default: the base's own aliases, held out of it]",
+)
+@click.option(
+    "--precision",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=DEFAULT_PRECISION,
+    show_default=True,
+    help="Share of the links that are to be right.",
+)
+@click.option(
+    "--nil-share",
+    type=click.FloatRange(0, 1, max_open=True),
+    help=f"Share of mentions without an entity, in use.  [default: that of the pairs, or {DEFAULT_NIL_SHARE}]",
+)
+@click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Draw reliability diagrams, as PNG.")
+@click.option("--dry-run", is_flag=True, help="Say what would be stored.")
+@store_option
+@device_option
+@json_option
+def calibrate(
+    collection: str | None,
+    pairs: Path | None,
+    precision: float,
+    nil_share: float | None,
+    figure: Path | None,
+    dry_run: bool,
+    store: str,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Fit the linker's probabilities and its threshold to a collection.
+
+    Without pairs it takes aliases of the base itself; real mentions with their entities are worth more.
+
+    \b
+    pearl-qdrant calibrate --collection umls
+    pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
+    """
+    from pearl_qdrant.encoder.loading import load_encoder
+    from pearl_qdrant.linking.calibrate import calibrate as fit
+    from pearl_qdrant.linking.labels import read_pairs
+
+    if figure is not None:
+        from training.evaluation.reliability_figure import check_matplotlib
+
+        check_matplotlib()
+    labels = None if pairs is None else read_pairs(pairs)
+    name = collection or only_collection(store)
+    opened = open_store_at(store)
+    try:
+        target = opened.open(name)
+        manifest = target.manifest
+        encoder = load_encoder(manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        found = fit(opened, target, encoder, labels, precision=precision, nil_share=nil_share)
+        if not dry_run:
+            changed = target.read_manifest().model_copy(update={"calibration": found.to_manifest()})
+            target.write_manifest(changed)
+    finally:
+        opened.close()
+    record = _record(name, found, stored=not dry_run)
+    click.echo(json.dumps(record, ensure_ascii=False) if as_json else _as_text(record))
+    if figure is not None:
+        _draw(figure, name, found)
+
+
+def _draw(path: Path, name: str, found: CollectionFit) -> None:
+    from training.evaluation.reliability_figure import draw_reliability
+
+    answers = {"before": found.fit.answers_before, "after, cross-fitted": found.fit.answers_after}
+    draw_reliability(path, answers, title=name)
+    click.echo(f"drew {path}", err=True)
+
+
+def _record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
+    fitted = found.fit.calibration
+    return {
+        "collection": name,
+        "fitted_on": found.source,
+        "mentions": found.fit.after.n,
+        "nil_mentions": found.fit.n_nil,
+        "nil_share": round(found.fit.nil_share, 4),
+        "found": found.fit.n_found,
+        "target_precision": found.precision,
+        "slope": round(fitted.slope, 4),
+        "nil_bias": round(fitted.nil_bias, 4),
+        "threshold": round(fitted.threshold, 4),
+        "before": _figures(found.fit.before),
+        "after": _figures(found.fit.after),
+        "stored": stored,
+    }
+
+
+def _figures(figures: Reliability) -> dict[str, Any]:
+    """Rounded; what is not defined is null."""
+    named = {
+        "ece": figures.ece,
+        "brier": figures.brier,
+        "auroc": figures.auroc,
+        "first_ece": figures.first_ece,
+        "first_auroc": figures.first_auroc,
+        "threshold": figures.threshold,
+        "coverage": figures.coverage,
+        "precision": figures.precision,
+        "nil_f1": figures.nil_f1,
+    }
+    shown: dict[str, Any] = {key: round(value, 4) if math.isfinite(value) else None for key, value in named.items()}
+    return {**shown, "ece_interval": [round(bound, 4) for bound in figures.ece_interval]}
+
+
+_ROWS = (
+    ("ECE of the answer, NIL too", "ece"),
+    ("Brier score", "brier"),
+    ("AUROC", "auroc"),
+    ("ECE of the first candidate", "first_ece"),
+    ("AUROC of the first candidate", "first_auroc"),
+    ("threshold", "threshold"),
+    ("coverage", "coverage"),
+    ("precision", "precision"),
+    ("F1 of NIL", "nil_f1"),
+)
+
+
+def _as_text(record: dict[str, Any]) -> str:
+    of = "pairs" if record["fitted_on"] == "pairs" else "aliases of the base, held out"
+    head = f"{record['collection']}: {record['mentions']:,} {of}, {record['nil_mentions']:,} of them NIL "
+    head += f"({record['nil_share']:.0%} weighed for); the entity is among the candidates of {record['found']:,}"
+    lines = [head, f"{'':28}{'before':>22}  {'after, cross-fitted':>22}"]
+    for label, key in _ROWS:
+        before, after = (_cell(record[when], key) for when in ("before", "after"))
+        lines.append(f"{label:<28}{before:>22}  {after:>22}")
+    stored = "stored" if record["stored"] else "not stored (--dry-run)"
+    lines.append(f"slope {record['slope']}, NIL bias {record['nil_bias']}, threshold {record['threshold']}: {stored}")
+    return "\n".join(lines)
+
+
+def _cell(figures: dict[str, Any], key: str) -> str:
+    value = figures[key]
+    if value is None:
+        return "-"
+    low, high = figures["ece_interval"]
+    return f"{value:.3f} ({low:.3f} to {high:.3f})" if key == "ece" else f"{value:.3f}"
