@@ -27,7 +27,7 @@ demo: $(VENV)/.installed
 	PATH="$$(cd "$(BIN)" && pwd):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .

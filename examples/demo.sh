@@ -39,6 +39,13 @@ say "A type filter changes the answer."
 show pearl-qdrant link "New York" --type city --collection demo --limit 2
 show pearl-qdrant link "New York" --type magazine --collection demo --limit 2
 
+say "Why? The explanation names scores, types and the runner-up."
+show pearl-qdrant link "heart atack" --collection demo --limit 2 --explain
+
+say "Mentions in running text, abbreviations too."
+show pearl-qdrant annotate "She read in the NYTimes that a myocardial infarction (MI) needs aspirin. MI is no joke." \
+    --collection demo
+
 say "Diseases and drugs by any of their names; JSON for programs."
 show pearl-qdrant link "heart attack" Tylenol --collection demo --limit 1 --json
 

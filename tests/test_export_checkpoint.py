@@ -40,7 +40,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as an 8-bit graph that holds the weights once."""
     folder = tmp_path_factory.mktemp("exported") / "tiny"
-    export_checkpoint(trained, folder, names=NAMES)
+    # A name of its own: fastembed keeps one register of models for the whole process.
+    export_checkpoint(trained, folder, name="tiny-with-characters", names=NAMES)
     return folder
 
 

@@ -503,7 +503,7 @@ BASE = (
     "asa\taspirin\tdrug\t\n"
     "nyt\tThe New York Times\tORG|newspaper\tNYTimes\n"
     "paris\tParis\tGPE|city\t\n"
-    "hilton\tParis\tPERSON|heiress\t\n"
+    "a-texan-city\tParis\tGPE|city\t\n"
 )
 PASSAGE = "In Paris\r\nthe NYTimes wrote: a heart attack (HA) is no headache. Then HA and aspirin."
 
@@ -528,7 +528,7 @@ def test_the_command_prints_a_line_a_mention(loaded: Run) -> None:
     """`annotate` reads an argument, a file or standard input, and says what stands where, in words or JSON."""
     words = loaded(PASSAGE)
     assert words.status == 0, words.err
-    assert words.out.splitlines()[0].startswith("14-21  NYTimes  ->  The New York Times  [nyt]  0.")
+    assert words.out.splitlines()[0].startswith("14-21  NYTimes  ->  The New York Times  [nyt]  1.00")
     assert "HA (heart attack)  ->  myocardial infarction  [mi]" in words.out
 
     as_json = loaded("--file", "-", "--json", stdin=PASSAGE.encode())
@@ -553,7 +553,7 @@ def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
     assert "7-12  Paris  ->  NIL (ambiguous)" in loaded("We saw Paris.", "--nil").out
 
     first = loaded("We saw Paris.", "--on-tie", "first", "--json").lines()
-    assert [line["entity_id"] for line in first] == ["hilton"]
+    assert [line["entity_id"] for line in first] == ["a-texan-city"]
 
 
 def test_the_command_refuses_what_it_cannot_read(loaded: Run, tmp_path: Path) -> None:

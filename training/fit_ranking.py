@@ -137,7 +137,8 @@ def _odds(task: Task, weights: FloatArray, nil_weights: FloatArray) -> FloatArra
 def probabilities(task: Task, model: RankingModel) -> FloatArray:
     """(m, k + 1): of each candidate, and of NIL."""
     odds = _odds(task, model.features, model.nil_features)
-    return odds / odds.sum(axis=1, keepdims=True)
+    shares: FloatArray = odds / odds.sum(axis=1, keepdims=True)
+    return shares
 
 
 def accuracy_at_1(task: Task, model: RankingModel) -> float:
