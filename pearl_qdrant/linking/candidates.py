@@ -12,7 +12,7 @@ n-gram (an emoji) finds the entities that bear exactly its name. Its lexical sco
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -24,6 +24,7 @@ from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.linking import surface as facts
 from pearl_qdrant.linking.lexical import LexicalScores, NgramRarity, compare, most_telling
 from pearl_qdrant.linking.ranking import FEATURES, RankingModel
+from pearl_qdrant.linking.reranker import TOP, Reranker
 from pearl_qdrant.linking.surface import Surface, surface
 from pearl_qdrant.linking.type_agreement import type_agreement
 from pearl_qdrant.records import Candidate
@@ -336,6 +337,21 @@ def _judge(
     tied = {i for i in order if highest - logits[i] <= SAME_LOGIT}
     found = [Found(names[i], features[i], logits[i], len(tied) > 1 and i in tied) for i in order]
     return Judged(mention, found[: max(question.limit, len(tied))], nil_logit, nil_features)
+
+
+def rerank(judged: Judged, reranker: Reranker, mention: str) -> Judged:
+    """The same with what a reranker says of the first candidates added to their logits, in the new order."""
+    first = judged.found[:TOP]
+    if len(first) < 2:
+        return judged
+    scores = reranker.score(mention, [entity.point for entity in first])
+    mean = sum(scores) / len(scores)
+    again = [replace(e, logit=e.logit + s - mean, tie=False) for e, s in zip(first, scores, strict=True)]
+    again.sort(key=lambda entity: (-round(entity.logit, 4), entity.key))
+    highest = again[0].logit
+    n_tied = sum(highest - entity.logit <= SAME_LOGIT for entity in again)
+    tied = [replace(entity, tie=n_tied > 1 and i < n_tied) for i, entity in enumerate(again)]
+    return replace(judged, found=[*tied, *judged.found[TOP:]])
 
 
 def _dense(name: Name, judge: Judge) -> float:

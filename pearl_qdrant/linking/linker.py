@@ -16,7 +16,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import EntityNotFoundError, ManifestError, UnknownTypeError
 from pearl_qdrant.linking.asynchronous import batched
-from pearl_qdrant.linking.candidates import Hide, Judge, Judged, Place, Question, find_candidates
+from pearl_qdrant.linking.candidates import Hide, Judge, Judged, Place, Question, find_candidates, rerank
 from pearl_qdrant.linking.decision import OnTie, decide
 from pearl_qdrant.linking.editing import add_entities, delete_entities
 from pearl_qdrant.linking.given_spans import DocLike, GivenSpan
@@ -24,6 +24,7 @@ from pearl_qdrant.linking.lexical import NgramRarity
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.passages import annotate, annotate_batch
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.reranker import Reranker
 from pearl_qdrant.linking.unrelated import unrelated_cosine
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Annotation, Entity, Link
@@ -63,6 +64,7 @@ class EntityLinker:
         calibration: Calibration | None = None,
         threshold: float | None = None,
         model: RankingModel | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
         """Put a linker together from its parts; `open` does it from names.
 
@@ -73,6 +75,7 @@ class EntityLinker:
             calibration: By default what was fitted to the first collection, or what comes with the package.
             threshold: Instead of that of the calibration.
             model: Coefficients of the ranking; by default those that come with the package.
+            reranker: Looks at the best candidates again; see `linking.reranker`.
 
         Raises:
             ModelMismatchError: If a collection was made by another model.
@@ -90,6 +93,7 @@ class EntityLinker:
         self._places = tuple(Place(collection, _rarity(collection)) for collection in collections)
         n_names = sum(collection.manifest.names or collection.count() for collection in collections)
         self._judge = Judge(model or shipped_model(), unrelated_cosine(encoder), math.log(max(1, n_names)))
+        self._reranker = reranker
         self._known_types: frozenset[str] | None = None
 
     @classmethod
@@ -101,6 +105,7 @@ class EntityLinker:
         model: str | None = None,
         device: str = DEFAULT_DEVICE,
         threshold: float | None = None,
+        reranker: Reranker | None = None,
     ) -> EntityLinker:
         """Open collections with the model that made them.
 
@@ -111,6 +116,7 @@ class EntityLinker:
             model: Shipped name, folder or hub id; by default the one that the first collection names.
             device: auto, cpu, cuda or cuda:N.
             threshold: Probability under which a mention is NIL, in [0, 1]; by default what was calibrated, or 0.5.
+            reranker: Looks at the best candidates again, as `linking.reranker.CrossEncoder(HUB_ID)`.
 
         Raises:
             CollectionNotFoundError: If there is no collection of a name.
@@ -127,7 +133,7 @@ class EntityLinker:
             encoder = load_encoder(
                 model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix
             )
-            return cls(opened_store, opened, encoder, threshold=threshold)
+            return cls(opened_store, opened, encoder, threshold=threshold, reranker=reranker)
         except BaseException:
             opened_store.close()
             raise
@@ -311,8 +317,9 @@ class EntityLinker:
                     self._places, cleaned[part], _part(encoded, part), question, self._judge, hide=hidden
                 )
                 done += len(found)
-                for mention, judged in zip(batch[part], found, strict=True):
-                    yield replace(judged, mention=mention)
+                for mention, text, judged in zip(batch[part], cleaned[part], found, strict=True):
+                    again = judged if self._reranker is None else rerank(judged, self._reranker, text)
+                    yield replace(again, mention=mention)
 
         batch, cleaned = _next_batch(mentions)
         if len(batch) < BATCH:

@@ -1,0 +1,82 @@
+"""A second look at the best candidates, by a model that reads mention and name together.
+
+Optional: `EntityLinker.open(..., reranker=CrossEncoder(HUB_ID))`. What it says is added to the candidates' logits,
+less its mean over them: it changes their order and leaves the odds against NIL to the ranking. Calibrate afterwards
+(`pearl-qdrant calibrate` fits the linker as it is without one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pearl_qdrant.errors import ModelError
+
+if TYPE_CHECKING:
+    from pearl_qdrant.store.schema import NamePoint
+
+TOP = 10
+"""Candidates a mention that are looked at again."""
+
+MAX_TOKENS = 128
+"""Of a pair; longer ones are cut."""
+
+
+class Reranker(Protocol):
+    """Scores candidates for a mention. Safe to call from several threads."""
+
+    def score(self, mention: str, candidates: Sequence[NamePoint]) -> Sequence[float]:
+        """How well each candidate fits, in logits: one more makes it e times as likely.
+
+        Args:
+            mention: The string to be linked.
+            candidates: The best name of each entity, with its types and description; at most `TOP`.
+        """
+        ...
+
+
+class CrossEncoder:
+    """A sequence classifier of transformers that reads a pair of texts; its last logit says that they are the same.
+
+    Args:
+        model: Folder or hub id.
+        revision: Of a hub id.
+        device: Of torch.
+
+    Raises:
+        ModelError: If it cannot be loaded; needs the extra `torch`.
+    """
+
+    def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu") -> None:
+        try:
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        except ImportError as error:
+            raise ModelError(
+                "A cross-encoder needs torch. Install it with: pip install 'pearl-qdrant[torch]'"
+            ) from error
+        kwargs: dict[str, Any] = {"revision": revision} if revision else {}
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False, **kwargs)
+            network = AutoModelForSequenceClassification.from_pretrained(
+                model, use_safetensors=True, trust_remote_code=False, **kwargs
+            )
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(
+                f"Cross-encoder '{model}' cannot be loaded ({reason}). Give a folder or a hub id."
+            ) from error
+        self._network = network.eval().to(device)
+        self._device = device
+
+    def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
+        """See `Reranker.score`; a candidate is read as its name, with its description where it has one."""
+        import torch
+
+        texts = [f"{p.name}: {p.description}" if p.description else p.name for p in candidates]
+        batch = self._tokenizer(
+            [mention] * len(texts), texts, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
+        )
+        with torch.inference_mode():
+            logits = self._network(**batch.to(self._device)).logits
+        scores: list[float] = logits[:, -1].float().tolist()
+        return scores
