@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from cli_runner import Outcome, Run
 from tiny_models import make_pearl
 
 from pearl_qdrant.cli import main
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C as a terminal gives it: a shell lets what it starts in the background ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
