@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, RankingModel
-from training.fit_ranking import FIXED, Task, accuracy_at_1, fit_ranking, probabilities
+from training.fit_ranking import (
+    FIXED,
+    Task,
+    accuracy_at_1,
+    accuracy_of_fusion,
+    fit_ranking,
+    probabilities,
+    single_feature,
+)
 
 TRUE = {"dense": 8.0, "lexical": 4.0, "missing_numbers": -2.0}
 
@@ -61,3 +69,17 @@ def test_tied_firsts_share_what_they_earn() -> None:
 
     assert accuracy_at_1(task, model) == 0.5
     assert np.allclose(probabilities(task, model), 1 / 3)
+
+
+def test_fusion_and_single_features_are_there_to_compare() -> None:
+    """A candidate that both scores put first wins the fusion; where they disagree, ranks decide."""
+    features = np.zeros((1, 3, len(FEATURES)))
+    features[0, :, FEATURES.index("dense")] = [0.9, 0.8, 0.1]
+    features[0, :, FEATURES.index("lexical")] = [0.2, 0.6, 0.5]
+    nil = np.ones((1, len(NIL_FEATURES)))
+    for right, dense, lexical, fused in ((0, 1.0, 0.0, 0.0), (1, 0.0, 1.0, 1.0), (2, 0.0, 0.0, 0.0)):
+        task = Task("x", features, np.ones((1, 3), bool), np.arange(3)[None] == right, nil, np.array([False]))
+
+        assert accuracy_at_1(task, single_feature("dense")) == dense
+        assert accuracy_at_1(task, single_feature("lexical")) == lexical
+        assert accuracy_of_fusion(task) == fused
