@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ingest.decompress import CHUNK, RawInput, check_expansion
-from ingest.streams import HEAD_BYTES, ByteSource, RawFile
+from ingest.streams import HEAD_BYTES, ByteSource, RawFile, StoredBytes
 from ingest.zip_directory import LOCAL_HEADER, MAGICS, FilePart, as_format_error, check_directory, name_members
 from pearl_qdrant.errors import FormatError, InputError
 
@@ -171,7 +171,7 @@ class Archive:
         return self._file.start + offset
 
 
-class _MemberSource(ByteSource):
+class _MemberSource(StoredBytes):
     """A member of an archive."""
 
     def __init__(self, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, density: float) -> None:

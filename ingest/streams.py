@@ -56,13 +56,6 @@ class ByteSource(ABC):
     size: int
 
     @abstractmethod
-    def _open(self) -> RawFile:
-        """The stored bytes, from the start."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give back what is held open; temporary files go."""
-
     def chunks(self) -> Iterator[bytes]:
         """The decompressed content, in pieces of `CHUNK` bytes, the last one shorter and never empty.
 
@@ -70,6 +63,36 @@ class ByteSource(ABC):
             FormatError: If the compressed data is damaged, ends early, or expands beyond all measure.
             InputError: If reading fails.
         """
+
+    @abstractmethod
+    def digest(self) -> bytes:
+        """SHA-256 of the stored size and head, by which a resumed run knows its input again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is held open; temporary files go."""
+
+    def head(self, n_bytes: int) -> bytes:
+        """The first bytes of the decompressed content, or all of it if it is shorter. Raises as `chunks`."""
+        parts = []
+        missing = n_bytes
+        for chunk in self.chunks():
+            parts.append(chunk[:missing])
+            missing -= len(parts[-1])
+            if not missing:
+                break
+        return b"".join(parts)
+
+
+class StoredBytes(ByteSource):
+    """A source that lies in one piece."""
+
+    @abstractmethod
+    def _open(self) -> RawFile:
+        """The stored bytes, from the start."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """See `ByteSource.chunks`."""
         with self._open() as raw:
             try:
                 head = raw.read(CHUNK)
@@ -83,24 +106,13 @@ class ByteSource(ABC):
             except OSError as error:
                 raise InputError(self.path, None, f"reading failed: {error.strerror or error}") from error
 
-    def head(self, n_bytes: int) -> bytes:
-        """The first bytes of the decompressed content, or all of it if it is shorter. Raises as `chunks`."""
-        parts = []
-        missing = n_bytes
-        for chunk in self.chunks():
-            parts.append(chunk[:missing])
-            missing -= len(parts[-1])
-            if not missing:
-                break
-        return b"".join(parts)
-
     def digest(self) -> bytes:
-        """SHA-256 of the stored size and head, by which a resumed run knows its input again."""
+        """See `ByteSource.digest`."""
         with self._open() as raw:
             return hashlib.sha256(self.size.to_bytes(8, "little") + raw.read(HEAD_BYTES)).digest()
 
 
-class Source(ByteSource):
+class Source(StoredBytes):
     """A file, a pipe or standard input.
 
     Attributes:

@@ -18,7 +18,7 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from ingest.archive import Archive, is_zip
-from ingest.streams import STDIN, ByteSource, RawFile, Source
+from ingest.streams import STDIN, ByteSource, Source
 from pearl_qdrant.errors import FormatError, InputError
 
 MAX_FOLDERS = 3
@@ -57,9 +57,6 @@ class JoinedSource(ByteSource):
     def close(self) -> None:
         for part in self._parts:
             part.close()
-
-    def _open(self) -> RawFile:
-        raise NotImplementedError("each part is opened by itself")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from small_disk import small_disk
 from soak_chains import Chain, Lab
 from soak_places import COLLECTION, Difference, EdgePlace
 from soak_process import Ended, Run
@@ -32,15 +31,8 @@ N_ENTITIES = 220
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system of its own."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("needs root, to mount a small tmpfs")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=320m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("may not mount a tmpfs")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with small_disk(tmp_path / "disk", "320m") as folder:
+        yield folder
 
 
 @pytest.fixture

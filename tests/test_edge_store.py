@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_disk import small_disk
 
 from pearl_qdrant.encoder.ngrams import ngram_rows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
@@ -669,22 +670,16 @@ def test_what_is_written_after_finalize_is_found_and_told(wide: EdgeCollection) 
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with little space."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("needs root, to mount a small tmpfs")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=180m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("may not mount a tmpfs")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with small_disk(tmp_path / "disk", "180m") as folder:
+        yield folder
 
 
-def test_a_full_disk_stops_a_load_and_loses_nothing(small_disk: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
+def test_a_full_disk_stops_a_load_and_loses_nothing(disk: Path) -> None:
     """A load that fills the disk ends with the numbers; what was acknowledged is there, and can be searched."""
-    store = EdgeStore(small_disk)
+    store = EdgeStore(disk)
     collection = store.create(manifest_of(dim=1024))
     acknowledged = 0
 
@@ -706,6 +701,6 @@ def test_a_full_disk_stops_a_load_and_loses_nothing(small_disk: Path) -> None:
     points, vectors, _ = many(500, dim=1024)
     assert nearest_names(collection, vectors[:20]) == [point.name for point in points[:20]]
     store.close()
-    assert EdgeStore(small_disk).open("toy").count() == acknowledged
-    json.loads((small_disk / "toy" / "manifest.json").read_text())
-    edge_folder.CollectionFolder.acquire(Path(os.path.realpath(small_disk / "toy")), "toy")._close()
+    assert EdgeStore(disk).open("toy").count() == acknowledged
+    json.loads((disk / "toy" / "manifest.json").read_text())
+    edge_folder.CollectionFolder.acquire(Path(os.path.realpath(disk / "toy")), "toy")._close()

@@ -5,7 +5,7 @@
     hash      32 bits a feature, the same in every process and release; weight: how often it occurs, sqrt, unit length
 
 There is no vocabulary, so that a base is read once and a mention needs no table. Qdrant weighs the features by rarity
-(IDF). All by numpy over a batch of names; measured: see `benchmarks/lexical.py`.
+(IDF). All by numpy over a batch of names.
 """
 
 from __future__ import annotations
