@@ -773,6 +773,27 @@ def test_a_batch_of_both_gives_what_single_queries_give(collection: Collection) 
         assert shown(batch[i]) == shown(single)
 
 
+def test_a_near_name_can_settle_a_query(collection: Collection) -> None:
+    """N-grams are not searched for where a name with the query's own vector settles it; other queries get theirs."""
+    put(collection, *cities())
+    vectors = np.concatenate([unit([0.0, 1.0]), unit([0.0, 1.0]), unit([1.0, 1.0])])
+    asked: list[tuple[int, str]] = []
+
+    def settles(number: int, point: NamePoint) -> bool:
+        asked.append((number, point.name))
+        return number == 0
+
+    rows = ngram_rows(["København"] * 3)
+    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, settles=settles)
+
+    assert [[hit.point.name for hit in hits] for hits in found] == [
+        ["København"],
+        ["København", "Kobenhavn Airport Ltd."],
+        ["Aarhus", "Kobenhavn Airport Ltd.", "København"],
+    ]
+    assert asked == [(0, "København"), (1, "København"), (2, "Aarhus")]
+
+
 def test_hybrid_search_refuses_what_makes_no_sense(collection: Collection) -> None:
     """Rows that do not pair up, NaN or a limit of 0 are errors and no empty answers."""
     one = ngram_rows(["a"])

@@ -65,6 +65,13 @@ class SparseRows:
         part = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
         return self.indices[part], self.values[part]
 
+    def take(self, rows: Sequence[int]) -> SparseRows:
+        """Some of the rows; at least one."""
+        parts = [self.row(i) for i in rows]
+        offsets = np.cumsum([0, *(len(indices) for indices, _ in parts)])
+        indices, values = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return SparseRows(indices, values, offsets)
+
 
 def fold_name(name: str) -> str:
     """The words of a name in the form in which two spellings of it are equal, joined by blanks.

@@ -59,6 +59,11 @@ class Encoded:
     encodable: BoolArray
     type_probabilities: FloatArray | None
 
+    def take(self, rows: slice | Sequence[int]) -> Encoded:
+        """Some of the rows."""
+        types = self.type_probabilities
+        return Encoded(self.vectors[rows], self.encodable[rows], None if types is None else types[rows])
+
 
 class Encoder(Protocol):
     """Names to vectors and phrase types. Safe to call from several threads."""

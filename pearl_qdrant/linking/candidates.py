@@ -1,6 +1,7 @@
 """Candidates for mentions: dense and lexical search in every collection, folded to entities by their best name.
 
-    search      names near by vector and names that share rare n-grams, in one batch, under the type filter
+    search      names near by vector and, unless the mention's own name is among them, names that share rare n-grams;
+                under the type filter
     score       lexical cosine of every name; before = dense + lexical / 2 orders them
     fold        one for each entity, by its best name
     judge       features of the first `limit` entities, logits, order
@@ -18,7 +19,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.encoder.ngrams import SparseRows, ngram_rows
+from pearl_qdrant.encoder.ngrams import SparseRows, fold_name, ngram_rows
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.linking import surface as facts
@@ -28,15 +29,12 @@ from pearl_qdrant.linking.reranker import TOP, Reranker
 from pearl_qdrant.linking.surface import Surface, surface
 from pearl_qdrant.linking.type_agreement import type_agreement
 from pearl_qdrant.records import Candidate
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.protocol import Collection, Settles
 from pearl_qdrant.store.schema import NamePoint
 
-NAMES = 24
-"""Names that each of the two searches brings for the default limit: with fewer than 10 entities among them more are
-fetched. Reading a payload costs Qdrant more than finding the point."""
-
-QUERY_FEATURES = 12
-"""N-grams a mention is searched by, the most telling ones: half the time of all of them, see docs/experiments.md."""
+QUERY_FEATURES = 8
+"""N-grams a mention is searched by, the most telling ones: a third of the time of all of them, see
+docs/experiments.md."""
 
 MAX_NAMESAKES = 10_000
 """Of entities with one name, those that are put in order; which of them is the first by id is decided among these."""
@@ -46,6 +44,9 @@ LEXICAL_SHARE = 0.5
 
 SAME_LOGIT = 1e-4
 """Logits closer than this are equal: cosines of one and the same name differ by rounding."""
+
+SOME_LEXICAL = 0.5
+"""Lexical score from which on more of it counts for less."""
 
 BACKGROUND = slice(5, 10)
 """Ranks of the candidates that tell how crowded the base is."""
@@ -221,7 +222,7 @@ def find_candidates(
     rows = ngram_rows(mentions)
     found: list[list[Name]] = [[] for _ in mentions]
     for place in places:
-        for names, more in zip(found, _search(place, mentions, rows, encoded, question), strict=True):
+        for names, more in zip(found, _search(place, mentions, rows, encoded, question, hide), strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
     judged = []
@@ -234,16 +235,28 @@ def find_candidates(
 
 
 def _search(
-    place: Place, mentions: Sequence[str], rows: SparseRows, encoded: Encoded, question: Question
+    place: Place, mentions: Sequence[str], rows: SparseRows, encoded: Encoded, question: Question, hide: Hide | None
 ) -> list[list[Name]]:
     """Names for each mention in one collection, enough of them for `limit` entities if there are so many."""
+    folded = [fold_name(mention) for mention in mentions]
+
+    def is_own_name(number: int, point: NamePoint) -> bool:
+        return fold_name(point.name) == folded[number] and not (hide is not None and hide(number, point))
+
     weighed = place.rarity.weigh(rows)
     query = place.rarity.weigh(most_telling(weighed, QUERY_FEATURES))
-    n_names = max(NAMES, question.limit + question.limit // 2)
-    found = _find(place.collection, encoded, query, range(len(mentions)), n_names, question)
+    # By each of the two searches. Reading a payload costs Qdrant more than finding the point.
+    n_names = question.limit + question.limit // 2
+    found = _find(place.collection, encoded, query, n_names, question, is_own_name)
     short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < question.limit]
     if short:
-        for i, names in zip(short, _find(place.collection, encoded, query, short, 4 * n_names, question), strict=True):
+
+        def is_own_name_of_short(number: int, point: NamePoint) -> bool:
+            return is_own_name(short[number], point)
+
+        of_short = encoded.take(short), query.take(short)
+        more = _find(place.collection, *of_short, 4 * n_names, question, is_own_name_of_short)
+        for i, names in zip(short, more, strict=True):
             found[i] = names
     for i, mention in enumerate(mentions):
         if not found[i] and mention and not encoded.encodable[i]:
@@ -256,20 +269,18 @@ def _search(
 
 
 def _find(
-    collection: Collection, encoded: Encoded, query: SparseRows, of: Sequence[int], n_names: int, question: Question
+    collection: Collection,
+    encoded: Encoded,
+    query: SparseRows,
+    n_names: int,
+    question: Question,
+    settles: Settles,
 ) -> list[list[Name]]:
-    """One search for some of the mentions."""
-    vectors = encoded.vectors if len(of) == len(encoded.vectors) else encoded.vectors[list(of)]
-    rows = query if len(of) == len(query) else _take(query, of)
-    answers = collection.search_hybrid(vectors, rows, limit=n_names, lexical_limit=n_names, types=question.filter)
+    """One search."""
+    answers = collection.search_hybrid(
+        encoded.vectors, query, limit=n_names, lexical_limit=n_names, types=question.filter, settles=settles
+    )
     return [[Name(scored.point, scored.score) for scored in names] for names in answers]
-
-
-def _take(rows: SparseRows, of: Sequence[int]) -> SparseRows:
-    parts = [rows.row(i) for i in of]
-    lengths = np.array([0, *(len(indices) for indices, _ in parts)], dtype=np.int64)
-    indices = np.concatenate([indices for indices, _ in parts])
-    return SparseRows(indices, np.concatenate([values for _, values in parts]), np.cumsum(lengths))
 
 
 def _n_entities(names: Iterable[Name]) -> int:
@@ -295,7 +306,7 @@ def _namesakes(collection: Collection, names: Sequence[Name], question: Question
     if best is None:
         return []
     known = {name.point.id for name in names if name.point.name == best.point.name}
-    if len(known) < min(NAMES, question.limit):
+    if len(known) < question.limit:
         return []
     points = collection.find(names=[best.point.name], types=question.filter, limit=MAX_NAMESAKES)
     return [
@@ -366,9 +377,12 @@ def _features(
     """In the order of `FEATURES`."""
     theirs = surface(name.point.name)
     is_wanted = bool(question.types) and not question.is_filter and _has_type(name.point, question.types)
+    dense = _dense(name, judge)
     return (
-        _dense(name, judge),
+        dense,
+        max(dense, 0.0) ** 2,
         name.lexical,
+        min(name.lexical, SOME_LEXICAL),
         name.mention_coverage,
         name.name_coverage,
         facts.equal_core(ours, theirs),

@@ -9,7 +9,9 @@ from pearl_qdrant.records import Candidate, Link, NilReason
 
 _WORDS: Mapping[str, str] = {
     "dense": "meaning (dense cosine)",
+    "dense_squared": "close in meaning (dense cosine, squared)",
     "lexical": "spelling (n-gram cosine)",
+    "some_lexical": "spelling somewhat alike (n-gram cosine up to 0.5)",
     "mention_coverage": "share of the mention that the name has",
     "name_coverage": "share of the name that the mention has",
     "equal_core": "same but for case, accents, punctuation, brackets",

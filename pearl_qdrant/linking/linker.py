@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -13,7 +12,7 @@ from types import TracebackType
 from typing import Literal
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError, ManifestError, UnknownTypeError
 from pearl_qdrant.linking.asynchronous import batched
 from pearl_qdrant.linking.candidates import Hide, Judge, Judged, Place, Question, find_candidates, rerank
@@ -191,7 +190,7 @@ class EntityLinker:
         threshold: float | None = None,
         on_tie: OnTie = "null",
     ) -> Iterator[Link]:
-        """Link many mentions, in order; takes any iterable, and reads at most two batches of `BATCH` ahead.
+        """Link many mentions, in order; takes any iterable, and reads at most `BATCH` ahead.
 
         A mention that is no text at all (None, a number, broken Unicode) is NIL, and the others are linked. Arguments
         as in `link`.
@@ -306,35 +305,22 @@ class EntityLinker:
         )
 
     def _judge_stream(self, mentions: Iterator[str], question: Question, hide: Hide | None) -> Iterator[Judged]:
+        # One batch after the other: encoding the next one meanwhile takes the interpreter lock from the search, and
+        # both together longer (docs/experiments.md).
         done = 0
-
-        def judge_all(batch: Sequence[str], cleaned: Sequence[str], encoded: Encoded) -> Iterator[Judged]:
-            nonlocal done
+        while batch := list(islice(mentions, BATCH)):
+            cleaned = [clean_mention(mention) for mention in batch]
+            encoded = self._encoder.encode(cleaned)
             for start in range(0, len(batch), SEARCH_BATCH):
                 part = slice(start, start + SEARCH_BATCH)
-                hidden = None if hide is None else partial(_shifted, hide, done)
+                hidden = None if hide is None else partial(_shifted, hide, done + start)
                 found = find_candidates(
-                    self._places, cleaned[part], _part(encoded, part), question, self._judge, hide=hidden
+                    self._places, cleaned[part], encoded.take(part), question, self._judge, hide=hidden
                 )
-                done += len(found)
                 for mention, text, judged in zip(batch[part], cleaned[part], found, strict=True):
                     again = judged if self._reranker is None else rerank(judged, self._reranker, text)
                     yield replace(again, mention=mention)
-
-        batch, cleaned = _next_batch(mentions)
-        if len(batch) < BATCH:
-            if batch:
-                yield from judge_all(batch, cleaned, self._encoder.encode(cleaned))
-            return
-        # While one batch is searched for, the next one is encoded.
-        with ThreadPoolExecutor(1, "link") as worker:
-            encoded = worker.submit(self._encoder.encode, cleaned)
-            while batch:
-                following, following_cleaned = _next_batch(mentions)
-                ready = encoded.result()
-                encoded = worker.submit(self._encoder.encode, following_cleaned)
-                yield from judge_all(batch, cleaned, ready)
-                batch, cleaned = following, following_cleaned
+            done += len(batch)
 
     def _check_types(self, types: Sequence[str]) -> None:
         """Refuse a type that no entity has."""
@@ -403,21 +389,9 @@ class EntityLinker:
         raise ValueError(f"say which collection to add to, one of: {names} (got {collection!r})")
 
 
-def _next_batch(mentions: Iterator[str]) -> tuple[list[str], list[str]]:
-    """Mentions as given, and what is looked for."""
-    batch = list(islice(mentions, BATCH))
-    return batch, [clean_mention(mention) for mention in batch]
-
-
 def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:
     """`hide` for a batch that begins with mention `start`."""
     return hide(start + number, point)
-
-
-def _part(encoded: Encoded, part: slice) -> Encoded:
-    """Some rows of it."""
-    types = encoded.type_probabilities
-    return Encoded(encoded.vectors[part], encoded.encodable[part], None if types is None else types[part])
 
 
 def _fitted(collection: Collection) -> Calibration | None:

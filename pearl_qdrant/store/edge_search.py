@@ -27,14 +27,14 @@ HNSW_EF = 32
 vectors rescored from twice as many: recall@16 0.984 (ef 32, 140 us a query), 0.990 (64, 210 us), 0.993 (128, 340 us),
 the nearest name found every time; whole vectors with ef 128: 0.992 in 765 us."""
 
-NARROW_SHARE = 0.15
-NARROW_EF = 256
-"""A filter that passes less than this share of the points has links of its own in the graph. Mentions of any type among
-571,000 names, recall@16: ORG (8 %) 0.978 in 3.1 ms, where ACORN with ef 64 finds 0.956 in 8.2."""
+FILTER_EF = 64
+"""The same under a filter. 571,000 names, ORG (8 %), recall@15 of mentions that are ORG and of any mentions: ef 64 0.992
+and 0.940 in 0.8 ms, ef 128 0.994 and 0.970 in 1.4, ef 256 0.997 and 0.988 in 3.2."""
 
-ACORN_EF = 64
-"""A wider filter searches the graph by ACORN, which looks past a neighbour that does not pass. The same names: GPE
-(42 %) 0.94 in 3.6 ms, where ef 256 without finds 0.89 in 1.9; of mentions that are of the type, 0.97 both."""
+NARROW_SHARE = 0.15
+"""A filter that passes less than this share of the points has links of its own in the graph. A wider one is searched by
+ACORN, which looks past a neighbour that does not pass: GPE (42 %) 0.97 and 0.93 in 3 to 4 ms, where ef 256 without it
+finds 0.97 and 0.89 in 1.8; ORG with ACORN 0.994 and 0.960 in 3 to 7 ms."""
 
 _WHOLE = SearchParams(quantization=QuantizationSearchParams(ignore=True))  # for points that are found already
 
@@ -90,10 +90,9 @@ def _dense_params(
 ) -> Callable[[int], SearchParams]:
     """From the points wanted to how the graph is searched."""
     ef, acorn = HNSW_EF, None
-    if query_filter is not None and is_narrow:
-        ef = NARROW_EF
-    elif query_filter is not None:
-        ef, acorn = ACORN_EF, AcornSearchParams(enable=True, max_selectivity=1.0)
+    if query_filter is not None:
+        ef = FILTER_EF
+        acorn = None if is_narrow else AcornSearchParams(enable=True, max_selectivity=1.0)
     # Quantised vectors only find: Qdrant does not score anew unless told.
     rescore = QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING[folder.manifest.quantization])
     return lambda limit: SearchParams(hnsw_ef=max(ef, limit), acorn=acorn, quantization=rescore)

@@ -30,6 +30,10 @@ class ScoredName:
     score: float | None
 
 
+Settles = Callable[[int, NamePoint], bool]
+"""Whether a name answers the query of that number so well that no other search is needed."""
+
+
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
     """How a collection stands.
@@ -145,6 +149,7 @@ class Collection(Protocol):
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
+        settles: Settles | None = None,
     ) -> list[list[ScoredName]]:
         """Names near by dense vector and names that share n-grams, each once, with its dense cosine.
 
@@ -157,6 +162,7 @@ class Collection(Protocol):
             lexical_limit: Names by n-grams a query at most; > 0. Which of several with an equal n-gram score stand at
                 the end is left to the engine.
             types: As in `search`.
+            settles: Where it is true of a name that is near, n-grams are not searched for.
 
         Returns:
             q lists of up to `limit` + `lexical_limit` names: by dense cosine, best first; those without one last.

@@ -23,7 +23,7 @@ from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, 
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import server_connection, server_indexing
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, share_indexed
+from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, Settles, share_indexed
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import RunQueries, chunks, search, storable
@@ -234,6 +234,7 @@ class ServerCollection:
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
+        settles: Settles | None = None,
     ) -> list[list[ScoredName]]:
         """Names near by dense vector or by n-grams; as in `protocol.Collection.search_hybrid`.
 
@@ -252,6 +253,7 @@ class ServerCollection:
             dim=self._manifest.dim,
             limit=limit,
             lexical_limit=lexical_limit,
+            settles=settles,
             read=self._read,
         )
 
