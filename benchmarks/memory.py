@@ -32,14 +32,17 @@ def _resident(pid: int) -> tuple[float, float]:
 
 
 @contextmanager
-def peak_memory() -> Iterator[Peak]:
-    """Sample this process and all its descendants until the block ends."""
+def peak_memory(pid: int | None = None) -> Iterator[Peak]:
+    """Sample a process, by default this one, and all its descendants until the block ends."""
     peak, stopped = Peak(), threading.Event()
-    me = psutil.Process()
+    top = psutil.Process(pid)
 
     def sample() -> None:
         while not stopped.wait(_EVERY_S):
-            pids = [me.pid, *(child.pid for child in me.children(recursive=True))]
+            try:
+                pids = [top.pid, *(child.pid for child in top.children(recursive=True))]
+            except psutil.NoSuchProcess:
+                return
             sums = [sum(values) for values in zip(*map(_resident, pids), strict=True)]
             peak.anonymous, peak.file_backed = max(peak.anonymous, sums[0]), max(peak.file_backed, sums[1])
 

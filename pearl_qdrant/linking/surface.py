@@ -43,7 +43,7 @@ class Surface:
     initials: frozenset[str]
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=1000)  # each holds four objects that the garbage collector walks through
 def surface(text: str) -> Surface:
     """Take a string apart."""
     folded = fold_name(text)

@@ -28,8 +28,8 @@ vectors rescored from twice as many: recall@16 0.984 (ef 32, 140 us a query), 0.
 the nearest name found every time; whole vectors with ef 128: 0.992 in 765 us."""
 
 FILTER_EF = 64
-"""The same under a filter. 571,000 names, ORG (8 %), recall@15 of mentions that are ORG and of any mentions: ef 64 0.992
-and 0.940 in 0.8 ms, ef 128 0.994 and 0.970 in 1.4, ef 256 0.997 and 0.988 in 3.2."""
+"""The same under a filter. 571,000 names, ORG (8 %), recall@15 of mentions that are ORG and of any mentions: ef 64
+0.992 and 0.940 in 0.8 ms, ef 128 0.994 and 0.970 in 1.4, ef 256 0.997 and 0.988 in 3.2."""
 
 NARROW_SHARE = 0.15
 """A filter that passes less than this share of the points has links of its own in the graph. A wider one is searched by
