@@ -95,16 +95,7 @@ def write_base(path: Path, n_names: int) -> None:
 def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str, ...]:
     """One row of the table."""
     encoder = WordEncoder()
-    info = encoder.info
-    manifest = Manifest(
-        collection="size",
-        kb="size",
-        model=info.name,
-        weights_hash=info.weights_hash,
-        dim=DIM,
-        has_head=True,
-        quantization=quantization,
-    )
+    manifest = Manifest.for_model(encoder.info, collection="size", kb="size", quantization=quantization)
     path = folder / "base.tsv"
     write_base(path, n_names)
     store = EdgeStore(folder / "store")

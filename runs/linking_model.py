@@ -151,19 +151,8 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
         for row in base.rows:
             aliases = "|".join(a.replace("\\", "\\\\").replace("|", "\\|") for a in row.aliases)
             file.write(f"{row.entity_id}\t{row.name}\t{row.types}\t{aliases if base.has_aliases else ''}\n")
-    info = encoder.info
     reader = open_reader([path], "tsv", ReadOptions(columns=TsvColumns()))
-    manifest = Manifest(
-        collection=name,
-        kb=name,
-        model=info.name,
-        weights_hash=info.weights_hash,
-        dim=info.dim,
-        pooling=info.pooling,
-        prefix=info.prefix,
-        has_head=info.has_head,
-    )
-    collection = store.create(manifest)
+    collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))
     ingest(reader, scan(reader), encoder, collection, max_errors=None)
     collection.close()
     return name

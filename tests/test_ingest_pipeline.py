@@ -57,10 +57,7 @@ class CountingEncoder:
 
 def manifest_for(encoder: Encoder, name: str = "base") -> Manifest:
     """The manifest of a new collection."""
-    info = encoder.info
-    return Manifest(
-        collection=name, kb=name, model=info.name, weights_hash=info.weights_hash, dim=info.dim, has_head=True
-    )
+    return Manifest.for_model(encoder.info, collection=name, kb=name)
 
 
 def write_base(path: Path, n: int) -> Path:

@@ -62,16 +62,8 @@ def store_path(tmp_path_factory: pytest.TempPathFactory, model: str) -> Path:
 def fill(path: Path, name: str, model: str, entities: list[Entity]) -> None:
     """Write a small collection."""
     encoder = load_encoder(model, device="cpu")
-    info = encoder.info
-    manifest = Manifest(
-        collection=name,
-        kb=name,
-        model=model,
-        weights_hash=info.weights_hash,
-        dim=info.dim,
-        has_head=True,
-        state="ready",
-    )
+    made = Manifest.for_model(encoder.info, collection=name, kb=name)
+    manifest = made.model_copy(update={"model": model, "state": "ready"})
     store = EdgeStore(path)
     collection = store.create(manifest)
     encoded = encoder.encode([n for e in entities for n in e.names()])

@@ -66,12 +66,8 @@ def closed() -> Iterator[None]:
 
 def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base") -> Collection:
     """A collection with a base in it."""
-    info = encoder.info
     path.write_text(text, encoding="utf-8")
-    manifest = Manifest(
-        collection=name, kb="base", model=info.name, weights_hash=info.weights_hash, dim=info.dim, has_head=True
-    )
-    collection = EdgeStore(store).create(manifest)
+    collection = EdgeStore(store).create(Manifest.for_model(encoder.info, collection=name, kb="base"))
     _opened.append(collection)
     with TsvReader([path]) as reader:
         ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)

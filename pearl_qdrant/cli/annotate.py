@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from pearl_qdrant.cli.options import device_option, json_option, open_linker, store_option
+from pearl_qdrant.cli.options import (
+    device_option,
+    json_option,
+    on_tie_option,
+    open_linker,
+    store_option,
+    type_option,
+)
 from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 @store_option
 @click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, help="Instead of the collection's own.")
 @device_option
-@click.option("--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated.")
+@type_option
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
@@ -30,13 +37,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Least probability of a mention.",
 )
-@click.option(
-    "--on-tie",
-    type=click.Choice(["null", "first"]),
-    default="null",
-    show_default=True,
-    help="When nothing separates several entities: NIL, or the first by id.",
-)
+@on_tie_option
 @click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities of one name.")
 @click.option("--nil", "include_nil", is_flag=True, help="Also what looks like a mention but has no entity.")
 @json_option

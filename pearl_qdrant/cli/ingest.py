@@ -312,24 +312,16 @@ def _open_or_create(
     quantization: Quantization | None,
 ) -> Collection:
     """The collection to load into, with a manifest that fits."""
-    from pearl_qdrant._version import __version__
     from pearl_qdrant.store.schema import Manifest
 
-    info = encoder.info
     if name not in store.collections():
-        manifest = Manifest(
+        manifest = Manifest.for_model(
+            encoder.info,
             collection=name,
             kb=kb or name,
             kb_version=kb_version,
-            model=info.name,
-            weights_hash=info.weights_hash,
-            dim=info.dim,
-            pooling=info.pooling,
-            prefix=info.prefix,
-            has_head=info.has_head,
             quantization=quantization or DEFAULT_QUANTIZATION,
             type_map_version=type_map_version,
-            created_by=f"pearl-qdrant {__version__}",
         )
         return store.create(manifest)
     target = store.open(name)

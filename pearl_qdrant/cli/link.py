@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 
-from pearl_qdrant.cli.options import device_option, json_option, open_linker, store_option
+from pearl_qdrant.cli.options import (
+    device_option,
+    json_option,
+    on_tie_option,
+    open_linker,
+    store_option,
+    type_option,
+)
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 @store_option
 @click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, help="Instead of the collection's own.")
 @device_option
-@click.option("--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated.")
+@type_option
 @click.option(
     "--type-mode",
     type=click.Choice(["hard", "soft", "off"]),
@@ -39,13 +46,7 @@ if TYPE_CHECKING:
     show_default="what was calibrated, or 0.5",
     help="Probability under which a mention is NIL.",
 )
-@click.option(
-    "--on-tie",
-    type=click.Choice(["null", "first"]),
-    default="null",
-    show_default=True,
-    help="When nothing separates several entities: NIL, or the first by id.",
-)
+@on_tie_option
 @click.option("--explain", is_flag=True, help="Say why: scores, types, rule, the runner-up.")
 @json_option
 def link(

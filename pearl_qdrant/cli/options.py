@@ -38,6 +38,18 @@ device_option: Callable[[F], F] = click.option(
 
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="JSON Lines on stdout.")
 
+type_option: Callable[[F], F] = click.option(
+    "--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated."
+)
+
+on_tie_option: Callable[[F], F] = click.option(
+    "--on-tie",
+    type=click.Choice(["null", "first"]),
+    default="null",
+    show_default=True,
+    help="When nothing separates several entities: NIL, or the first by id.",
+)
+
 yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask.")
 
 collection_option: Callable[[F], F] = click.option(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pearl_qdrant._version import __version__
 from pearl_qdrant.encoder import ngrams
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import ManifestError, ModelMismatchError
@@ -256,6 +257,33 @@ class Manifest(BaseModel):
     def has_lexical(self) -> bool:
         """Whether its sparse vectors are those of this program; if not, it is searched by dense vector alone."""
         return self.lexical_version == ngrams.VERSION
+
+    @classmethod
+    def for_model(
+        cls,
+        info: ModelInfo,
+        *,
+        collection: str,
+        kb: str,
+        kb_version: str | None = None,
+        quantization: Quantization = "int8",
+        type_map_version: str | None = None,
+    ) -> Manifest:
+        """That of a new collection, to be filled by a model."""
+        return cls(
+            collection=collection,
+            kb=kb,
+            kb_version=kb_version,
+            model=info.name,
+            weights_hash=info.weights_hash,
+            dim=info.dim,
+            pooling=info.pooling,
+            prefix=info.prefix,
+            has_head=info.has_head,
+            quantization=quantization,
+            type_map_version=type_map_version,
+            created_by=f"pearl-qdrant {__version__}",
+        )
 
     def as_created(self) -> Manifest:
         """As a store writes it with a new collection."""

@@ -95,18 +95,7 @@ def _digest(base: Base) -> str:
 
 
 def _load(store: Store, name: str, version: str, base: Base, encoder: Encoder) -> Collection:
-    info = encoder.info
-    manifest = Manifest(
-        collection=name,
-        kb=base.name,
-        kb_version=version,
-        model=info.name,
-        weights_hash=info.weights_hash,
-        dim=info.dim,
-        pooling=info.pooling,
-        prefix=info.prefix,
-        has_head=info.has_head,
-    )
+    manifest = Manifest.for_model(encoder.info, collection=name, kb=base.name, kb_version=version)
     collection = store.create(manifest)
     entities = iter(base.entities)
     with collection.writer() as writer:
