@@ -31,35 +31,30 @@ class RepeatedNames:
 
     def encode(self, names: Sequence[str]) -> Encoded:
         """As `Encoder.encode`, without encoding again what is remembered."""
-        missing = [name for name in dict.fromkeys(names) if name not in self._kept]
-        fresh = self._encoder.encode(missing)
-        if len(missing) == len(names):
-            self._remember(missing, fresh)
-            return fresh
-        row = {name: i for i, name in enumerate(missing)}
-        info = self._encoder.info
-        vectors = np.empty((len(names), info.dim), dtype=np.float32)
-        encodable = np.empty(len(names), dtype=np.bool_)
+        new = list(dict.fromkeys(name for name in names if name not in self._kept))
+        fresh = self._encoder.encode(new)
+        whole = fresh if len(new) == len(names) else self._put_together(names, new, fresh)
+        self._remember(new, fresh)
+        return whole
+
+    def _put_together(self, names: Sequence[str], new: Sequence[str], fresh: Encoded) -> Encoded:
+        """What was encoded now, and what is remembered, in the order of the names."""
+        row = {name: i for i, name in enumerate(new)}
+        rows = np.fromiter((row.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+        is_new = rows >= 0
+        rows = rows[is_new]
         types = fresh.type_probabilities
+        vectors = np.empty((len(names), fresh.vectors.shape[1]), dtype=np.float32)
+        encodable = np.empty(len(names), dtype=np.bool_)
         probabilities = None if types is None else np.empty((len(names), types.shape[1]), dtype=np.float32)
-        known, from_fresh, fresh_rows = [], [], []
-        for i, name in enumerate(names):
-            if name in row:
-                from_fresh.append(i)
-                fresh_rows.append(row[name])
-            else:
-                known.append(i)
-        vectors[from_fresh] = fresh.vectors[fresh_rows]
-        encodable[from_fresh] = fresh.encodable[fresh_rows]
+        vectors[is_new], encodable[is_new] = fresh.vectors[rows], fresh.encodable[rows]
         if probabilities is not None and types is not None:
-            probabilities[from_fresh] = types[fresh_rows]
-        for i in known:
-            vector, seen, kinds = self._kept[names[i]]
+            probabilities[is_new] = types[rows]
+        for i in np.flatnonzero(~is_new).tolist():
             self._kept.move_to_end(names[i])
-            vectors[i], encodable[i] = vector, seen
+            vectors[i], encodable[i], kinds = self._kept[names[i]]
             if probabilities is not None and kinds is not None:
                 probabilities[i] = kinds
-        self._remember(missing, fresh)
         return Encoded(vectors, encodable, probabilities)
 
     def _remember(self, names: Sequence[str], encoded: Encoded) -> None:

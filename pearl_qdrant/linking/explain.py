@@ -8,8 +8,8 @@ from pearl_qdrant.linking.ranking import FEATURES, Calibration, RankingModel, sh
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 _WORDS: Mapping[str, str] = {
-    "dense": "meaning (dense cosine)",
-    "dense_squared": "close in meaning (dense cosine, squared)",
+    "dense": "meaning (dense cosine beyond that of unrelated names)",
+    "dense_squared": "close in meaning (the same, squared)",
     "lexical": "spelling (n-gram cosine)",
     "some_lexical": "spelling somewhat alike (n-gram cosine up to 0.5)",
     "mention_coverage": "share of the mention that the name has",
