@@ -226,6 +226,7 @@ def ingest(
         load.write(windows, writer)
         writer.flush()
     seconds = time.perf_counter() - start
+    load.repeats.forget()
 
     done = Checkpoint(input=input_name, digest=scan.digest, entities=scan.entities, is_done=True)
     collection.write_checkpoint(done)

@@ -37,6 +37,10 @@ class RepeatedNames:
         self._remember(new, fresh)
         return whole
 
+    def forget(self) -> None:
+        """Give the memory back: no more names come."""
+        self._kept.clear()
+
     def _put_together(self, names: Sequence[str], new: Sequence[str], fresh: Encoded) -> Encoded:
         """What was encoded now, and what is remembered, in the order of the names."""
         row = {name: i for i, name in enumerate(new)}

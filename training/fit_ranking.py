@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from pearl_qdrant.linking.candidates import Judged
+from pearl_qdrant.linking.judging import Judged
 from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, RankingModel
 
 NEGATIVE = frozenset(("missing_numbers", "extra_numbers"))

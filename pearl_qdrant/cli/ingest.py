@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pearl_qdrant.cli.ingest_talk import (
+    describe,
+    dry_run_counts,
+    print_counts,
+    progress,
+    say_graph,
+    say_resumed,
+    say_unfinished,
+    scan_and_report,
+)
 from pearl_qdrant.cli.options import device_option, json_option, open_store_at, store_option, yes_option
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
     from ingest.formats import ReadOptions
-    from ingest.reader import Reader, ReadReport
+    from ingest.reader import Reader
     from ingest.scan import ScanResult
     from ingest.type_map import TypeMap
     from pearl_qdrant.encoder.protocol import Encoder
@@ -23,7 +31,6 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.schema import Quantization
 
 _MANY = 0.1  # share of a collection that an update deletes without asking
-_SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
 FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")  # `ingest.formats.FORMATS`, which --help does not import
 _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rrf)$", re.IGNORECASE)
 
@@ -161,18 +168,18 @@ def ingest(
     if is_update and (restart or limit is not None):
         raise click.UsageError("--update compares with the whole of the new release: leave out --limit and --restart.")
     with _opened_reader(paths, kind, options, types) as reader:
-        scanned = _scan(reader, ReadReport(max_errors=max_errors))
+        scanned = scan_and_report(reader, ReadReport(max_errors=max_errors))
         if not scanned.names:
             reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(scanned.report.passed_over.items()))
             raise click.ClickException(f"no entity is left of {' '.join(paths)} (passed over: {reasons or 'nothing'}).")
         if dry_run:
-            _print_counts(_counts(scanned, name), as_json)
+            print_counts(dry_run_counts(scanned, name), as_json)
             return
         from pearl_qdrant.encoder.loading import load_encoder
         from pearl_qdrant.errors import StoreError
 
         encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
-        click.echo(_describe(encoder), err=True)
+        click.echo(describe(encoder), err=True)
         opened_store = open_store_at(store)
         try:
             if is_update:
@@ -184,8 +191,8 @@ def ingest(
                     _begin_anew(opened_store, name, yes)
                 target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version, quantization)
                 input_name = " ".join(paths)
-                _say_resumed(target, input_name, scanned.digest)
-                with _progress(scanned.names) as advance:
+                say_resumed(target, input_name, scanned.digest)
+                with progress(scanned.names) as advance:
                     result = run(
                         reader,
                         scanned,
@@ -194,9 +201,9 @@ def ingest(
                         max_errors=max_errors,
                         input_name=input_name,
                         on_progress=advance,
-                        on_finalize=_say_graph,
+                        on_finalize=say_graph,
                     )
-                _say_unfinished(result.unfinished, name)
+                say_unfinished(result.unfinished, name)
                 if result.points > result.names and not result.unfinished:
                     click.echo(
                         f"The collection holds {result.points - result.names:,} names that this input lacks. If it is "
@@ -209,7 +216,7 @@ def ingest(
             raise
         finally:
             opened_store.close()
-    _print_counts(counts, as_json)
+    print_counts(counts, as_json)
 
 
 def _opened_reader(paths: tuple[str, ...], kind: str, options: ReadOptions, types: TypeMap) -> Reader:
@@ -244,7 +251,7 @@ def _update(
         except click.Abort:  # nobody to ask
             return False
 
-    with _progress(scanned.names, "compare") as advance:
+    with progress(scanned.names, "compare") as advance:
         result = update(
             reader,
             scanned,
@@ -254,7 +261,7 @@ def _update(
             max_errors=max_errors,
             on_progress=advance,
             may_remove=may_remove,
-            on_finalize=_say_graph,
+            on_finalize=say_graph,
         )
     if result.kept:
         why = "correct the bad rows first" if scanned.report.n_skipped else "delete them with --update --yes"
@@ -272,26 +279,6 @@ def _collection_name(path: str) -> str:
     while (shorter := _SUFFIXES.sub("", name)) != name:
         name = shorter
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "base"
-
-
-def _scan(reader: Reader, report: ReadReport) -> ScanResult:
-    """Count the base, and say what was passed over."""
-    from ingest.scan import scan
-
-    scanned = scan(reader, report)
-    for note in scanned.report.notes:
-        click.echo(note, err=True)
-    for skip in scanned.report.examples:
-        click.echo(f"skipped {skip}", err=True)
-    if (more := scanned.report.n_skipped - len(scanned.report.examples)) > 0:
-        click.echo(f"skipped {more} more rows", err=True)
-    return scanned
-
-
-def _describe(encoder: Encoder) -> str:
-    info = encoder.info
-    head = "with phrase types" if info.has_head else "without a type head: points get no predicted types"
-    return f"model {info.name}, {info.dim} dim, on {info.device} ({info.runtime}, {info.precision}), {head}"
 
 
 def _begin_anew(store: Store, name: str, yes: bool) -> None:
@@ -345,69 +332,3 @@ def _prepare(target: Collection, kb: str | None, encoder: Encoder, type_map_vers
             f"Collection '{target.name}' holds base '{manifest.kb}', not '{kb}'. Take another --collection."
         )
     target.write_manifest(manifest.model_copy(update={"type_map_version": type_map_version}))
-
-
-@contextmanager
-def _progress(names: int, doing: str = "ingest") -> Iterator[Callable[[int], None]]:
-    """A bar on stderr: names a second, time left."""
-    from tqdm import tqdm
-
-    with tqdm(total=names, unit=" names", unit_scale=True, desc=doing, dynamic_ncols=True, disable=None) as bar:
-        yield lambda n: bar.update(n) and None
-
-
-def _say_graph(done: int, total: int) -> None:
-    if done < total and total > _SMALL:
-        click.echo(f"building the graph of {total:,} vectors (search is exact until it is there)", err=True)
-
-
-def _say_resumed(target: Collection, input_name: str, digest: str) -> None:
-    """Whether an interrupted load of this input goes on, or why not."""
-    for checkpoint in target.read_manifest().checkpoints:
-        if checkpoint.input != input_name:
-            continue
-        if checkpoint.digest != digest:
-            click.echo(
-                "the input, or how it is read, has changed since its load was interrupted: from the start. Names that "
-                "it has no more stay; --restart begins with an empty collection",
-                err=True,
-            )
-        elif checkpoint.entities:
-            click.echo(f"going on after {checkpoint.entities:,} entities that are stored", err=True)
-
-
-def _say_unfinished(inputs: tuple[str, ...], name: str) -> None:
-    if inputs:
-        click.echo(
-            f"not finished yet, in another process or since an interruption: {', '.join(inputs)}. The last to finish "
-            f"builds the graph; search is exact until then. Or build it with: pearl-qdrant collections finalize {name}",
-            err=True,
-        )
-
-
-def _counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
-    """The report of a dry run."""
-    return {
-        "collection": collection,
-        "entities": scanned.entities,
-        "names": scanned.names,
-        "distinct_names": scanned.distinct_names,
-        "points": 0,
-        "skipped": scanned.report.passed_over,
-        "merged_rows": scanned.report.merged_rows,
-        "conflicting_names": scanned.report.conflicting_names,
-        "dry_run": True,
-    }
-
-
-def _print_counts(counts: dict[str, Any], as_json: bool) -> None:
-    import json
-
-    if as_json:
-        click.echo(json.dumps(counts, ensure_ascii=False))
-        return
-    for key, value in counts.items():
-        shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-        if isinstance(value, dict):
-            shown = ", ".join(f"{reason} {n:,}" for reason, n in sorted(value.items())) or "nothing"
-        click.echo(f"{key:>18}  {shown}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pearl_qdrant.linking.candidates import Judged
+from pearl_qdrant.linking.judging import Judged
 from pearl_qdrant.linking.ranking import Calibration
 from pearl_qdrant.records import Link, NilReason
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.candidates import Judged
+from pearl_qdrant.linking.judging import Judged
 from pearl_qdrant.linking.ranking import Calibration
 from pearl_qdrant.linking.reliability import Answers, BoolArray, FloatArray
 

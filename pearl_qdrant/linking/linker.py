@@ -15,10 +15,11 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError, ManifestError, UnknownTypeError
 from pearl_qdrant.linking.asynchronous import batched
-from pearl_qdrant.linking.candidates import Hide, Judge, Judged, Place, Question, find_candidates, rerank
+from pearl_qdrant.linking.candidates import Hide, Place, find_candidates
 from pearl_qdrant.linking.decision import OnTie, decide
 from pearl_qdrant.linking.editing import add_entities, delete_entities
 from pearl_qdrant.linking.given_spans import DocLike, GivenSpan
+from pearl_qdrant.linking.judging import Judge, Judged, Question, rerank
 from pearl_qdrant.linking.lexical import NgramRarity
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.passages import annotate, annotate_batch

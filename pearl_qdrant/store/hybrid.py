@@ -26,8 +26,9 @@ from pearl_qdrant.store.search import FoundPoint, NameQuery, RunQueries, check_v
 SETTLING_COSINE = 0.99
 """Least cosine of a name that may settle a query: that of a name and its own mention."""
 
-BATCH_MENTIONS = 16
-"""Mentions at a time: Edge holds the interpreter lock for 2 ms each, and nobody is to wait for 50."""
+BATCH_MENTIONS = 8
+"""Mentions at a time: under a filter Edge holds the interpreter lock for up to 4 ms each, and nobody is to wait for 50.
+16 link no more a second."""
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.candidates import SAME_LOGIT, Found, Judged
 from pearl_qdrant.linking.held_out import HeldOut, judge_held_out
 from pearl_qdrant.linking.judged_samples import Samples, collect
+from pearl_qdrant.linking.judging import SAME_LOGIT, Found, Judged
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model

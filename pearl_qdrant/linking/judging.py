@@ -1,0 +1,247 @@
+"""Judging the names that were found for a mention: features, logits, order.
+
+names, one for each entity  ->  features  ->  logit of each, and of NIL  ->  best first, ties marked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.linking import surface as facts
+from pearl_qdrant.linking.ranking import FEATURES, RankingModel
+from pearl_qdrant.linking.reranker import TOP, Reranker
+from pearl_qdrant.linking.surface import Surface, surface
+from pearl_qdrant.linking.type_agreement import type_agreement
+from pearl_qdrant.records import Candidate
+from pearl_qdrant.store.schema import NamePoint
+
+LEXICAL_SHARE = 0.5
+"""Of the lexical score in the order in which names are folded and cut, before they are judged."""
+
+SAME_LOGIT = 1e-4
+"""Logits closer than this are equal: cosines of one and the same name differ by rounding."""
+
+SOME_LEXICAL = 0.5
+"""Lexical score from which on more of it counts for less."""
+
+BACKGROUND = slice(5, 10)
+"""Ranks of the candidates that tell how crowded the base is."""
+
+_LONG = 30  # letters of a long mention
+
+
+@dataclass(slots=True)
+class Name:
+    """A name that was found, with its scores.
+
+    Attributes:
+        point: Its payload.
+        dense: Cosine, or None without vectors.
+        lexical, mention_coverage, name_coverage: As in `lexical.LexicalScores`.
+    """
+
+    point: NamePoint
+    dense: float | None
+    lexical: float = 0.0
+    mention_coverage: float = 0.0
+    name_coverage: float = 0.0
+
+    @property
+    def before(self) -> float:
+        """What names are ordered by before they are judged, in [-1, 1.5]."""
+        return (self.lexical if self.dense is None else self.dense) + LEXICAL_SHARE * self.lexical
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entity that was found and judged.
+
+    Attributes:
+        name: Its best name.
+        features: (len(FEATURES),).
+        logit: Sum of the features by their coefficients.
+        tie: Whether nothing separates it from another one with an equal best name.
+    """
+
+    name: Name
+    features: npt.NDArray[np.float64]
+    logit: float
+    tie: bool = False
+
+    @property
+    def point(self) -> NamePoint:
+        """The best name's payload."""
+        return self.name.point
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells an entity apart: base and id."""
+        return self.point.kb, self.point.entity_id
+
+    def to_candidate(self, probability: float) -> Candidate:
+        """The candidate, with its probability."""
+        point = self.point
+        return Candidate(
+            entity_id=point.entity_id,
+            kb=point.kb,
+            canonical_name=point.canonical_name,
+            name=point.name,
+            kb_types=point.kb_types,
+            types=point.types,
+            phrase_type=point.phrase_type,
+            type_probability=point.type_probability,
+            description=point.description,
+            dense_score=self.name.dense,
+            lexical_score=self.name.lexical,
+            score=self.logit,
+            probability=probability,
+            tie=self.tie,
+            features=dict(zip(FEATURES, self.features.tolist(), strict=True)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A mention with its candidate entities.
+
+    Attributes:
+        mention: As given.
+        found: Best first.
+        nil_logit: That of NIL.
+        nil_features: (len(NIL_FEATURES),).
+    """
+
+    mention: str
+    found: list[Found]
+    nil_logit: float
+    nil_features: npt.NDArray[np.float64]
+
+    @property
+    def logits(self) -> list[float]:
+        """Those of the candidates."""
+        return [entity.logit for entity in self.found]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of every mention of a batch.
+
+    Attributes:
+        limit: Entities a mention.
+        types: Types that the caller named.
+        is_filter: Whether they filter; if not, they weigh.
+        is_typed: Whether the head's view of the mention's type counts.
+    """
+
+    limit: int
+    types: tuple[str, ...] = ()
+    is_filter: bool = True
+    is_typed: bool = True
+
+    @property
+    def filter(self) -> tuple[str, ...]:
+        """The types that candidates must have one of."""
+        return self.types if self.is_filter else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What candidates are judged by.
+
+    Attributes:
+        model: Coefficients.
+        unrelated: Cosine of unrelated names with this encoder, in [0, 1).
+        log_size: Natural logarithm of the names in all collections.
+    """
+
+    model: RankingModel
+    unrelated: float
+    log_size: float
+
+
+def judge_names(
+    mention: str, names: Sequence[Name], types: npt.NDArray[np.float32] | None, question: Question, judge: Judge
+) -> Judged:
+    """Features, logits and order of the entities of one mention."""
+    ours = surface(mention)
+    nil_features = _nil_features(ours, names, judge)
+    nil_logit = float(nil_features @ judge.model.nil_features)
+    if not names:
+        return Judged(mention, [], nil_logit, nil_features)
+    features = np.array([_features(ours, name, types, question, judge) for name in names])
+    logits = (features @ judge.model.features).tolist()
+    order = sorted(range(len(names)), key=lambda i: (-round(logits[i], 4), names[i].point.kb, names[i].point.entity_id))
+    highest = logits[order[0]]
+    tied = {i for i in order if highest - logits[i] <= SAME_LOGIT}
+    found = [Found(names[i], features[i], logits[i], len(tied) > 1 and i in tied) for i in order]
+    return Judged(mention, found[: max(question.limit, len(tied))], nil_logit, nil_features)
+
+
+def rerank(judged: Judged, reranker: Reranker, mention: str) -> Judged:
+    """The same with what a reranker says of the first candidates added to their logits, in the new order."""
+    first = judged.found[:TOP]
+    if len(first) < 2:
+        return judged
+    scores = reranker.score(mention, [entity.point for entity in first])
+    mean = sum(scores) / len(scores)
+    again = [replace(e, logit=e.logit + s - mean, tie=False) for e, s in zip(first, scores, strict=True)]
+    again.sort(key=lambda entity: (-round(entity.logit, 4), entity.key))
+    highest = again[0].logit
+    n_tied = sum(highest - entity.logit <= SAME_LOGIT for entity in again)
+    tied = [replace(entity, tie=n_tied > 1 and i < n_tied) for i, entity in enumerate(again)]
+    return replace(judged, found=[*tied, *judged.found[TOP:]])
+
+
+def _dense(name: Name, judge: Judge) -> float:
+    if name.dense is None:
+        return name.lexical
+    return (name.dense - judge.unrelated) / (1 - judge.unrelated)
+
+
+def _features(
+    ours: Surface, name: Name, types: npt.NDArray[np.float32] | None, question: Question, judge: Judge
+) -> tuple[float, ...]:
+    """In the order of `FEATURES`."""
+    theirs = surface(name.point.name)
+    is_wanted = bool(question.types) and not question.is_filter and _has_type(name.point, question.types)
+    dense = _dense(name, judge)
+    return (
+        dense,
+        max(dense, 0.0) ** 2,
+        name.lexical,
+        min(name.lexical, SOME_LEXICAL),
+        name.mention_coverage,
+        name.name_coverage,
+        facts.equal_core(ours, theirs),
+        facts.missing_numbers(ours, theirs),
+        facts.extra_numbers(ours, theirs),
+        facts.equal_numbers(ours, theirs),
+        facts.is_acronym(ours, theirs),
+        facts.equal_first_word(ours, theirs),
+        type_agreement(types, name.point.types),
+        float(is_wanted),
+    )
+
+
+def _has_type(point: NamePoint, types: Sequence[str]) -> bool:
+    return not set(types).isdisjoint(point.filter_types)
+
+
+def _nil_features(ours: Surface, names: Sequence[Name], judge: Judge) -> npt.NDArray[np.float64]:
+    """In the order of `NIL_FEATURES`."""
+    behind = names[BACKGROUND]
+    dense = [_dense(name, judge) for name in behind]
+    lexical = [name.lexical for name in behind]
+    return np.array(
+        [
+            1.0,
+            sum(dense) / len(dense) if dense else 0.0,
+            sum(lexical) / len(lexical) if lexical else 0.0,
+            min(len(ours.joined), _LONG) / _LONG,
+            judge.log_size / 10,
+        ]
+    )
