@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 T = TypeVar("T")
 
 _END = object()
-_POLL_S = 0.1
+_POLL_S = 0.02
 
 
 class _Failure:
@@ -26,18 +26,17 @@ def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
     What the producer raises is raised here, at the place where its next item would have been. If the consumer stops
     early, the producer stops at its next item, and is waited for.
     """
-    handed: queue.Queue[object] = queue.Queue(ahead)
+    # Not `queue.Queue`: Ctrl-C between its lines leaves its lock taken, and the producer waits for ever.
+    handed: queue.SimpleQueue[object] = queue.SimpleQueue()
     stopped = threading.Event()
 
     def offer(item: object) -> bool:
         """Whether the consumer still wants it."""
-        while not stopped.is_set():
-            try:
-                handed.put(item, timeout=_POLL_S)
-                return True
-            except queue.Full:
-                continue
-        return False
+        while handed.qsize() >= ahead:
+            if stopped.wait(_POLL_S):
+                return False
+        handed.put(item)
+        return not stopped.is_set()
 
     def produce() -> None:
         iterator = iter(items)

@@ -2,12 +2,17 @@
 
 A thread does the talking, so that `write` only packs its points and goes on; at most `QUEUE` batches wait. When the
 child's growing segment has grown large it compacts it and ends, and the next child begins with little memory.
+
+Ctrl-C may come at any moment: between the lines of `queue.Queue` or `threading.Event` it leaves a lock taken or a
+waiter forgotten, and the other thread waits for ever. So the two sides share a `SimpleQueue` and plain locks, whose
+calls are done or not done.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -24,15 +29,24 @@ QUEUE = 8
 """Batches that may wait for the child: 16 MB, and the four seconds of encoding that a compaction takes."""
 
 
+_FULL_S = 0.005  # how long `write` sleeps while too much waits
+
+
+def _taken_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass(slots=True)
 class _Request:
-    """One request to the child, and its answer when `done` is set."""
+    """One request to the child, and its answer when `done` is released."""
 
     kind: bytes
     body: bytes = b""
     n_points: int = 0
     answer: Answer = field(default_factory=dict)
-    done: threading.Event = field(default_factory=threading.Event)
+    done: threading.Lock = field(default_factory=_taken_lock)
 
 
 class _Talk(threading.Thread):
@@ -40,7 +54,7 @@ class _Talk(threading.Thread):
 
     def __init__(self, folder: CollectionFolder) -> None:
         super().__init__(name="pearl-qdrant-edge-writer", daemon=True)
-        self.requests: queue.Queue[_Request] = queue.Queue(QUEUE)
+        self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self.error: PearlQdrantError | None = None
         self.dropping = False
         self.points_before = 0
@@ -57,11 +71,17 @@ class _Talk(threading.Thread):
         Raises:
             StoreError: If it, or one before it, failed.
         """
-        self.requests.put(request)
-        request.done.wait()
+        self.put(request)
+        request.done.acquire()
         if self.error is not None:
             raise self.error
         return request.answer
+
+    def put(self, request: _Request) -> None:
+        """Queue a request; waits while there are too many."""
+        while self._requests.qsize() >= QUEUE:
+            time.sleep(_FULL_S)
+        self._requests.put(request)
 
     def kill(self) -> None:
         """Kill the child: what waits fails."""
@@ -72,7 +92,7 @@ class _Talk(threading.Thread):
 
     def run(self) -> None:
         while True:
-            request = self.requests.get()
+            request = self._requests.get()
             try:
                 if self.error is None and not (self.dropping and request.kind == POINTS):
                     request.answer = self._do(request)
@@ -80,7 +100,7 @@ class _Talk(threading.Thread):
                 self._fail(error)
             except Exception as error:  # noqa: BLE001 - a thread must hand on whatever ends it
                 self._fail(StoreError(f"Writing to collection '{self._job.collection}' failed: {error!r}"))
-            request.done.set()
+            request.done.release()
             if request.kind == FINISH:
                 self._end_child()
                 return
@@ -158,7 +178,7 @@ class EdgeWriter:
         if talk.error is not None:
             raise talk.error
         for batch in check_points(points, vectors, encodable, dim=self._folder.manifest.dim):
-            talk.requests.put(_Request(POINTS, batch.pack(), len(batch)))
+            talk.put(_Request(POINTS, batch.pack(), len(batch)))
 
     def flush(self) -> None:
         """Return when all that was written is stored durably."""
@@ -171,7 +191,7 @@ class EdgeWriter:
     def _finish(self, talk: _Talk) -> None:
         """End the child in good order, or on Ctrl-C at once."""
         try:
-            talk.requests.put(_Request(FINISH))
+            talk.put(_Request(FINISH))
             talk.join()
         except BaseException:
             talk.kill()

@@ -37,8 +37,8 @@ SMALL_POINTS = 20_000
 COMPACT_POINTS = 50_000
 """Points at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes."""
 
-COMPACT_LEAN_POINTS = 200_000
-"""The same without payload indexes: 1.1 KB of anonymous memory a point until then."""
+COMPACT_LEAN_POINTS = 100_000
+"""The same without payload indexes: 1.6 KB of anonymous memory a point until then, n-grams included."""
 
 _open_folders: dict[Path, CollectionFolder] = {}
 _registry = threading.RLock()
