@@ -1,0 +1,126 @@
+"""Ctrl-C between any two lines of handing work from thread to thread: nothing may wait for ever."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ingest.overlap import overlap
+from pearl_qdrant.store import edge_bulk
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge_collection import EdgeCollection
+from pearl_qdrant.store.edge_process import Answer
+from pearl_qdrant.store.schema import Manifest
+
+MOST_S = 10
+
+_FILES = {edge_bulk.__file__, sys.modules[overlap.__module__].__file__, queue.__file__}
+"""Whose steps are interrupted; starting a thread cannot bear it anywhere in Python."""
+
+
+def ends(work: Callable[[], None], *, after: int) -> bool:
+    """Do work in a thread that is interrupted after so many traced steps; whether that came about.
+
+    Fails if the thread does not end.
+    """
+    interrupted = False
+
+    def run() -> None:
+        nonlocal interrupted
+        steps = 0
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal steps, interrupted
+            if frame.f_code.co_filename in _FILES:
+                steps += 1
+            if steps == after and not interrupted:
+                interrupted = True
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            work()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(MOST_S)
+    assert not thread.is_alive(), f"interrupted at step {after}, it hangs"
+    return interrupted
+
+
+class _Child:
+    """Stands for the writing process."""
+
+    def __init__(self, job: object) -> None:
+        pass
+
+    def wait_answer(self) -> Answer:
+        return {"points": 0}
+
+    def request(self, kind: bytes, body: bytes = b"") -> Answer:
+        return {"points": 0, "compact_after": 10}
+
+    def end(self) -> None:
+        pass
+
+    kill = end
+
+
+def test_an_interrupt_never_leaves_a_writer_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush that is interrupted at any step is followed by a clean end."""
+    monkeypatch.setattr(edge_bulk, "EdgeProcess", _Child)
+    manifest = Manifest(collection="toy", kb="toy", model="m", weights_hash="sha256:0", dim=8, has_head=False)
+    collection = EdgeStore(tmp_path).create(manifest)
+    assert isinstance(collection, EdgeCollection)
+    writer = collection.writer()
+
+    def flush() -> None:
+        for _ in range(3):
+            writer.flush()
+
+    step = 1
+    while True:
+        writer.__enter__()
+        was_interrupted = ends(flush, after=step)
+        closing = threading.Thread(target=writer.__exit__, args=(None, None, None), daemon=True)
+        closing.start()
+        closing.join(MOST_S)
+        assert not closing.is_alive(), f"interrupted at step {step}, the writer hangs"
+        if not was_interrupted:
+            break
+        step += 1
+    assert step > 10
+
+
+def test_an_interrupt_never_leaves_a_producer_waiting() -> None:
+    """The consumer of an overlapped generator is interrupted at any step; the producer ends, and is waited for."""
+
+    def numbers() -> Iterator[int]:
+        yield from range(6)
+
+    def consume() -> None:
+        items = overlap(numbers(), 2)
+        try:
+            for _ in items:
+                pass
+        finally:
+            items.close()
+
+    step = 1
+    while ends(consume, after=step):
+        step += 1
+    assert step > 10
+    assert not [thread for thread in threading.enumerate() if thread.name == "overlap" and not thread.daemon]
