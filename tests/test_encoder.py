@@ -196,7 +196,8 @@ def test_a_long_name_is_cut(encoders: dict[str, Encoder]) -> None:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_equal_those_of_sentence_transformers(folders: dict[str, Path], family: str, pooling: str) -> None:
     """A model that I know from sentence-transformers gives the same vectors here."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import sentence_transformers
+
     folder = folders[family].parent / f"{family}-{pooling}"
     shutil.copytree(folders[family], folder)
     prompt = "the post: " if pooling == "cls" else ""
@@ -212,7 +213,8 @@ def test_vectors_equal_those_of_sentence_transformers(folders: dict[str, Path], 
 
 def test_sentence_transformers_opens_a_pearl_checkpoint(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
     """The phrase part of a PEARL model works in other tools."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import sentence_transformers
+
     model = sentence_transformers.SentenceTransformer(str(folders["pearl"]), device="cpu")
     reference = model.encode(NAMES, show_progress_bar=False)
     np.testing.assert_allclose(encoders["onnx"].encode(NAMES).vectors, reference, atol=1e-5)
@@ -285,7 +287,8 @@ def test_bf16_is_close_to_fp32(folders: dict[str, Path], encoders: dict[str, Enc
 
 def test_cuda_where_there_is_none_is_an_error(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """I am not left with a silent CPU when I asked for a GPU."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for device in ("cuda", "cuda:1"):
         with pytest.raises(DeviceError, match=f"Device '{device}' was asked for, but torch .* finds no CUDA device"):

@@ -663,7 +663,6 @@ def test_what_is_not_installed_is_said_first(
 
 def test_the_figure_has_a_panel_an_encoder(folder: Path, tmp_path: Path) -> None:
     """The PNG is there, and too few names are refused with the fix."""
-    pytest.importorskip("matplotlib")
     from training.evaluation.figure import draw_figure
 
     draw_figure(tmp_path / "f.png", FolderData(folder), [EncoderMethod(Letters()), EncoderMethod(Letters(), name="b")])

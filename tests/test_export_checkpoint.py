@@ -116,7 +116,8 @@ def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path, with_chara
 
 def test_sentence_transformers_opens_the_rebuilt_phrase_part(exported: Path, tmp_path: Path) -> None:
     """sentence-transformers gives the phrase part of the vectors, which it knows how to make."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import sentence_transformers
+
     rebuild_for_torch(exported, tmp_path / "rebuilt", names=NAMES)
     model = sentence_transformers.SentenceTransformer(str(tmp_path / "rebuilt"), device="cpu")
     whole = (

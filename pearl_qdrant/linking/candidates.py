@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
-from pearl_qdrant.encoder.ngrams import SparseRows, fold_name, ngram_rows
+from pearl_qdrant.encoder.ngrams import SparseRows, fold_name, folded_rows, ngram_rows
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.linking.judging import Judge, Judged, Name, Question, judge_names
@@ -68,10 +69,15 @@ def find_candidates(
         judge: What candidates are judged by.
         hide: Names that must not be found, by the number of the mention.
     """
-    rows = ngram_rows(mentions)
+    folded = [fold_name(mention) for mention in mentions]
+    rows = folded_rows(folded)
+
+    def is_own_name(number: int, point: NamePoint) -> bool:
+        return fold_name(point.name) == folded[number] and not (hide is not None and hide(number, point))
+
     found: list[list[Name]] = [[] for _ in mentions]
     for place in places:
-        for names, more in zip(found, _search(place, mentions, rows, encoded, question, hide), strict=True):
+        for names, more in zip(found, _search(place, mentions, rows, encoded, question, is_own_name), strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
     judged = []
@@ -84,28 +90,21 @@ def find_candidates(
 
 
 def _search(
-    place: Place, mentions: Sequence[str], rows: SparseRows, encoded: Encoded, question: Question, hide: Hide | None
+    place: Place, mentions: Sequence[str], rows: SparseRows, encoded: Encoded, question: Question, settles: Settles
 ) -> list[list[Name]]:
     """Names for each mention in one collection, enough of them for `limit` entities if there are so many."""
-    folded = [fold_name(mention) for mention in mentions]
-
-    def is_own_name(number: int, point: NamePoint) -> bool:
-        return fold_name(point.name) == folded[number] and not (hide is not None and hide(number, point))
-
     weighed = place.rarity.weigh(rows)
     query = place.rarity.weigh(most_telling(weighed, QUERY_FEATURES))
     # By each of the two searches. Reading a payload costs Qdrant more than finding the point.
     n_names = question.limit + question.limit // 2
-    found = _find(place.collection, encoded, query, n_names, question, is_own_name)
+    found = _find(place.collection, encoded, query, n_names, question, settles)
     short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < question.limit]
     if short:
-
-        def is_own_name_of_short(number: int, point: NamePoint) -> bool:
-            return is_own_name(short[number], point)
-
         of_short = encoded.take(short), query.take(short)
-        more = _find(place.collection, *of_short, 4 * n_names, question, is_own_name_of_short)
-        for i, names in zip(short, more, strict=True):
+        settles_short = partial(_renumbered, settles, short)
+        for i, names in zip(
+            short, _find(place.collection, *of_short, 4 * n_names, question, settles_short), strict=True
+        ):
             found[i] = names
     for i, mention in enumerate(mentions):
         if not found[i] and mention and not encoded.encodable[i]:
@@ -115,6 +114,11 @@ def _search(
     for i, names in enumerate(found):
         found[i] = [*names, *_namesakes(place.collection, names, question)]
     return found
+
+
+def _renumbered(settles: Settles, numbers: Sequence[int], number: int, point: NamePoint) -> bool:
+    """`settles` for a search of some of the mentions only."""
+    return settles(numbers[number], point)
 
 
 def _find(
