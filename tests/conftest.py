@@ -6,6 +6,8 @@ import io
 import os
 import signal
 import sys
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 # The models of the tests are tiny: torch is faster on one thread, above all where the cores are shared.
@@ -13,9 +15,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from cli_runner import Outcome, Run
+from store_cases import KINDS, manifest_of
 from tiny_models import make_pearl
 
 from pearl_qdrant.cli import main
+from pearl_qdrant.store.protocol import Collection, Store
 
 
 def pytest_configure() -> None:
@@ -49,3 +53,74 @@ def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         return Outcome(int(stop.value.code or 0), captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def name() -> str:
+    """A collection name that nobody else uses."""
+    return f"pearl-test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Store]:
+    """qdrant-client's local mode, shared: collections are told apart by name."""
+    from qdrant_client import QdrantClient
+
+    from pearl_qdrant.store.server import ServerStore
+
+    client = QdrantClient(":memory:")
+    opened = ServerStore.from_client(client)
+    yield opened
+    opened.close()
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Store]:
+    """A server over HTTP, as strict as a managed one, shared likewise."""
+    from qdrant_double import QdrantDouble
+
+    from pearl_qdrant.store.server import ServerStore
+    from pearl_qdrant.store.server_indexing import Indexing
+
+    with QdrantDouble() as double:
+        double.strict = True
+        double.optimizer_polls = 2
+        opened = ServerStore.connect(double.url, indexing=Indexing(poll_s=0.01))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Store]:
+    """The server at QDRANT_URL."""
+    from pearl_qdrant.store.server import ServerStore
+
+    opened = ServerStore.connect(os.environ["QDRANT_URL"], api_key=os.environ.get("QDRANT_API_KEY"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterator[Store]:
+    """A store of each kind; what a test creates in it is gone after the test."""
+    if request.param == "edge":
+        from pearl_qdrant.store.edge import EdgeStore
+
+        embedded = EdgeStore(tmp_path / "store")
+        yield embedded
+        embedded.close()
+        return
+    shared: Store = request.getfixturevalue(request.param.removeprefix("server-"))
+    yield shared
+    for left in shared.collections():
+        if left.startswith(name):
+            shared.delete(left)
+
+
+@pytest.fixture
+def collection(store: Store, name: str) -> Iterator[Collection]:
+    """An empty collection in each store."""
+    created = store.create(manifest_of(name))
+    yield created
+    created.close()

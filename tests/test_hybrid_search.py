@@ -1,0 +1,220 @@
+"""Searching by vector and by n-grams together, whatever the store."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from store_cases import DIM, many, point, put, unit, yes
+
+from pearl_qdrant.encoder.ngrams import ngram_rows
+from pearl_qdrant.store.protocol import Collection, ScoredName, Store
+from pearl_qdrant.store.schema import NamePoint
+
+
+def hybrid(
+    collection: Collection,
+    vector: list[float],
+    name: str,
+    *,
+    limit: int = 1,
+    lexical_limit: int = 10,
+    types: tuple[str, ...] = (),
+) -> list[ScoredName]:
+    """What one mention finds."""
+    lexical = ngram_rows([name])
+    (hits,) = collection.search_hybrid(unit(vector), lexical, limit=limit, lexical_limit=lexical_limit, types=types)
+    return hits
+
+
+def shown(hits: list[ScoredName]) -> list[tuple[str, float | None]]:
+    """Names and rounded scores."""
+    return [(hit.point.name, None if hit.score is None else round(hit.score, 3)) for hit in hits]
+
+
+def cities() -> list[tuple[NamePoint, list[float]]]:
+    """Cities, and a company, whose vectors lie on other ways than their spelling."""
+    return [
+        (point("1", "København", types=("GPE",)), [0.0, 1.0]),
+        (point("2", "Danish capital", types=("GPE",)), [1.0, 0.1]),
+        (point("3", "Aarhus", types=("GPE",)), [1.0, 1.0]),
+        (point("4", "Kobenhavn Airport Ltd."), [0.6, 0.8]),
+    ]
+
+
+def test_spelling_finds_what_the_vector_misses(collection: Collection) -> None:
+    """A name of like spelling is found although its vector is far, with its cosine; each name comes once."""
+    put(collection, *cities())
+
+    hits = hybrid(collection, [1.0], "kobenhavn")
+    assert shown(hits) == [("Danish capital", 0.995), ("Kobenhavn Airport Ltd.", 0.6), ("København", 0.0)]
+    assert hits[1].point == cities()[3][0]
+    assert [name for name, _ in shown(hybrid(collection, [1.0], "the danish capital"))] == ["Danish capital"]
+    assert shown(hybrid(collection, [1.0], "kobenhavn", limit=4))[1:] == [
+        ("Aarhus", 0.707),
+        ("Kobenhavn Airport Ltd.", 0.6),
+        ("København", 0.0),
+    ]
+
+
+def test_both_searches_have_a_limit_of_their_own(collection: Collection) -> None:
+    """By n-grams the nearest spelling comes first; by either no more are found than were asked for."""
+    put(collection, *cities())
+
+    assert [name for name, _ in shown(hybrid(collection, [1.0], "kobenhavn", lexical_limit=1))] == [
+        "Danish capital",
+        "København",
+    ]
+    assert len(hybrid(collection, [1.0], "kobenhavn", limit=3, lexical_limit=1)) == 4
+
+
+def test_the_type_filter_holds_for_spelling_too(collection: Collection) -> None:
+    """No name of another type is found, by either."""
+    put(collection, *cities())
+
+    assert [name for name, _ in shown(hybrid(collection, [1.0], "kobenhavn", types=("GPE",)))] == [
+        "Danish capital",
+        "København",
+    ]
+    assert [name for name, _ in shown(hybrid(collection, [1.0], "kobenhavn", types=("ORG",)))] == [
+        "Kobenhavn Airport Ltd."
+    ]
+    assert hybrid(collection, [1.0], "kobenhavn", types=("\ud800",)) == []
+
+
+def test_names_without_a_vector_are_found_by_spelling(collection: Collection) -> None:
+    """A name that the tokenizer cannot see is found by its letters, without a score, after those that have one."""
+    points = [point("1", "Токио"), point("2", "Токио 2"), point("3", "Tokyo"), point("4", "\U0001f600")]
+    collection.upsert(points, unit([], [], [1.0], []), np.array([False, False, True, False]))
+    unseen = sorted((p for p in points[:2]), key=lambda p: p.id)
+
+    hits = hybrid(collection, [1.0], "ТОКИО")
+    assert shown(hits) == [("Tokyo", 1.0), *[(p.name, None) for p in unseen]]
+    assert [hit.point for hit in hits[1:]] == unseen
+    assert shown(hybrid(collection, [1.0], "\U0001f600")) == [("Tokyo", 1.0)]
+
+
+def test_a_mention_without_a_vector_is_searched_by_spelling(collection: Collection) -> None:
+    """A zero vector finds by n-grams alone, without scores; no letters find by vector alone; neither finds nothing."""
+    put(collection, *cities())
+
+    assert dict(shown(hybrid(collection, [], "kobenhavn"))) == {
+        "København": None,
+        "Kobenhavn Airport Ltd.": None,
+    }
+    assert shown(hybrid(collection, [1.0], "!?")) == [("Danish capital", 0.995)]
+    assert hybrid(collection, [], "") == []
+
+
+def test_equal_dense_scores_are_ordered_by_point_id_whatever_found_them(collection: Collection) -> None:
+    """Namesakes come in one fixed order, also where the limit of the dense search cuts through them."""
+    points = [point(f"E{i}", "Springfield") for i in range(40)]
+    collection.upsert(points, np.repeat(unit([1.0, 2.0, 3.0]), 40, axis=0), yes(40))
+    ordered = sorted(p.id for p in points)
+
+    for limit in (1, 5, 39, 40):
+        hits = hybrid(collection, [1.0, 2.0, 2.5], "other words", limit=limit)
+        assert [hit.point.id for hit in hits] == ordered[:limit]
+        by_both = [hit.point.id for hit in hybrid(collection, [1.0, 2.0, 2.5], "springfield", limit=limit)]
+        assert by_both == sorted(set(by_both))
+        assert set(ordered[:limit]) <= set(by_both)
+
+
+def test_a_batch_of_both_gives_what_single_queries_give(collection: Collection) -> None:
+    """Many mentions at once, with and without vectors and letters, disturb each other in nothing."""
+    points, vectors = many(60)
+    collection.upsert(points, vectors, yes(60))
+    _, queries = many(40, seed=1)
+    names = [f"name {i}" for i in range(40)]
+    queries[::7] = 0
+    names[::5] = ["\U0001f600"] * 8
+    lexical = ngram_rows(names)
+
+    batch = collection.search_hybrid(queries, lexical, limit=3, lexical_limit=4, types=("ORG",))
+
+    assert len(batch) == 40
+    assert batch[0] == batch[35] == []
+    for i in (1, 5, 7, 15, 16, 17, 39):
+        (single,) = collection.search_hybrid(
+            queries[i : i + 1], ngram_rows(names[i : i + 1]), limit=3, lexical_limit=4, types=("ORG",)
+        )
+        assert shown(batch[i]) == shown(single)
+
+
+def test_a_near_name_can_settle_a_query(collection: Collection) -> None:
+    """N-grams are not searched for where a name with the query's own vector settles it; other queries get theirs."""
+    put(collection, *cities())
+    vectors = np.concatenate([unit([0.0, 1.0]), unit([0.0, 1.0]), unit([1.0, 1.0])])
+    asked: list[tuple[int, str]] = []
+
+    def settles(number: int, point: NamePoint) -> bool:
+        asked.append((number, point.name))
+        return number == 0
+
+    rows = ngram_rows(["København"] * 3)
+    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, settles=settles)
+
+    assert [[hit.point.name for hit in hits] for hits in found] == [
+        ["København"],
+        ["København", "Kobenhavn Airport Ltd."],
+        ["Aarhus", "Kobenhavn Airport Ltd.", "København"],
+    ]
+    assert asked == [(0, "København"), (1, "København"), (2, "Aarhus")]
+
+
+def test_hybrid_search_refuses_what_makes_no_sense(collection: Collection) -> None:
+    """Rows that do not pair up, NaN or a limit of 0 are errors and no empty answers."""
+    one = ngram_rows(["a"])
+    with pytest.raises(ValueError, match="2 rows, 1 vectors"):
+        collection.search_hybrid(unit([1.0]), ngram_rows(["a", "b"]), limit=1, lexical_limit=1)
+    with pytest.raises(ValueError, match="finite"):
+        collection.search_hybrid(np.full((1, DIM), np.nan, dtype=np.float32), one, limit=1, lexical_limit=1)
+    one.values[0] = np.nan
+    with pytest.raises(ValueError, match="finite"):
+        collection.search_hybrid(unit([1.0]), one, limit=1, lexical_limit=1)
+    for limits in ({"limit": 0, "lexical_limit": 1}, {"limit": 1, "lexical_limit": 0}):
+        with pytest.raises(ValueError, match="limit must be positive"):
+            collection.search_hybrid(unit([1.0]), ngram_rows(["a"]), **limits)
+
+
+def test_rare_features_count_more(collection: Collection) -> None:
+    """Of two names that share a word with the mention, the one that shares the rarer word is nearer."""
+    points = [point(f"E{i}", f"Bank of {chr(65 + i)}") for i in range(20)] + [point("X", "Zimbra")]
+    collection.upsert(points, np.repeat(unit([1.0]), 21, axis=0), yes(21))
+
+    assert [name for name, _ in shown(hybrid(collection, [], "bank zimbra", lexical_limit=1))] == ["Zimbra"]
+
+
+def test_spelling_follows_what_is_written(collection: Collection) -> None:
+    """Deleted names are no longer found, written ones are; a replaced payload changes no vector; a load writes both."""
+    put(collection, *cities())
+    collection.delete_entities(["1"])
+    collection.replace_payloads([point("4", "Kobenhavn Airport Ltd.", description="new")])
+    points, vectors = many(300)
+    with collection.writer() as writer:
+        writer.write([*points, point("E9", "Kobenhavn Nord")], np.vstack([vectors, unit([0.0, 0.0, 1.0])]), yes(301))
+    collection.finalize()
+
+    hits = hybrid(collection, [], "kobenhavn")
+    assert {(hit.point.name, hit.point.description) for hit in hits} == {
+        ("Kobenhavn Airport Ltd.", "new"),
+        ("Kobenhavn Nord", None),
+    }
+    collection.upsert([point("4", "Kobenhavn Airport Ltd.")], unit([]), np.array([False]))
+    assert ("Kobenhavn Airport Ltd.", None) in shown(hybrid(collection, [0.0, 0.0, 1.0], "kobenhavn"))
+    status = collection.status()
+    assert (status.points, status.vectors) == (304, 303)
+    assert status.is_finalized
+
+
+def test_a_collection_of_another_version_is_searched_by_vector_alone(
+    store: Store, collection: Collection, name: str
+) -> None:
+    """Where folding or hashing have changed, n-grams find nothing, rather than anything; writing goes on."""
+    put(collection, *cities())
+    collection.write_manifest(collection.manifest.model_copy(update={"lexical_version": 0}))
+    collection.close()
+
+    reopened = store.open(name)
+    put(reopened, (point("5", "Kobenhavn Nord"), [0.0, 1.0]))
+    assert shown(hybrid(reopened, [1.0], "kobenhavn")) == [("Danish capital", 0.995)]
+    reopened.close()

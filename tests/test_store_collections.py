@@ -1,0 +1,116 @@
+"""Collections as such, whatever the store: made, opened, deleted, and their manifests."""
+
+from __future__ import annotations
+
+import pytest
+from store_cases import DIM, manifest_of, many, point, put, yes
+
+from pearl_qdrant.encoder.protocol import ModelInfo
+from pearl_qdrant.errors import (
+    CollectionExistsError,
+    CollectionNotFoundError,
+    ModelMismatchError,
+)
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import INDEXED_FIELDS
+
+
+def test_the_manifest_comes_back(store: Store, collection: Collection, name: str) -> None:
+    """A manifest is what it was after reopening, and can be replaced, emptied fields included."""
+    assert collection.manifest == manifest_of(name).as_created()
+    assert collection.name == name
+    first = collection.manifest.model_copy(update={"kb_version": "2024ab", "names": 3})
+    collection.write_manifest(first)
+    assert collection.manifest == first
+    final = collection.manifest.model_copy(update={"kb_version": None, "state": "ready", "names": 2})
+    collection.write_manifest(final)
+    collection.close()
+
+    reopened = store.open(name)
+    assert reopened.manifest == final
+    reopened.close()
+
+
+def test_another_model_is_refused(collection: Collection) -> None:
+    """A model of the same width but other weights is refused with both named."""
+    info = ModelInfo(
+        name="other",
+        weights_hash="sha256:" + "b" * 64,
+        dim=DIM,
+        pooling="mean",
+        prefix="",
+        has_head=False,
+        device="cpu",
+        precision="fp32",
+        runtime="onnx",
+    )
+
+    with pytest.raises(ModelMismatchError, match=r"toy.*other"):
+        collection.manifest.check_model(info)
+
+
+def test_creating_twice_is_refused_and_harms_nothing(store: Store, collection: Collection, name: str) -> None:
+    """A second create of one name fails and leaves the first collection as it is."""
+    put(collection, (point("1", "a"), [1.0]))
+
+    with pytest.raises(CollectionExistsError, match=name):
+        store.create(manifest_of(name, dim=4))
+
+    assert collection.count() == 1
+
+
+def test_opening_or_deleting_what_is_missing(store: Store, collection: Collection, name: str) -> None:
+    """A missing collection is an error that lists those that are there."""
+    with pytest.raises(CollectionNotFoundError, match=name) as caught:
+        store.open("pearl-test-absent")
+    assert caught.value.collection == "pearl-test-absent"
+    assert name in caught.value.existing
+    with pytest.raises(CollectionNotFoundError):
+        store.delete("pearl-test-absent")
+
+
+def test_a_deleted_collection_is_gone(store: Store, collection: Collection, name: str) -> None:
+    """After deleting, the name is free again, and the new collection is empty."""
+    put(collection, (point("1", "a"), [1.0]))
+    collection.close()
+    assert name in store.collections()
+
+    store.delete(name)
+
+    assert name not in store.collections()
+    again = store.create(manifest_of(name))
+    assert again.count() == 0
+    again.close()
+
+
+def test_several_collections_live_side_by_side(store: Store, collection: Collection, name: str) -> None:
+    """Collections do not see each other's points and are listed by name."""
+    other = store.create(manifest_of(f"{name}-b"))
+    put(collection, (point("1", "a"), [1.0]))
+
+    assert (collection.count(), other.count()) == (1, 0)
+    assert [c for c in store.collections() if c.startswith(name)] == [name, f"{name}-b"]
+    other.close()
+
+
+def test_what_was_written_is_there_after_reopening(store: Store, collection: Collection, name: str) -> None:
+    """Closing and opening a collection loses nothing."""
+    points, vectors = many(50)
+    with collection.writer() as writer:
+        writer.write(points, vectors, yes(50))
+    collection.finalize()
+    collection.close()
+
+    reopened = store.open(name)
+    assert reopened.count() == 50
+    assert reopened.status().is_finalized
+    assert reopened.search(vectors[9:10], limit=1)[0][0].point.name == "name 9"
+    reopened.close()
+
+
+def test_payload_indexes_are_there_before_the_load(request: pytest.FixtureRequest, collection: Collection) -> None:
+    """A new collection has the payload indexes that filters need."""
+    if "server-local" in request.node.name:
+        assert collection.status().payload_indexes == ()  # local mode has none, and needs none
+    else:
+        assert set(INDEXED_FIELDS) <= set(collection.status().payload_indexes)
