@@ -188,6 +188,27 @@ def test_the_objective_is_the_sum_of_its_parts() -> None:
     assert losses.type_loss.item() == pytest.approx(types.item(), rel=1e-5)
 
 
+def test_plain_phrases_are_distilled_and_nothing_else() -> None:
+    """Their first columns are compared with the teacher's vectors; the contrastive loss does not see them."""
+    examples = [Example(f"name {i}", (), str(i)) for i in range(4)]
+    batch = replace(maker(examples).make(1), plain=["in the end", "of which"])
+    vectors = torch.randn(10, 8, generator=generator())
+
+    def keep(names: Sequence[str]) -> torch.Tensor:
+        assert list(names) == batch.plain
+        return torch.stack([vectors[8, :6] * 3, -vectors[9, :6]])
+
+    config = FitConfig(steps=1, type_weight=0.0, distil_weight=0.5)
+    losses = batch_losses(vectors, batch, None, config, distil_from=keep)
+    alone = batch_losses(vectors[:8], replace(batch, plain=[]), None, config)
+
+    assert losses.distillation.item() == pytest.approx(1.0), "the mean of 0 and 2"
+    assert losses.contrastive.item() == pytest.approx(alone.contrastive.item())
+    assert losses.total.item() == pytest.approx(alone.total.item() + 0.5)
+    with pytest.raises(ValueError, match="cannot be distilled"):
+        batch_losses(vectors, batch, None, config, distil_from=lambda names: torch.ones(2, 9))
+
+
 def test_in_batch_synonyms_are_positives_of_the_multi_similarity_loss() -> None:
     """Two names of one entity in a batch pull each other, though they are not a pair."""
     examples = [Example("alpha", (), "1"), Example("first letter", (), "1"), Example("beta", (), "2")]

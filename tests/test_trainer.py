@@ -82,16 +82,19 @@ def losses_of(folder: Path) -> list[tuple[float, float, float]]:
 @pytest.mark.parametrize("objective", ["nt-xent", "multi-similarity"])
 def test_cached_gradients_equal_uncached_ones(bert: Path, tokenizer: Any, dropout: bool, objective: Any) -> None:
     """Gradient caching changes the memory, not the gradients, with dropout too."""
-    batch = maker().make(1)
+    batch = maker(plain=["heart attack", "a city of york"], n_plain=3).make(1)
     gradients = []
     for cached in (False, True):
         network = new_network(bert)
         network.train(dropout)
         torch.manual_seed(7)
-        phrases = [*batch.anchors, *batch.positives, *batch.negatives]
+        phrases = [*batch.anchors, *batch.positives, *batch.negatives, *batch.plain]
         small = micro_batches(tokenizer, phrases, max_tokens=16, size=5)
         views = PhraseVectors(network, small, device=torch.device("cpu"), cached=cached)
-        losses = batch_losses(views.vectors, batch, network.type_head, config(objective=objective))
+        head, settings = network.type_head, config(objective=objective)
+        losses = batch_losses(
+            views.vectors, batch, head, settings, distil_from=lambda names: torch.eye(DIM)[: len(names)]
+        )
         views.backward(losses.total)
         gradients.append({n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None})
 
@@ -190,6 +193,7 @@ def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: 
     assert sum(row[2] for row in losses[-5:]) < sum(row[2] for row in losses[:5])
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine with one core
 def test_workers_make_the_same_batches(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """Processes that prepare the batches change the speed, not the run."""
     for workers in (0, 2):
@@ -209,6 +213,28 @@ def test_every_objective_trains(bert: Path, tokenizer: Any, tmp_path: Path, chan
     assert "type_head.weight" in changed
     assert "phrase_encoder.encoder.layer.1.output.dense.weight" in changed
     assert "phrase_encoder.embeddings.word_embeddings.weight" not in changed
+
+
+def test_distilled_phrases_stay_where_they_were(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Plain phrases move less where they are distilled from the network as it was at the start."""
+    plain = ["heart attack", "a city of york", "the united states", "in a state of"]
+    before = new_network(bert)
+
+    def vectors(network: PearlNetwork, names: Sequence[str]) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.nn.functional.normalize(pool_phrases(network, tokenizer, names, 16, 8), dim=-1)
+
+    moved = []
+    for weight in (0.01, 20.0):
+        network, folder = new_network(bert), tmp_path / str(weight)
+        drawn, settings = maker(plain=plain, n_plain=4), config(steps=20, distil_weight=weight)
+        fit(network, tokenizer, drawn, settings, folder, distil_from=lambda names: vectors(before, names))
+        moved.append(float((1 - (vectors(network, plain) * vectors(before, plain)).sum(1)).mean()))
+        assert read_log(folder)[-1]["distillation"] > 0
+
+    assert moved[1] < moved[0] / 2, moved
+    with pytest.raises(ValueError, match="to distil them from"):
+        fit(before, tokenizer, maker(plain=plain), config(), tmp_path / "none")
 
 
 def test_a_run_leaves_a_log_and_curves(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
@@ -381,11 +407,14 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     done = run(
         *("train", "fit", "--base", str(bert), "--aliases", str(base), "--objective", "multi-similarity"),
         *("--steps", "3", "--batch", "16", "--cache-gradients", "--name", "mine", "--out", str(out)),
+        *("--distil", str(corpus(tmp_path / "corpus"))),
     )
 
     assert done.status == 0, done.err
     assert "12 examples" in done.err
     assert read_config(out).name == "mine"
+    assert read_log(out / "training")[-1]["distillation"] > 0
+    assert read_config(out).training["fit"]["plain"] == 40
     assert run("train", "fit", "--base", str(bert), "--out", str(out)).status == 2
     assert "no list of phrases" in run("train", "fit", "--base", str(bert), "--phrases", str(base), "--out", "x").err
 

@@ -48,7 +48,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
-    """One batch: n pairs and m hard negatives.
+    """One batch: n pairs, m hard negatives, and any number of plain phrases.
 
     Attributes:
         anchors, positives: n phrases each.
@@ -57,6 +57,7 @@ class PairBatch:
         entities: (n,), key of each pair's entity, or `NO_KEY`.
         anchor_keys, positive_keys: (n,), keys of the strings, folded.
         negative_entities, negative_keys: (m,), likewise of the negatives.
+        plain: Phrases that take no part in the contrastive loss: they are distilled.
     """
 
     anchors: list[str]
@@ -68,6 +69,7 @@ class PairBatch:
     positive_keys: KeyArray
     negative_entities: KeyArray
     negative_keys: KeyArray
+    plain: list[str] = field(default_factory=list)
 
 
 class Sampler(Protocol):
@@ -154,6 +156,8 @@ class BatchMaker:
         negatives_as_pairs: Hard negatives join the batch as further anchors with a variant of their own, as in the
             paper's code; else they are only pushed away from, which costs half.
         alias_share: Of the anchors that have other names, how many get one as positive; the rest get a variant.
+        plain: Phrases of plain text, some of which join each batch to be distilled.
+        n_plain: How many of them a batch and process.
         shard: Which process this is for.
     """
 
@@ -165,6 +169,8 @@ class BatchMaker:
     n_negatives: int = 2
     negatives_as_pairs: bool = False
     alias_share: float = 0.85
+    plain: Sequence[str] = ()
+    n_plain: int = 64
     shard: Shard = Shard()
 
     def __post_init__(self) -> None:
@@ -172,6 +178,8 @@ class BatchMaker:
             raise ValueError(f"a batch needs at least 2 pairs, not {self.n_pairs}")
         if self.n_negatives < 0:
             raise ValueError(f"n_negatives is not negative: {self.n_negatives}")
+        if self.n_plain < 1:
+            raise ValueError(f"n_plain is at least 1, not {self.n_plain}")
 
     def make(self, step: int) -> PairBatch:
         """The batch of a step, from 1."""
@@ -197,6 +205,7 @@ class BatchMaker:
             positive_keys=_keys([fold(positive) for _, positive in pairs]),
             negative_entities=_keys([example.entity for example in drawn]),
             negative_keys=_keys([fold(example.name) for example in drawn]),
+            plain=rng.choices(self.plain, k=self.n_plain) if self.plain else [],
         )
 
     def identity(self) -> dict[str, Any]:
@@ -206,6 +215,7 @@ class BatchMaker:
         return {
             **{name: getattr(self, name) for name in settings},
             "has_negatives": has_negatives,
+            **({"n_plain": self.n_plain, "plain": len(self.plain)} if self.plain else {}),
             "processes": self.shard.world_size,
         }
 

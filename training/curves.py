@@ -33,6 +33,7 @@ class StepRecord:
         step: From 1.
         contrastive: Contrastive loss, in nats.
         type_loss: Type loss, in nats, before its weight.
+        distillation: One minus the mean cosine of the plain phrases, before its weight.
         learning_rate: Of the phrase encoder.
         seconds: That the step took, waiting included.
         waited: Share of these that it waited for data, in [0, 1].
@@ -42,6 +43,7 @@ class StepRecord:
     step: int
     contrastive: float
     type_loss: float
+    distillation: float
     learning_rate: float
     seconds: float
     waited: float

@@ -28,6 +28,7 @@ class FitConfig:
         type_weight: Weight of the type loss. PEARL: 1.
         mask: "label": rows of one entity or string are no negatives of each other; "none": the paper.
         teacher_floor: Teacher cosine up to which two rows are never taken for the same; needs a teacher.
+        distil_weight: Weight of the plain phrases: one minus their cosine with the vector that they had before.
         clip: Largest norm of the gradient; 0 for no limit.
         dropout: Whether the network's dropout is on.
         freeze_words: Whether the word embeddings stay as they are.
@@ -54,6 +55,7 @@ class FitConfig:
     type_weight: float = 1.0
     mask: Literal["label", "none"] = "label"
     teacher_floor: float = 0.0
+    distil_weight: float = 2.0
     clip: float = 1.0
     dropout: bool = False
     freeze_words: bool = True

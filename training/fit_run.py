@@ -41,6 +41,7 @@ class DataOptions:
         n_negatives: Hard negatives drawn for each anchor. PEARL: 2.
         run: Alphabetical neighbours drawn together; 1 takes each example by itself, once an epoch.
         faithful: As the paper and its code: no aliases, one label a phrase, hard negatives with variants of their own.
+        n_plain: Plain phrases distilled a step and process, where there are some.
         seed: Decides everything.
     """
 
@@ -49,6 +50,7 @@ class DataOptions:
     n_negatives: int = 2
     run: int = 1
     faithful: bool = False
+    n_plain: int = 64
     seed: int = 0
 
     def n_pairs(self, *, has_negatives: bool, world_size: int) -> int:
@@ -70,6 +72,7 @@ def new_maker(
     *,
     vary: Vary,
     negatives: Iterable[tuple[str, Iterable[str]]] | None = None,
+    plain: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> BatchMaker:
     """Batches of examples.
@@ -79,6 +82,7 @@ def new_maker(
         options: How.
         vary: Makes a variant of a phrase.
         negatives: Phrases with their hard negatives.
+        plain: Phrases that are distilled.
         shard: Which process this is for.
     """
     shard = shard or Shard()
@@ -96,6 +100,8 @@ def new_maker(
         negatives=table,
         n_negatives=options.n_negatives,
         negatives_as_pairs=options.faithful,
+        plain=plain,
+        n_plain=options.n_plain,
         shard=shard,
     )
 
@@ -112,6 +118,8 @@ def run_fit(
     device: torch.device,
     resume: bool = True,
     teacher: Teacher | None = None,
+    plain: Sequence[str] = (),
+    distil_from: Teacher | None = None,
     evaluate: Evaluate | None = None,
     tensorboard: bool = False,
 ) -> bool:
@@ -126,7 +134,8 @@ def run_fit(
         vary: Makes a variant of a phrase.
         negatives: Opens the phrases with their hard negatives.
         device: Where; with several processes each takes its own.
-        resume, teacher, evaluate, tensorboard: As for `fit`.
+        plain: Phrases that are distilled from `distil_from`.
+        resume, teacher, distil_from, evaluate, tensorboard: As for `fit`.
 
     Returns:
         Whether this process wrote the checkpoint; of several only the first does.
@@ -136,7 +145,7 @@ def run_fit(
     """
     with process_group(device) as shard:
         rows = None if negatives is None else negatives()
-        maker = new_maker(examples, options, vary=vary, negatives=rows, shard=shard)
+        maker = new_maker(examples, options, vary=vary, negatives=rows, plain=plain, shard=shard)
         base.network.to(device)
         fit(
             base.network,
@@ -146,6 +155,7 @@ def run_fit(
             out / TRAINING,
             resume=resume,
             teacher=teacher,
+            distil_from=distil_from,
             evaluate=evaluate,
             tensorboard=tensorboard,
             prefix=base.config.prefix,

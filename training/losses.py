@@ -129,6 +129,22 @@ def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
     return total / max(count, 1)
 
 
+def summed_distillation(vectors: Tensor, wanted: Tensor) -> Tensor:
+    """How far phrases have moved from where a teacher has them: one minus the cosine, summed, ().
+
+    Args:
+        vectors: (n, dim), any norm; the first columns are the phrase encoder's, a character encoder's follow.
+        wanted: The teacher's, (n, phrase_dim), any norm.
+
+    Raises:
+        ValueError: If the teacher's vectors are wider, or of another number.
+    """
+    if len(vectors) != len(wanted) or vectors.shape[1] < wanted.shape[1]:
+        raise ValueError(f"vectors {tuple(vectors.shape)} cannot be distilled from {tuple(wanted.shape)}")
+    cosines = nn.functional.cosine_similarity(vectors[:, : wanted.shape[1]], wanted, dim=-1)
+    return (1 - cosines).sum()
+
+
 def summed_type_loss(logits: Tensor, allowed: Tensor) -> tuple[Tensor, int]:
     """`marginal_type_loss` before the mean: the sum, (), in nats, and over how many rows it goes."""
     counts = allowed.any(dim=1)

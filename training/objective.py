@@ -12,7 +12,7 @@ from training.batches import PairBatch
 from training.false_negatives import Keys, closer_than_positive, same_entity, same_meaning
 from training.fit_config import FitConfig
 from training.gathering import gather_rows, sum_over_processes
-from training.losses import multi_similarity, nt_xent, summed_type_loss
+from training.losses import multi_similarity, nt_xent, summed_distillation, summed_type_loss
 
 Teacher = Callable[[Sequence[str]], Tensor]
 """Phrases to vectors, (n, dim), L2-normalised, without gradients."""
@@ -26,38 +26,61 @@ class Losses:
         total: What is minimised on this process; summing its gradients over the processes gives those of the whole.
         contrastive: Of the whole batch.
         type_loss: Of the whole batch, before its weight.
+        distillation: Of the whole batch, before its weight; 0 without plain phrases.
     """
 
     total: Tensor
     contrastive: Tensor
     type_loss: Tensor
+    distillation: Tensor
 
 
 def batch_losses(
-    vectors: Tensor, batch: PairBatch, type_head: nn.Module | None, config: FitConfig, *, teacher: Teacher | None = None
+    vectors: Tensor,
+    batch: PairBatch,
+    type_head: nn.Module | None,
+    config: FitConfig,
+    *,
+    teacher: Teacher | None = None,
+    distil_from: Teacher | None = None,
 ) -> Losses:
-    """Eq. 4 for the batch of all processes.
+    """Eq. 4 for the batch of all processes, and the distillation of its plain phrases.
 
     Args:
-        vectors: Of this process: anchors, positives, negatives, (2n + m, dim), before normalisation.
+        vectors: Of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before
+            normalisation.
         batch: This process's.
         type_head: dim -> 95; None leaves the type loss out.
         config: Which losses, with what weights.
         teacher: Says what means the same, besides the labels.
+        distil_from: Gives the vectors that the phrase encoder's part keeps near for plain phrases.
     """
     n, device = len(batch.anchors), vectors.device
-    parts = [gather_rows(part) for part in _parts(vectors, n)]
+    paired = 2 * n + len(batch.negatives)
+    parts = [gather_rows(part) for part in _parts(vectors[:paired], n)]
     keys = _keys(batch, device)
     judged = None if teacher is None else [gather_rows(p) for p in _parts(_judge(teacher, batch).to(device), n)]
     contrastive = _contrastive(parts, keys, judged, config)
-    if type_head is None or config.type_weight == 0:
-        return Losses(contrastive, contrastive.detach(), torch.zeros((), device=device))
-    allowed = torch.from_numpy(batch.allowed).to(device).repeat(2, 1)
-    summed, count = summed_type_loss(type_head(vectors[: 2 * n]), allowed)
-    whole = sum_over_processes(torch.stack([summed.detach(), torch.tensor(float(count), device=device)]))
-    n_typed = whole[1].clamp(min=1.0)
-    total = contrastive + config.type_weight * summed / n_typed
-    return Losses(total, contrastive.detach(), whole[0] / n_typed)
+    total = contrastive
+    type_loss = distillation = torch.zeros((), device=device)
+    if type_head is not None and config.type_weight > 0:
+        allowed = torch.from_numpy(batch.allowed).to(device).repeat(2, 1)
+        share, type_loss = _mean_over_processes(*summed_type_loss(type_head(vectors[: 2 * n]), allowed))
+        total = total + config.type_weight * share
+    if distil_from is not None and batch.plain and config.distil_weight > 0:
+        with torch.no_grad():
+            wanted = distil_from(batch.plain).to(device)
+        summed = summed_distillation(vectors[paired:], wanted)
+        share, distillation = _mean_over_processes(summed, len(batch.plain))
+        total = total + config.distil_weight * share
+    return Losses(total, contrastive.detach(), type_loss, distillation)
+
+
+def _mean_over_processes(summed: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """This process's share of a mean over the rows of all processes, with its gradient, and the mean without."""
+    whole = sum_over_processes(torch.stack([summed.detach(), torch.tensor(float(count), device=summed.device)]))
+    n = whole[1].clamp(min=1.0)
+    return summed / n, whole[0] / n
 
 
 def _contrastive(parts: list[Tensor], keys: Keys, judged: list[Tensor] | None, config: FitConfig) -> Tensor:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A batch and its token ids; the phrases are in the order anchors, positives, negatives."""
+    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain ones."""
 
     batch: PairBatch
     micro_batches: list[MicroBatch]
@@ -41,7 +41,7 @@ class Preparer:
     def __getitem__(self, step: int) -> Prepared:
         """The batch of a step, from 1."""
         batch = self.maker.make(step)
-        phrases = [self.prefix + name for name in (*batch.anchors, *batch.positives, *batch.negatives)]
+        phrases = [self.prefix + name for name in (*batch.anchors, *batch.positives, *batch.negatives, *batch.plain)]
         return Prepared(
             batch, micro_batches(self.tokenizer, phrases, max_tokens=self.max_tokens, size=self.micro_batch)
         )

@@ -48,6 +48,7 @@ def fit(
     *,
     resume: bool = True,
     teacher: Teacher | None = None,
+    distil_from: Teacher | None = None,
     evaluate: Evaluate | None = None,
     tensorboard: bool = False,
     prefix: str = "",
@@ -65,6 +66,7 @@ def fit(
         folder: Created if absent.
         resume: Go on from the state in `folder` if there is one; otherwise it is removed.
         teacher: Another encoder that says what means the same (GIST).
+        distil_from: The encoder that the maker's plain phrases are distilled from.
         evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         tensorboard: Write event files too.
         prefix: Text before each phrase, as when the model is used.
@@ -72,10 +74,13 @@ def fit(
     Raises:
         TrainingError: If the state in `folder` is of another run, or the loss is no number any more.
         SettingsError: If TensorBoard is wished for but not installed.
-        ValueError: If the network has no type head and the type loss a weight.
+        ValueError: If the network has no type head and the type loss a weight, or there are plain phrases and nothing
+            to distil them from.
     """
     if network.type_head is None and config.type_weight > 0:
         raise ValueError("fit needs a network with a type head, or type_weight=0")
+    if maker.plain and distil_from is None:
+        raise ValueError("plain phrases need an encoder to distil them from")
     folder.mkdir(parents=True, exist_ok=True)
     identity = {**config.identity(), **maker.identity()}
     optimizer = _optimizer(network, config)
@@ -90,7 +95,7 @@ def fit(
         if done:
             _log.info("going on after step %d", done)
     same_start(network)
-    loop = _Loop(network, config, optimizer, teacher)
+    loop = _Loop(network, config, optimizer, teacher, distil_from)
     preparer = Preparer(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
     steps = range(done + 1, config.steps + 1)
     is_first = maker.shard.rank == 0
@@ -146,11 +151,13 @@ class _Loop:
         config: FitConfig,
         optimizer: torch.optim.Optimizer,
         teacher: Teacher | None,
+        distil_from: Teacher | None,
     ) -> None:
         self._network = network
         self._config = config
         self._optimizer = optimizer
         self._teacher = teacher
+        self._distil_from = distil_from
         self._device = device_of(network)
         self._precision = _precision(config, self._device)
         self._trained = [p for group in optimizer.param_groups for p in group["params"]]
@@ -170,12 +177,14 @@ class _Loop:
                     f"step {step}: the loss is {contrastive} (contrastive) and {type_loss} (type). Go on from the last "
                     f"state with a lower learning rate than {self._config.learning_rate}, or in fp32"
                 )
-            n_phrases = len(prepared.batch.anchors) * 2 + len(prepared.batch.negatives)
+            batch = prepared.batch
+            n_phrases = len(batch.anchors) * 2 + len(batch.negatives) + len(batch.plain)
             seconds = time.perf_counter() - began
             yield StepRecord(
                 step=step,
                 contrastive=contrastive,
                 type_loss=type_loss,
+                distillation=float(losses.distillation),
                 learning_rate=self._config.learning_rate * self._config.rate(step),
                 seconds=seconds,
                 waited=waited / seconds,
@@ -204,7 +213,14 @@ class _Loop:
             cached=config.cache_gradients,
             precision=self._precision,
         )
-        losses = batch_losses(views.vectors, prepared.batch, self._network.type_head, config, teacher=self._teacher)
+        losses = batch_losses(
+            views.vectors,
+            prepared.batch,
+            self._network.type_head,
+            config,
+            teacher=self._teacher,
+            distil_from=self._distil_from,
+        )
         views.backward(losses.total)
         sum_gradients(self._trained)
         if config.clip:

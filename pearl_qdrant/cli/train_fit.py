@@ -57,6 +57,9 @@ _RATE = click.FloatRange(0, min_open=True)
 @click.option("--mask", type=click.Choice(["label", "none"]), default="label", show_default=True,
               help="label: names of one entity or string are no negatives of each other.")  # fmt: skip
 @click.option("--teacher", metavar="M", help="Encoder that masks what it finds closer than the pair (GIST).")
+@click.option("--distil", type=_PATH, multiple=True, metavar="PATH",
+              help="Phrases, as for --phrases, that shall stay where the base has them; may be repeated.")  # fmt: skip
+@click.option("--distil-weight", type=_RATE, default=2.0, show_default=True, help="Of these phrases' distance.")
 @click.option("--dropout", is_flag=True, help="Leave the encoder's dropout on.")
 @click.option("--train-words", is_flag=True, help="Train the word embeddings too.")
 @click.option("--cache-gradients", is_flag=True, help="Large batches in little memory, for one more forward pass.")
@@ -99,7 +102,17 @@ def _check(options: dict[str, Any]) -> None:
     """Refuse options that contradict each other, before anything is read."""
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
-    fixed = given & {"learning_rate", "schedule", "temperature", "objective", "type_weight", "mask", "teacher", "run"}
+    fixed = given & {
+        "learning_rate",
+        "schedule",
+        "temperature",
+        "objective",
+        "type_weight",
+        "mask",
+        "teacher",
+        "distil",
+        "run",
+    }
     if options["faithful"] and fixed:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(fixed))
         raise click.UsageError(f"--faithful fixes {flags}: leave it out, or leave --faithful out.")
@@ -131,6 +144,8 @@ def _run(
     type_weight: float,
     mask: Literal["label", "none"],
     teacher: str | None,
+    distil: tuple[Path, ...],
+    distil_weight: float,
     dropout: bool,
     train_words: bool,
     cache_gradients: bool,
@@ -166,7 +181,10 @@ def _run(
         model, name=name or out.name, character=character_encoder, pooling=pooling, prefix=prefix, seed=seed
     )
     examples = read_material(phrases, aliases, min_count=min_count, max_errors=max_errors)
-    options = DataOptions(views, epochs, n_negatives, run, faithful, seed)
+    plain = (
+        [example.name for example in read_material(distil, (), min_count=1, max_errors=max_errors)] if distil else []
+    )
+    options = DataOptions(views, epochs, n_negatives, run, faithful, seed=seed)
     n_steps = steps or plan_steps(
         len(examples),
         options,
@@ -181,6 +199,7 @@ def _run(
         objective=objective,
         type_weight=type_weight,
         mask=mask,
+        distil_weight=distil_weight,
         dropout=dropout,
         freeze_words=not train_words,
     )
@@ -211,6 +230,8 @@ def _run(
         device=place,
         resume=not restart,
         teacher=None if teacher is None else _teacher(teacher, device),
+        plain=plain,
+        distil_from=_teacher(model, device) if plain else None,
         evaluate=None if data is None else _evaluator(data, tasks, base),
         tensorboard=tensorboard,
     )
