@@ -31,6 +31,7 @@ class Synset:
         lexical_class: NP, VP, ADJP or ADVP.
         is_instance: Whether it is a named individual (it has an instance hypernym).
         lex_file: Number of the lexicographer file.
+        hypernyms: Ids of the synsets above it, those that it is an instance of included.
     """
 
     synset_id: str
@@ -38,6 +39,7 @@ class Synset:
     lexical_class: str
     is_instance: bool
     lex_file: int
+    hypernyms: tuple[str, ...] = ()
 
 
 def read_synsets(folder: Path) -> Iterator[Synset]:
@@ -50,10 +52,15 @@ def read_synsets(folder: Path) -> Iterator[Synset]:
                 head = line.split(" | ", 1)[0].split()
                 n_words = int(head[3], 16)
                 names = [_MARKER.sub("", head[4 + 2 * i]).replace("_", " ") for i in range(n_words)]
+                pointers = head[4 + 2 * n_words + 1 :]
+                above = [
+                    pointers[i + 1] for i in range(0, 4 * int(head[4 + 2 * n_words]), 4) if pointers[i] in ("@", "@i")
+                ]
                 yield Synset(
                     synset_id=f"{part}:{head[0]}",
                     names=tuple(dict.fromkeys(names)),
                     lexical_class=lexical_class,
                     is_instance="@i" in head[4 + 2 * n_words :],
                     lex_file=int(head[1]),
+                    hypernyms=tuple(f"{part}:{offset}" for offset in above),
                 )
