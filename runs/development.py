@@ -32,7 +32,7 @@ ONTOLOGIES = ("doid", "uberon", "cl", "go")
 CLUSTERS = {"PERSON": "person", "GPE": "place", "LOC": "place", "ORG": "organisation"}
 N_MENTIONS = 600
 N_OTHERS = 12_000
-"""Names of other entities that the general base's mentions are looked for among; an ontology's, among a quarter."""
+"""Names of other entities that the general base's mentions are looked for among; an ontology's, among half."""
 N_PAIRS = 6_000
 N_TYPED = 1_500
 
@@ -125,7 +125,8 @@ def _of_ontology(path: Path, kb: str, rng: random.Random) -> AliasSet:
     chosen = rng.sample(mentions, min(N_MENTIONS, len(mentions)))
     gold = {i for _, i in chosen}
     names = [(row["name"], row["id"]) for row in rows]
-    others = rng.sample([name for name in names if name[1] not in gold], N_OTHERS // 4)
+    others = [name for name in names if name[1] not in gold]
+    others = rng.sample(others, min(N_OTHERS // 2, len(others)))
     return AliasSet(kb, (*(name for name in names if name[1] in gold), *others), tuple(chosen))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,32 @@ def test_every_environment_variable_is_in_the_readme() -> None:
         {"QDRANT_URL": "http://q:6333", "QDRANT_API_KEY": "k", "PEARL_QDRANT_MODEL": ""}
     )
     assert (settings.store, settings.api_key, settings.model) == ("http://q:6333", "k", "pearl-mini-en")
+
+
+def documented() -> Iterator[list[str]]:
+    """The words of each command in the blocks of README and docs."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for block in re.findall(r"```\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.splitlines():
+                words = shlex.split(line.removeprefix("$ "), comments=True) if "pearl-qdrant " in line else []
+                if words[:1] == ["pearl-qdrant"]:
+                    yield words[1:]
+
+
+@pytest.mark.parametrize("words", list(documented()), ids=" ".join)
+def test_every_command_in_the_docs_is_one(words: list[str]) -> None:
+    """Commands, options and bounded values in README and docs are known; nothing is run."""
+    command: click.Command = cli
+    context = click.Context(cli)
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words[0])
+        assert found is not None, f"there is no command {words[0]}"
+        command, words = found, words[1:]
+    context = click.Context(command)
+    given, _, _ = command.make_parser(context).parse_args(list(words))
+    for parameter in command.params:
+        if not isinstance(parameter.type, (click.Path, click.File)):
+            parameter.type_cast_value(context, given.get(parameter.name))
 
 
 def run(*words: str, env: dict[str, str]) -> str:

@@ -1,0 +1,138 @@
+"""What each part of the training brings, as Table 3 of PEARL has it, at small scale and on development data.
+
+    python runs/ablation.py --base FOLDER --wordnet FOLDER --data FOLDER --characters FOLDER --work FOLDER
+
+Each row fine-tunes the base anew, everything else alike: 300 steps of 64 pairs, the material of the shipped model,
+averaged half and half with the base. --characters is what `pearl-qdrant train love BASE FOLDER --mimic encoder` wrote.
+Each row keeps its network in --work and is not repeated. About six minutes a row on one core.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from development import as_line, read_development
+from pearl_mini_en import phrase_vectors, sources
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from training.augment import augment, edit_character, swap_words, vary_surface
+from training.batches import BatchMaker, Source, Vary, WeightedRuns
+from training.character_files import read_character_encoder
+from training.fit_config import FitConfig
+from training.sources import Example
+from training.trainer import fit
+from training.weight_average import average_weights
+
+SHARE = 0.1
+RUN = 4
+CONFIG = FitConfig(
+    steps=300,
+    learning_rate=5e-5,
+    schedule="cosine",
+    temperature=0.05,
+    type_weight=0.3,
+    save_every=100,
+    precision="fp32",
+)
+
+
+def words_and_letters(phrase: str, rng: random.Random) -> str:
+    """Variants without spellings of the whole phrase."""
+    draw = rng.random()
+    return edit_character(phrase, rng) if draw < 0.8 else swap_words(phrase, rng)
+
+
+def whole_phrases(phrase: str, rng: random.Random) -> str:
+    """Variants without edited characters."""
+    draw = rng.random()
+    return swap_words(phrase, rng) if draw < 0.2 else vary_surface(phrase, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table: what is left out, or put in."""
+
+    name: str
+    config: FitConfig = CONFIG
+    characters: bool = True
+    run: int = RUN
+    vary: Vary = augment
+    aliases: bool = True
+    ratio: float = 0.5
+    trained_as: str = ""
+
+
+ROWS = (
+    Row("full"),
+    Row("not averaged", ratio=1.0, trained_as="full"),
+    Row("no character encoder", characters=False),
+    Row("no type loss", config=replace(CONFIG, type_weight=0.0)),
+    Row("no hard negatives", run=1),
+    Row("no edited characters", vary=whole_phrases),
+    Row("no spellings of phrases", vary=words_and_letters),
+    Row("no other names as positives", aliases=False),
+    Row("false negatives not masked", config=replace(CONFIG, mask="none")),
+    Row("multi-similarity loss", config=replace(CONFIG, objective="multi-similarity")),
+)
+
+
+def _new_network(base: Path, characters: Path | None) -> PearlNetwork:
+    torch.manual_seed(0)
+    if characters is None:
+        return PearlNetwork(load_phrase_encoder(base), new_type_head(384))
+    encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
+    return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
+
+
+def _without_others(material: list[Source]) -> list[Source]:
+    def alone(example: Example) -> Example:
+        return replace(example, others=())
+
+    return [Source([alone(example) for example in source.examples], source.weight) for source in material]
+
+
+@click.command()
+@click.option("--base", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--characters", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--work", type=click.Path(path_type=Path), required=True)
+@click.option("--threads", type=int, default=2)
+def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, threads: int) -> None:
+    """Print the table, a line a row."""
+    logging.basicConfig(level=logging.INFO)
+    torch.set_num_threads(threads)
+    tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    material = sources(data, wordnet, random.Random(0))
+    development = read_development(data, wordnet)
+    measure = _measure(development.names(), tokenizer)
+    click.echo(as_line("base", development.scores(measure(_new_network(base, None)))))
+    for row in ROWS:
+        network = _new_network(base, characters if row.characters else None)
+        drawn = WeightedRuns(material if row.aliases else _without_others(material), run=row.run)
+        maker = BatchMaker(drawn, n_pairs=64, seed=1, vary=row.vary)
+        fit(network, tokenizer, maker, row.config, work / (row.trained_as or row.name).replace(" ", "-"))
+        average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=row.ratio)
+        click.echo(as_line(row.name, development.scores(measure(network))))
+
+
+def _measure(names: list[str], tokenizer: Any) -> Callable[[PearlNetwork], Any]:
+    def vectors(network: PearlNetwork) -> Any:
+        network.eval()
+        return torch.nn.functional.normalize(phrase_vectors(network, tokenizer, names), dim=-1).numpy()
+
+    return vectors
+
+
+if __name__ == "__main__":
+    main()
