@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float32]
 ONTOLOGIES = ("doid", "uberon", "cl", "go")
 CLUSTERS = {"PERSON": "person", "GPE": "place", "LOC": "place", "ORG": "organisation"}
 N_MENTIONS = 600
-N_OTHERS = 12_000
+N_OTHERS = 6_000
 """Names of other entities that the general base's mentions are looked for among; an ontology's, among half."""
 N_PAIRS = 6_000
 N_TYPED = 1_500

@@ -1,38 +1,43 @@
-"""The recipe of `pearl-mini-en`, the model that ships: fit, average, type head, export.
+"""The recipe of `pearl-mini-en`, the model that ships: character encoder, six stages, average, type head, export.
 
     python runs/pearl_mini_en.py --base FOLDER --wordnet FOLDER --data FOLDER --work FOLDER --out FOLDER
 
 --base is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
 `kb/general.tsv`, `kb/biomedical/*.tsv`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV with a header:
-id, name, aliases; alias, id, canonical; name, onto_type). Each step keeps its result in --work and is not repeated.
-The model card names the sources. About 75 minutes on two cores.
+id, name, aliases; alias, id, canonical; name, onto_type), and `text/enwiki_sample.jsonl.gz` (JSON Lines with a field
+`text`). Each step keeps its result in --work and is not repeated. The model card names the sources. About four hours on
+two cores.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import random
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig
+from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
-from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
-from training.augment import abbreviate, augment_or_abbreviate
+from training.augment import abbreviate, augment, augment_or_abbreviate
 from training.batches import BatchMaker, Source, WeightedRuns
+from training.character_files import read_character_encoder
 from training.evaluate_types import TypeScores, score_types
-from training.export import export_onnx
+from training.export_checkpoint import export_checkpoint
+from training.fit_run import as_teacher
 from training.head import fit_head
-from training.int8_graph import PRECISION, write_int8_graph
+from training.love import LoveConfig
+from training.love_run import CharacterWidths, pretrain_character_encoder
 from training.sources import (
     Example,
     base_examples,
@@ -44,28 +49,109 @@ from training.sources import (
     without_strings,
     wordnet_examples,
 )
-from training.splits import DEVELOPMENT_FOLDS, TEST_FOLDS, fold, name_key
+from training.splits import DEVELOPMENT_FOLDS, TEST_FOLDS, TRAIN_FOLDS, fold, name_key
+from training.torch_checkpoint import write_network
 from training.trainer import FitConfig, fit, pool_phrases
 from training.weight_average import average_weights
 
 NAME = "pearl-mini-en"
 MAX_LENGTH = 64
-RATIO = 0.5
+RATIO = 1.0
+SHARE = 0.1
+"""Of the cosine of two names, what comes from their characters."""
 CONFIG = FitConfig(steps=1100, learning_rate=5e-5, schedule="cosine", temperature=0.05, save_every=50, precision="fp32")
-ABBREVIATIONS = replace(CONFIG, steps=300, learning_rate=4e-5)
-"""A second stage, with short forms of proper names among the variants."""
-MORE_ABBREVIATIONS = replace(CONFIG, steps=450, learning_rate=4e-5)
-"""A third one, with a third of each batch proper names."""
+LATER = replace(CONFIG, type_weight=0.3, teacher_floor=0.5)
+LOVE = LoveConfig(epochs=12)
+LOVE_WORDS = 6000
+N_PLAIN = 160_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What each batch is made of; the rest are typed names and proper names."""
+
+    synonyms: float
+    words: float
+    biomedical: float
+    wikidata: float
+    others: float
+    numbers: float
+    prepositional: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A run of fine-tuning that goes on from the one before.
+
+    Attributes:
+        name: Of its folder.
+        config: How to train.
+        shares: What batches are made of.
+        run: Alphabetical neighbours drawn together.
+        seed: Of the draws.
+        proper: Weight of proper names that people abbreviate.
+        short: Share of the variants among which there are short forms (NYTimes, nytimes.com).
+        characters: With the character encoder.
+        plain: With phrases of plain text that are distilled from the base, and the base as the teacher of what is no
+            negative.
+    """
+
+    name: str
+    config: FitConfig
+    shares: Shares
+    run: int
+    seed: int
+    proper: float = 0.0
+    short: float = 0.0
+    characters: bool = False
+    plain: bool = False
+
+
+FIRST = Shares(0.28, 0.04, 0.24, 0.08, 0.08, 0.05, 0.05)
+STAGES = (
+    Stage("names", CONFIG, FIRST, 8, 1),
+    Stage("short-forms", replace(CONFIG, steps=300, learning_rate=4e-5), FIRST, 8, 5, short=1.0),
+    Stage("proper-names", replace(CONFIG, steps=450, learning_rate=4e-5), FIRST, 8, 6, proper=0.5, short=1.0),
+    Stage(
+        "aliases",
+        replace(LATER, steps=1500, learning_rate=6e-5),
+        Shares(0.24, 0.02, 0.30, 0.11, 0.11, 0.03, 0.03),
+        4,
+        11,
+        proper=0.06,
+        short=0.5,
+    ),
+    Stage(
+        "characters",
+        replace(LATER, steps=1600),
+        Shares(0.32, 0.02, 0.25, 0.11, 0.09, 0.03, 0.03),
+        4,
+        21,
+        proper=0.06,
+        short=0.5,
+        characters=True,
+    ),
+    Stage(
+        "distilled",
+        replace(LATER, steps=1800),
+        Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02),
+        2,
+        71,
+        proper=0.05,
+        short=0.4,
+        characters=True,
+        plain=True,
+    ),
+)
 PROPER = ("ORG", "WORK_OF_ART", "FAC", "EVENT", "LAW")
 N_PAIRS = 128
-RUN = 8
 RARE = 30
 """Types with fewer names than this are not drawn by themselves."""
 
 _log = logging.getLogger(NAME)
 
 
-def sources(data: Path, wordnet: Path, rng: random.Random) -> list[Source]:
+def sources(data: Path, wordnet: Path, rng: random.Random, shares: Shares = FIRST) -> list[Source]:
     """The training material, with its share of each batch."""
     bases = sorted((data / "kb" / "biomedical").glob("*.tsv"))
     general = data / "kb" / "general.tsv"
@@ -86,14 +172,14 @@ def sources(data: Path, wordnet: Path, rng: random.Random) -> list[Source]:
         *prepositional_examples(numbers, 4000, rng),
         *prepositional_examples(nouns, 8000, rng),
     ]
-    shares = [
-        ([e for e in synsets if e.others], 0.28),
-        (synsets, 0.04),
-        (biomedical, 0.24),
-        (wikidata, 0.08),
-        (others, 0.08),
-        (numbers, 0.05),
-        (prepositional, 0.05),
+    parts = [
+        ([e for e in synsets if e.others], shares.synonyms),
+        (synsets, shares.words),
+        (biomedical, shares.biomedical),
+        (wikidata, shares.wikidata),
+        (others, shares.others),
+        (numbers, shares.numbers),
+        (prepositional, shares.prepositional),
     ]
     by_type: dict[str, list[Example]] = {}
     for example in typed:
@@ -101,8 +187,42 @@ def sources(data: Path, wordnet: Path, rng: random.Random) -> list[Source]:
         by_type.setdefault(kinds.pop() if len(kinds) == 1 else "several", []).append(example)
     # Rare types more often than their numbers, common ones less.
     weights = {kind: len(found) ** 0.4 for kind, found in by_type.items() if len(found) >= RARE}
-    shares += [(by_type[kind], 0.18 * weight / sum(weights.values())) for kind, weight in weights.items()]
-    return [Source(_alphabetical(without_strings(found, held_out)), share) for found, share in shares]
+    parts += [(by_type[kind], 0.18 * weight / sum(weights.values())) for kind, weight in weights.items()]
+    untyped = held_out_typed(data)
+    return [
+        Source(_alphabetical(without_types(without_strings(found, held_out), untyped)), share) for found, share in parts
+    ]
+
+
+def held_out_typed(data: Path) -> set[str]:
+    """Keys of the typed names outside the training folds: their types may not be learnt from any source."""
+    rows = read_tsv(data / "typed_names" / "onto_typed_names.tsv")
+    return {key for row in rows if fold(key := name_key(row["name"])) not in TRAIN_FOLDS}
+
+
+def without_types(examples: list[Example], held_out: set[str]) -> list[Example]:
+    """The examples with no phrase type where the name's key is held out."""
+    return [replace(e, allowed=()) if e.allowed and name_key(e.name) in held_out else e for e in examples]
+
+
+def plain_phrases(path: Path, rng: random.Random) -> list[str]:
+    """Runs of one to eight words of plain text, from within clauses, each once; a third in lower case."""
+    clause = re.compile(r"(?<=[.!?;:,()\n])\s+")
+    marks = " .,;:!?()\"'"
+    found: set[str] = set()
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            clauses = [words for part in clause.split(json.loads(line)["text"][:6000]) if (words := part.split())]
+            for words in rng.choices(clauses, k=8) if clauses else ():
+                n = rng.choices(range(1, 9), (8, 22, 20, 15, 12, 9, 8, 6))[0]
+                if len(words) < n:
+                    continue
+                start = rng.randrange(len(words) - n + 1)
+                phrase = " ".join(words[start : start + n]).strip(marks)
+                if 3 <= len(phrase) <= 80 and any(letter.isalpha() for letter in phrase):
+                    found.add(phrase.lower() if rng.random() < 0.3 else phrase)
+    kept = sorted(found)
+    return rng.sample(kept, min(N_PLAIN, len(kept)))
 
 
 def _alphabetical(examples: list[Example]) -> list[Example]:
@@ -171,6 +291,39 @@ def held_out_types(data: Path, folds: range) -> list[tuple[str, set[str]]]:
     return random.Random(4).sample(held_out, min(8000, len(held_out)))
 
 
+def fit_stages(
+    base: Path, characters: Path, tokenizer: Any, data: Path, wordnet: Path, work: Path
+) -> tuple[PearlNetwork, list[Source]]:
+    """The network after all stages, before it is averaged, and the material of the last one."""
+    plain = plain_phrases(data / "text" / "enwiki_sample.jsonl.gz", random.Random(7))
+    teacher = as_teacher(load_encoder(str(base), device="cpu"))
+    network = PearlNetwork(load_phrase_encoder(base), new_type_head(384))
+    material: list[Source] = []
+    for stage in STAGES:
+        if stage.characters and network.character_encoder is None:
+            encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
+            head = new_type_head(384 + encoder.char_dim)
+            network = PearlNetwork(network.phrase_encoder, head, character_encoder=encoder)
+        material = sources(data, wordnet, random.Random(0), stage.shares)
+        drawn = [*material, Source(proper_names(material), stage.proper)]
+        sampler = WeightedRuns(drawn, run=stage.run)
+        kept = plain if stage.plain else ()
+        maker = BatchMaker(sampler, n_pairs=N_PAIRS, seed=stage.seed, vary=_Vary(stage.short), plain=kept)
+        asked = teacher if stage.plain else None
+        fit(network, tokenizer, maker, stage.config, work / stage.name, teacher=asked, distil_from=asked)
+    return network, material
+
+
+@dataclass(frozen=True, slots=True)
+class _Vary:
+    """Variants, of which a share may be short forms."""
+
+    short: float
+
+    def __call__(self, phrase: str, rng: random.Random) -> str:
+        return augment_or_abbreviate(phrase, rng) if rng.random() < self.short else augment(phrase, rng)
+
+
 def _card(training: dict[str, Any]) -> str:
     return (Path(__file__).parent / "pearl_mini_en_card.md").read_text("utf-8").format(**training)
 
@@ -190,19 +343,19 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    material = sources(data, wordnet, random.Random(0))
+    widths = CharacterWidths(share=SHARE)
+    characters = work / "love"
+    pretrain_character_encoder(base, characters, own="encoder", max_words=LOVE_WORDS, widths=widths, config=LOVE)
+    network, material = fit_stages(base, characters, tokenizer, data, wordnet, work)
+    finish(network, material, tokenizer, base, data, work, out)
 
-    network = PearlNetwork(load_phrase_encoder(base), new_type_head(384))
-    drawn = BatchMaker(WeightedRuns(material, run=RUN), n_pairs=N_PAIRS, seed=1)
-    fit(network, tokenizer, drawn, CONFIG, work)
-    varied = replace(drawn, seed=5, vary=augment_or_abbreviate)
-    fit(network, tokenizer, varied, ABBREVIATIONS, work / "abbreviations")
-    with_names = WeightedRuns([*material, Source(proper_names(material), 0.5)], run=RUN)
-    fit(
-        network, tokenizer, replace(varied, sampler=with_names, seed=6), MORE_ABBREVIATIONS, work / "more-abbreviations"
-    )
+
+def finish(
+    network: PearlNetwork, material: list[Source], tokenizer: Any, base: Path, data: Path, work: Path, out: Path
+) -> None:
+    """Average, fit the type head, and write the checkpoint."""
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=RATIO)
-
+    network.eval()
     head, label_counts = train_head(network, tokenizer, head_examples(material, random.Random(2), 12_000))
     network.type_head = head
     scores: dict[str, TypeScores] = {}
@@ -213,12 +366,9 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
         scores[split] = score_types(logits, [kinds for _, kinds in named])
         _log.info("types on %s: %s", split, scores[split])
 
-    fp32, int8 = work / "fp32.onnx", work / "int8.onnx"
-    export_onnx(network, fp32)
-    write_int8_graph(network, int8)
     training = {
         "base": "sentence-transformers/all-MiniLM-L6-v2",
-        "steps": sum(stage.steps for stage in (CONFIG, ABBREVIATIONS, MORE_ABBREVIATIONS)),
+        "steps": sum(stage.config.steps for stage in STAGES),
         "pairs": N_PAIRS,
         "learning_rate": CONFIG.learning_rate,
         "temperature": CONFIG.temperature,
@@ -226,24 +376,20 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
         "type_accuracy": round(scores["test"].accuracy, 4),
         "type_macro_f1": round(scores["test"].macro_f1, 4),
     }
+    assert network.character_encoder is not None
     config = PearlConfig(
         name=NAME,
-        dim=384,
+        dim=384 + network.character_encoder.char_dim,
         phrase_dim=384,
+        char_dim=network.character_encoder.char_dim,
+        character=network.character_encoder.config,
         label_counts=label_counts,
         max_length=MAX_LENGTH,
-        precision=PRECISION,
+        precision="fp32",
         training=training,
     )
-    weight: Tensor = head.weight.detach()
-    write_checkpoint(
-        out,
-        config,
-        transformer=base,
-        type_head=weight.numpy().astype(np.float32),
-        onnx_path=int8,
-        model_card=_card(training),
-    )
+    write_network(work / "torch", network, config, transformer=base, card=_card(training))
+    click.echo(export_checkpoint(work / "torch", out))
     click.echo(json.dumps(training))
 
 
