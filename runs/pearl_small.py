@@ -15,7 +15,7 @@ Stages, each a command that goes on after a kill (`--print` only shows them):
     export        the ONNX graph
 
 What the paper leaves open, and what is taken: the width of the character encoder's part (64) and its share of the
-cosine (0.2); how hard negatives enter a batch (as in its code: 85 anchors and 170 hard negatives, each with a variant
+cosine (0.1); how hard negatives enter a batch (as in its code: 85 anchors and 170 hard negatives, each with a variant
 of its own, 510 views). PEARL's own corpus and negatives (Zenodo record 10676475) can take the place of the first
 stages: --corpus names their folder. Three seeds are averaged in the paper: --seed 0, 1, 2.
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import spacy
 from cli_runner import Run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -321,13 +323,28 @@ def test_a_doc_without_recognition_is_read_as_text() -> None:
 
 
 def test_spacy_itself_is_understood() -> None:
-    """A real spaCy document behaves as the one of these tests, where spaCy is installed."""
-    spacy = pytest.importorskip("spacy")
+    """A real spaCy document is read as text until entities are recognised in it, and then where they are."""
     doc = spacy.blank("en")(TEXT)
     assert found(annotate(Names(KNOWN), doc)) == [("heart attack", "mi"), ("New York", "ny")]
-    doc.ents = [doc.char_span(2, 14, label="DISEASE"), doc.char_span(22, 26, label="GPE")]
+    doc.ents = [spacy.tokens.Span(doc, 1, 3, label="DISEASE"), spacy.tokens.Span(doc, 5, 6, label="GPE")]
 
     assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
+
+
+def test_spacys_entities_keep_their_offsets_in_characters() -> None:
+    """Where a pipeline recognises entities they are the spans, after emoji, combining marks and CRLF too."""
+    names = ["Zu\u0308rich", "\U0001d510ünchen", "👩\u200d🔬 Lab", "heart attack"]
+    pipeline = spacy.blank("en")
+    ruler: Any = pipeline.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "T", "pattern": name} for name in names])
+    text = "🦄 of Zu\u0308rich\r\n\r\nsaw \U0001d510ünchen,\r\nthe 👩\u200d🔬 Lab and New York: a heart attack.\r\n"
+    base = Names((name, name) for name in [*names, "New York"])
+
+    first, second = annotate_batch(base, pipeline.pipe([text, "We left New York."]))
+
+    assert [a.text for a in first] == names
+    assert [(a.start, a.end) for a in first] == [(text.index(name), text.index(name) + len(name)) for name in names]
+    assert second == []
 
 
 def test_a_caller_gets_one_answer_for_each_span() -> None:

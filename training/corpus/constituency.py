@@ -3,10 +3,12 @@
 Source: PEARL (Chen et al. 2024), section 3.3; Kitaev and Klein 2018. Wants the extra `corpus`, a spaCy pipeline and a
 benepar model on this machine (`python -m spacy download en_core_web_md`, `benepar.download("benepar_en3")`). benepar
 reads its weights with `torch.load`: take a model from its authors only. Memory: one sentence batch beside the models.
+Models with a pretrained encoder, as all published ones are, load with transformers before 5 only.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -19,6 +21,9 @@ DEFAULT_SPACY = "en_core_web_md"
 DEFAULT_BENEPAR = "benepar_en3"
 
 _CLASSES = frozenset(LEXICAL_CLASSES)
+_DROPPED_IN_TRANSFORMERS_5 = "build_inputs_with_special_tokens"
+
+_log = logging.getLogger(__name__)
 
 
 class ConstituentLabels(Protocol):
@@ -58,7 +63,7 @@ class BeneparParser:
             max_words: Longer phrases are left out.
 
         Raises:
-            ModelError: If spaCy or benepar is not installed.
+            ModelError: If spaCy or benepar is not installed, or if a model cannot parse.
             ModelNotFoundError: If a model is not on this machine.
         """
         try:
@@ -76,21 +81,57 @@ class BeneparParser:
             else:
                 self._nlp = spacy.load(spacy_model, exclude=["ner", "lemmatizer", "attribute_ruler", "tagger"])
             self._nlp.add_pipe("benepar", config={"model": model, "disable_tagger": True})
-        except (OSError, LookupError) as error:
-            how = f"python -m spacy download {spacy_model}; python -c 'import benepar; benepar.download(\"{model}\")'"
-            raise ModelNotFoundError(model, f"spaCy's '{spacy_model}' or benepar's '{model}' is not here: {error}. "
-                                     f"Fetch them with: {how}") from error  # fmt: skip
+            self._nlp("It rains.")  # a pipeline that marks no sentences fails here, not on every text
+        except Exception as error:
+            raise _loading_error(error, spacy_model, model) from error
+        self._nlp.set_error_handler(_leave_out)
         self._max_words = max_words
 
     def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
-        """The phrases of each text."""
+        """The phrases of each text; a paragraph that cannot be parsed is left out with a warning."""
         for text in texts:
             found: list[Phrase] = []
-            # A paragraph at a time: benepar holds the charts of all sentences that it is given at once.
-            for document in self._nlp.pipe(line for line in text.split("\n") if line.strip()):
+            # A paragraph at a time: benepar holds the charts of all sentences that it is given at once. Tokens of
+            # white space alone, which spaCy makes of runs of it, stop benepar where they end a sentence.
+            # Half characters, as JSON may hold, stop spaCy.
+            paragraphs = (" ".join(line.split()) for line in text.encode("utf-8", "replace").decode().split("\n"))
+            for document in self._nlp.pipe(p for p in paragraphs if p and not self._is_too_long(p)):
                 for sentence in document.sents:
                     found.extend(constituent_phrases(sentence, max_words=self._max_words))
             yield found
+
+    def _is_too_long(self, paragraph: str) -> bool:
+        """Whether spaCy would refuse a paragraph, with a warning."""
+        too_long = len(paragraph) > self._nlp.max_length
+        if too_long:
+            _log.warning("a paragraph of %d characters is left out: %.60s", len(paragraph), paragraph)
+        return too_long
+
+
+def _loading_error(error: Exception, spacy_model: str, model: str) -> ModelError:
+    """What to tell of a pipeline that did not load or parse."""
+    lines = (line.strip() for line in str(error).splitlines())
+    reason = next((line for line in lines if any(c.isalnum() for c in line)), type(error).__name__)
+    # benepar raises LookupError itself for a model that is not there; a KeyError is a file without its parts.
+    if isinstance(error, OSError) or type(error) is LookupError:
+        how = f"python -c 'import benepar; benepar.download(\"{model}\")'"
+        if not spacy_model.startswith("blank:"):
+            how = f"python -m spacy download {spacy_model}; {how}"
+        message = f"spaCy's '{spacy_model}' or benepar's '{model}' is not here ({reason}). Fetch them with: {how}"
+        return ModelNotFoundError(model, message)
+    advice = "; install an older transformers: pip install 'transformers<5'"
+    return ModelError(
+        f"spaCy's '{spacy_model}' with benepar's '{model}' cannot parse: {reason}"
+        f"{advice if _DROPPED_IN_TRANSFORMERS_5 in reason else ''}"
+    )
+
+
+def _leave_out(_name: str, _component: object, documents: Sequence[Any], error: Exception) -> None:
+    """Pass over paragraphs with a sentence too long for the model, or whose end its tokenizer does not see."""
+    if not isinstance(error, (AssertionError, StopIteration, ValueError)):
+        raise error
+    for document in documents:
+        _log.warning("a paragraph is left out: %s: %.60s", str(error) or "benepar cannot align it", document.text)
 
 
 def constituent_phrases(sentence: Constituent, *, max_words: int) -> Iterator[Phrase]:
