@@ -102,7 +102,7 @@ class BeneparParser:
 
     def _is_too_long(self, paragraph: str) -> bool:
         """Whether spaCy would refuse a paragraph, with a warning."""
-        too_long = len(paragraph) > self._nlp.max_length
+        too_long: bool = len(paragraph) > self._nlp.max_length
         if too_long:
             _log.warning("a paragraph of %d characters is left out: %.60s", len(paragraph), paragraph)
         return too_long
