@@ -7,6 +7,19 @@ from pathlib import Path
 
 _FILES = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
 
+NOUNS = (
+    "king year letter brother company profit painting thief football park harbour door cat dog worker factory city "
+    "bridge river village teacher child apple people garden palace summer film award dollar day minister school "
+    "museum play visit sleep work father mayor town island km soldier battle band album painter writer law student "
+    "fire century house merchant species flat"
+)
+VERBS = (
+    "become lie kill release apply destroy sell live die write steal want play have open sleep leave flood give visit "
+    "win make say work"
+)
+ADJECTIVES = "small foreign rich rare old long high unknown large famous red new expensive young beautiful"
+ADVERBS = "completely south together still quickly extremely well soon often very"
+
 
 def make_wordnet(
     folder: Path,
@@ -42,3 +55,25 @@ def make_wordnet(
     tagged = [f"{lemma}%{number[part]}:03:00:: 1 {count}\n" for lemma, part, count in counts]
     (folder / "cntlist.rev").write_text("".join(tagged), encoding="utf-8")
     return folder
+
+
+def make_sentence_wordnet(folder: Path) -> Path:
+    """The words of the sentences that the parser is tested on, in their base forms, and a few names."""
+    synsets = [("n", word) for word in NOUNS.split()] + [("v", word) for word in VERBS.split()]
+    synsets += [("a", word) for word in ADJECTIVES.split()] + [("r", word) for word in ADVERBS.split()]
+    irregular = [("n", "thieves", "thief"), ("n", "children", "child"), ("v", "wrote", "write"), ("v", "won", "win")]
+    irregular += [
+        ("v", "stolen", "steal"),
+        ("v", "gave", "give"),
+        ("v", "made", "make"),
+        ("v", "said", "say"),
+        ("v", "became", "become"),
+        ("v", "sold", "sell"),
+    ]
+    return make_wordnet(
+        folder,
+        synsets,
+        instances=[("Paris|City of Light", 15), ("Marie Curie", 18), ("Nile", 17)],
+        exceptions=irregular,
+        counts=[("play", "v", 50), ("play", "n", 5), ("visit", "v", 20), ("sleep", "v", 20), ("work", "n", 30)],
+    )
