@@ -32,8 +32,8 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPE
 
 GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
     "pearl-mini-en": {
-        "The New York Times": (-0.0495, -0.0389, -0.0083, 0.0436, 0.0358),
-        "heart attack": (-0.0108, 0.0976, -0.0374, 0.0849, 0.0318),
+        "The New York Times": (-0.0229, -0.0574, -0.0062, 0.0317, 0.0202),
+        "heart attack": (0.0259, 0.1317, -0.0273, 0.0749, 0.0320),
     },
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""
