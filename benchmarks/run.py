@@ -234,6 +234,8 @@ def main(
 ) -> None:
     """Run all of it."""
     say("machine", f"{platform.machine()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = Path(scratch)
         columns = TsvColumns(id=id_column, name=name_column, types=type_column, alias=alias_column)
