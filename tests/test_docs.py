@@ -63,11 +63,10 @@ def test_every_environment_variable_is_in_the_readme() -> None:
 def documented() -> Iterator[list[str]]:
     """The words of each command in the blocks of README and docs."""
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        for block in re.findall(r"```\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
-            for line in block.splitlines():
-                words = shlex.split(line.removeprefix("$ "), comments=True) if "pearl-qdrant " in line else []
-                if words[:1] == ["pearl-qdrant"]:
-                    yield words[1:]
+        blocks = path.read_text(encoding="utf-8").split("```")[1::2]
+        for line in "\n".join(blocks).splitlines():
+            if line.removeprefix("$ ").startswith("pearl-qdrant "):
+                yield shlex.split(line.removeprefix("$ "), comments=True)[1:]
 
 
 @pytest.mark.parametrize("words", list(documented()), ids=" ".join)
