@@ -125,7 +125,8 @@ def name_members(path: str, archive: zipfile.ZipFile, size: int) -> dict[str, zi
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         name = _normalise(path, info.filename)
-        if info.is_dir() or (info.filename.endswith("\\") and not info.file_size):
+        # `is_dir()` stumbles over an empty name before Python 3.12.
+        if info.filename.endswith("/") or (info.filename.endswith("\\") and not info.file_size):
             continue
         if not name:
             raise FormatError(path, None, f"holds a member without a name ({info.filename!r}). Unpack it by hand")

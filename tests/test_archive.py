@@ -324,6 +324,16 @@ def test_a_full_disk_is_no_damaged_archive(tmp_path: Path, monkeypatch: pytest.M
         archive.archive("i.nlm")
 
 
+def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
+    """A name of a NUL alone, as damage makes it, is no name."""
+    content = pack({"q": b"xyz"}, zipfile.ZIP_STORED)
+    assert content.count(b"q") == 2
+    (tmp_path / "b.zip").write_bytes(content.replace(b"q", b"\0"))
+
+    with pytest.raises(FormatError, match="without a name"):
+        Archive(tmp_path / "b.zip")
+
+
 def count_descriptors() -> int:
     """Open files of this process; 0 where the system does not say."""
     return len(list(Path("/proc/self/fd").glob("*")))
