@@ -61,7 +61,7 @@ TRAINED_SHARE, SHARE = 0.1, 0.05
 """Of the cosine of two names, what comes from their characters: in training, and in the model that ships, where they
 may cost half a point of relatedness (`development.py`)."""
 CONFIG = FitConfig(steps=1100, learning_rate=5e-5, schedule="cosine", temperature=0.05, save_every=50, precision="fp32")
-LATER = replace(CONFIG, type_weight=0.3, teacher_floor=0.5)
+LATER = replace(CONFIG, type_weight=0.3)
 LOVE = LoveConfig(epochs=12)
 LOVE_WORDS = 6000
 N_PLAIN = 160_000
@@ -134,7 +134,7 @@ STAGES = (
     ),
     Stage(
         "distilled",
-        replace(LATER, steps=1800),
+        replace(LATER, steps=1800, teacher_floor=0.5),
         Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02),
         2,
         71,
@@ -374,7 +374,7 @@ def finish(
         "base": "sentence-transformers/all-MiniLM-L6-v2",
         "steps": sum(stage.config.steps for stage in STAGES),
         "pairs": N_PAIRS,
-        "learning_rate": CONFIG.learning_rate,
+        "learning_rate": max(stage.config.learning_rate for stage in STAGES),
         "temperature": CONFIG.temperature,
         "average_ratio": RATIO,
         "type_accuracy": round(scores["test"].accuracy, 4),

@@ -414,6 +414,8 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     assert "12 examples" in done.err
     assert read_config(out).name == "mine"
     assert read_log(out / "training")[-1]["distillation"] > 0
+    unused = run("train", "fit", "--base", str(bert), "--aliases", str(base), "--distil-weight", "1", "--out", "x")
+    assert "--distil-weight needs --distil" in unused.err
     assert read_config(out).training["fit"]["plain"] == 40
     assert run("train", "fit", "--base", str(bert), "--out", str(out)).status == 2
     assert "no list of phrases" in run("train", "fit", "--base", str(bert), "--phrases", str(base), "--out", "x").err

@@ -172,10 +172,12 @@ class _Loop:
                 torch.manual_seed(hash((self._config.seed, rank, step)))  # of integers: the same in every process
             losses = self._step(step, prepared)
             contrastive, type_loss = float(losses.contrastive), float(losses.type_loss)
-            if not abs(contrastive + type_loss) < float("inf"):
+            distillation = float(losses.distillation)
+            if not abs(contrastive + type_loss + distillation) < float("inf"):
                 raise TrainingError(
-                    f"step {step}: the loss is {contrastive} (contrastive) and {type_loss} (type). Go on from the last "
-                    f"state with a lower learning rate than {self._config.learning_rate}, or in fp32"
+                    f"step {step}: the loss is {contrastive} (contrastive), {type_loss} (type) and {distillation} "
+                    f"(distillation). Go on from the last state with a lower learning rate than "
+                    f"{self._config.learning_rate}, or in fp32"
                 )
             batch = prepared.batch
             n_phrases = len(batch.anchors) * 2 + len(batch.negatives) + len(batch.plain)
@@ -184,7 +186,7 @@ class _Loop:
                 step=step,
                 contrastive=contrastive,
                 type_loss=type_loss,
-                distillation=float(losses.distillation),
+                distillation=distillation,
                 learning_rate=self._config.learning_rate * self._config.rate(step),
                 seconds=seconds,
                 waited=waited / seconds,

@@ -111,6 +111,7 @@ def _check(options: dict[str, Any]) -> None:
         "mask",
         "teacher",
         "distil",
+        "distil_weight",
         "run",
     }
     if options["faithful"] and fixed:
@@ -118,6 +119,8 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError(f"--faithful fixes {flags}: leave it out, or leave --faithful out.")
     if options["tasks"] and not options["data"]:
         raise click.UsageError("--evaluate-task needs --evaluate.")
+    if "distil_weight" in given and not options["distil"]:
+        raise click.UsageError("--distil-weight needs --distil.")
 
 
 def _run(
