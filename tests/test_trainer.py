@@ -88,7 +88,7 @@ def test_cached_gradients_equal_uncached_ones(bert: Path, tokenizer: Any, dropou
         network = new_network(bert)
         network.train(dropout)
         torch.manual_seed(7)
-        phrases = [*batch.anchors, *batch.positives, *batch.negatives, *batch.plain]
+        phrases = [*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views]
         small = micro_batches(tokenizer, phrases, max_tokens=16, size=5)
         views = PhraseVectors(network, small, device=torch.device("cpu"), cached=cached)
         head, settings = network.type_head, config(objective=objective)
@@ -407,7 +407,7 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     done = run(
         *("train", "fit", "--base", str(bert), "--aliases", str(base), "--objective", "multi-similarity"),
         *("--steps", "3", "--batch", "16", "--cache-gradients", "--name", "mine", "--out", str(out)),
-        *("--distil", str(corpus(tmp_path / "corpus"))),
+        *("--distil", str(corpus(tmp_path / "corpus")), "--distil-misspelt", "0.5"),
     )
 
     assert done.status == 0, done.err
@@ -416,7 +416,11 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     assert read_log(out / "training")[-1]["distillation"] > 0
     unused = run("train", "fit", "--base", str(bert), "--aliases", str(base), "--distil-weight", "1", "--out", "x")
     assert "--distil-weight needs --distil" in unused.err
-    assert read_config(out).training["fit"]["plain"] == 40
+    unused = run("train", "fit", "--base", str(bert), "--aliases", str(base), "--distil-misspelt", "1", "--out", "x")
+    assert "--distil-misspelt needs --distil" in unused.err
+    fitted = read_config(out).training["fit"]
+    assert fitted["plain"] == 40
+    assert fitted["misspelt_plain"] == 0.5
     assert run("train", "fit", "--base", str(bert), "--out", str(out)).status == 2
     assert "no list of phrases" in run("train", "fit", "--base", str(bert), "--phrases", str(base), "--out", "x").err
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.augment import augment
+from training.augment import augment, edit_character
 from training.hard_negatives import fold
 from training.negative_table import NegativeTable
 from training.sources import Example
@@ -58,6 +58,7 @@ class PairBatch:
         anchor_keys, positive_keys: (n,), keys of the strings, folded.
         negative_entities, negative_keys: (m,), likewise of the negatives.
         plain: Phrases that take no part in the contrastive loss: they are distilled.
+        plain_views: The plain phrases as the network sees them, some of them misspelt.
     """
 
     anchors: list[str]
@@ -70,6 +71,7 @@ class PairBatch:
     negative_entities: KeyArray
     negative_keys: KeyArray
     plain: list[str] = field(default_factory=list)
+    plain_views: list[str] = field(default_factory=list)
 
 
 class Sampler(Protocol):
@@ -156,8 +158,11 @@ class BatchMaker:
         negatives_as_pairs: Hard negatives join the batch as further anchors with a variant of their own, as in the
             paper's code; else they are only pushed away from, which costs half.
         alias_share: Of the anchors that have other names, how many get one as positive; the rest get a variant.
+        varied_aliases: Of these other names, how many are varied too.
         plain: Phrases of plain text, some of which join each batch to be distilled.
         n_plain: How many of them a batch and process.
+        misspelt_plain: How many of these the network sees with one character edited; what it learns is the vector of
+            the phrase as it is written.
         shard: Which process this is for.
     """
 
@@ -169,8 +174,10 @@ class BatchMaker:
     n_negatives: int = 2
     negatives_as_pairs: bool = False
     alias_share: float = 0.85
+    varied_aliases: float = 0.15
     plain: Sequence[str] = ()
     n_plain: int = 64
+    misspelt_plain: float = 0.0
     shard: Shard = Shard()
 
     def __post_init__(self) -> None:
@@ -180,6 +187,9 @@ class BatchMaker:
             raise ValueError(f"n_negatives is not negative: {self.n_negatives}")
         if self.n_plain < 1:
             raise ValueError(f"n_plain is at least 1, not {self.n_plain}")
+        for name in ("alias_share", "varied_aliases", "misspelt_plain"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is from 0 to 1, not {getattr(self, name)}")
 
     def make(self, step: int) -> PairBatch:
         """The batch of a step, from 1."""
@@ -195,6 +205,7 @@ class BatchMaker:
         allowed = np.zeros((len(anchors), len(PHRASE_TYPES)), dtype=bool)
         for i, example in enumerate(anchors):
             allowed[i, list(example.allowed)] = True
+        plain = rng.choices(self.plain, k=self.n_plain) if self.plain else []
         return PairBatch(
             anchors=[anchor for anchor, _ in pairs],
             positives=[positive for _, positive in pairs],
@@ -205,17 +216,19 @@ class BatchMaker:
             positive_keys=_keys([fold(positive) for _, positive in pairs]),
             negative_entities=_keys([example.entity for example in drawn]),
             negative_keys=_keys([fold(example.name) for example in drawn]),
-            plain=rng.choices(self.plain, k=self.n_plain) if self.plain else [],
+            plain=plain,
+            plain_views=[edit_character(p, rng) if rng.random() < self.misspelt_plain else p for p in plain],
         )
 
     def identity(self) -> dict[str, Any]:
         """The settings that decide what is drawn; a run goes on only with the same ones."""
-        settings = ("n_pairs", "seed", "n_negatives", "negatives_as_pairs", "alias_share")
+        settings = ("n_pairs", "seed", "n_negatives", "negatives_as_pairs", "alias_share", "varied_aliases")
         has_negatives = self.negatives is not None
         return {
             **{name: getattr(self, name) for name in settings},
             "has_negatives": has_negatives,
-            **({"n_plain": self.n_plain, "plain": len(self.plain)} if self.plain else {}),
+            **({name: getattr(self, name) for name in ("n_plain", "misspelt_plain")} if self.plain else {}),
+            **({"plain": len(self.plain)} if self.plain else {}),
             "processes": self.shard.world_size,
         }
 
@@ -227,7 +240,7 @@ class BatchMaker:
         first, second = rng.sample(range(len(names)), 2)
         positive = names[second]
         # Some other names are misspelled too: a mention of an alias is no more careful than one of a name.
-        return names[first], self.vary(positive, rng) if rng.random() >= self.alias_share else positive
+        return names[first], self.vary(positive, rng) if rng.random() < self.varied_aliases else positive
 
 
 def _keys(texts: Sequence[str]) -> KeyArray:

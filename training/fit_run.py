@@ -42,6 +42,7 @@ class DataOptions:
         run: Alphabetical neighbours drawn together; 1 takes each example by itself, once an epoch.
         faithful: As the paper and its code: no aliases, one label a phrase, hard negatives with variants of their own.
         n_plain: Plain phrases distilled a step and process, where there are some.
+        misspelt_plain: How many of them the network sees with one character edited.
         seed: Decides everything.
     """
 
@@ -51,6 +52,7 @@ class DataOptions:
     run: int = 1
     faithful: bool = False
     n_plain: int = 64
+    misspelt_plain: float = 0.0
     seed: int = 0
 
     def n_pairs(self, *, has_negatives: bool, world_size: int) -> int:
@@ -102,6 +104,7 @@ def new_maker(
         negatives_as_pairs=options.faithful,
         plain=plain,
         n_plain=options.n_plain,
+        misspelt_plain=options.misspelt_plain,
         shard=shard,
     )
 

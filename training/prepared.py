@@ -41,7 +41,8 @@ class Preparer:
     def __getitem__(self, step: int) -> Prepared:
         """The batch of a step, from 1."""
         batch = self.maker.make(step)
-        phrases = [self.prefix + name for name in (*batch.anchors, *batch.positives, *batch.negatives, *batch.plain)]
+        views = (*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views)
+        phrases = [self.prefix + view for view in views]
         return Prepared(
             batch, micro_batches(self.tokenizer, phrases, max_tokens=self.max_tokens, size=self.micro_batch)
         )

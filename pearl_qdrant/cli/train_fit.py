@@ -60,6 +60,8 @@ _RATE = click.FloatRange(0, min_open=True)
 @click.option("--distil", type=_PATH, multiple=True, metavar="PATH",
               help="Phrases, as for --phrases, that shall stay where the base has them; may be repeated.")  # fmt: skip
 @click.option("--distil-weight", type=_RATE, default=2.0, show_default=True, help="Of these phrases' distance.")
+@click.option("--distil-misspelt", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+              help="Share of them seen with one character edited, to stay where the right spelling is.")  # fmt: skip
 @click.option("--dropout", is_flag=True, help="Leave the encoder's dropout on.")
 @click.option("--train-words", is_flag=True, help="Train the word embeddings too.")
 @click.option("--cache-gradients", is_flag=True, help="Large batches in little memory, for one more forward pass.")
@@ -112,6 +114,7 @@ def _check(options: dict[str, Any]) -> None:
         "teacher",
         "distil",
         "distil_weight",
+        "distil_misspelt",
         "run",
     }
     if options["faithful"] and fixed:
@@ -119,8 +122,8 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError(f"--faithful fixes {flags}: leave it out, or leave --faithful out.")
     if options["tasks"] and not options["data"]:
         raise click.UsageError("--evaluate-task needs --evaluate.")
-    if "distil_weight" in given and not options["distil"]:
-        raise click.UsageError("--distil-weight needs --distil.")
+    if (of_distil := given & {"distil_weight", "distil_misspelt"}) and not options["distil"]:
+        raise click.UsageError(f"--{min(of_distil).replace('_', '-')} needs --distil.")
 
 
 def _run(
@@ -149,6 +152,7 @@ def _run(
     teacher: str | None,
     distil: tuple[Path, ...],
     distil_weight: float,
+    distil_misspelt: float,
     dropout: bool,
     train_words: bool,
     cache_gradients: bool,
@@ -187,7 +191,7 @@ def _run(
     plain = (
         [example.name for example in read_material(distil, (), min_count=1, max_errors=max_errors)] if distil else []
     )
-    options = DataOptions(views, epochs, n_negatives, run, faithful, seed=seed)
+    options = DataOptions(views, epochs, n_negatives, run, faithful, misspelt_plain=distil_misspelt, seed=seed)
     n_steps = steps or plan_steps(
         len(examples),
         options,

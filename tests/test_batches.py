@@ -1,0 +1,57 @@
+"""Batches of pairs: what is drawn, and what of it is varied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from training.batches import BatchMaker, Source, WeightedRuns
+from training.sources import Example
+
+EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
+PLAIN = ["the united states", "in a state of", "a city of york"]
+
+
+def maker(**changes: Any) -> BatchMaker:
+    """Batches of 40 pairs whose variants are in capitals."""
+    runs = WeightedRuns([Source(EXAMPLES, 1.0)])
+    return BatchMaker(runs, n_pairs=40, seed=3, **{"vary": lambda name, _: name.upper(), **changes})
+
+
+def test_a_batch_is_decided_by_seed_and_step() -> None:
+    """The same step twice is the same batch, so that a run can go on."""
+    drawn = maker(plain=PLAIN, misspelt_plain=0.5)
+    first, again, next_one = drawn.make(1), drawn.make(1), drawn.make(2)
+
+    assert (first.anchors, first.positives, first.plain_views) == (again.anchors, again.positives, again.plain_views)
+    assert first.anchors != next_one.anchors
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_plain_phrases_are_misspelt_for_the_network_only(share: float) -> None:
+    """The encoder that they are distilled from reads them as they are written."""
+    batch = maker(plain=PLAIN, n_plain=30, misspelt_plain=share).make(1)
+
+    assert len(batch.plain) == len(batch.plain_views) == 30
+    assert set(batch.plain) == set(PLAIN)
+    unchanged = [view == phrase for view, phrase in zip(batch.plain_views, batch.plain, strict=True)]
+    # Swapping two letters that are the same changes nothing.
+    assert all(unchanged) if share == 0 else sum(unchanged) < 5
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_other_names_are_varied_as_often_as_asked(share: float) -> None:
+    """With `varied_aliases`, an alias is misspelt like any mention; without, it is the name as it stands."""
+    batch = maker(alias_share=1.0, varied_aliases=share).make(1)
+
+    assert {name.isupper() for name in batch.positives} == {share == 1.0}
+    pairs = zip(batch.anchors, batch.positives, strict=True)
+    assert all(anchor.casefold() != other.casefold() for anchor, other in pairs)
+
+
+@pytest.mark.parametrize("setting", ["alias_share", "varied_aliases", "misspelt_plain"])
+def test_a_share_is_a_share(setting: str) -> None:
+    """A percentage given as one is refused."""
+    with pytest.raises(ValueError, match=f"{setting} is from 0 to 1"):
+        maker(**{setting: 1.5})
