@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from pearl_qdrant.errors import CalibrationError, FormatError
 from pearl_qdrant.linking.fit_calibration import UnreachablePrecisionError, fit, fit_slope_and_bias
 from pearl_qdrant.linking.judged_samples import Samples
 from pearl_qdrant.linking.labels import Label, NameIndex, check_ids, read_pairs
-from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration
 from pearl_qdrant.linking.reliability import (
     Answers,
     FloatArray,
@@ -41,6 +42,12 @@ def answers(
     return Answers(p, right, p, right, p, nil, np.ones(len(p)))
 
 
+def without_features(logits: FloatArray, *others: Any) -> Samples:
+    """Samples that only have logits."""
+    features = np.zeros((*logits.shape, len(FEATURES)), dtype=np.float32)
+    return Samples(logits, *others, features, np.zeros((len(logits), len(NIL_FEATURES))))
+
+
 def made_samples(
     n: int, rng: np.random.Generator, *, slope: float = 1.0, nil_bias: float = 0.0, nil_share: float | None = None
 ) -> Samples:
@@ -51,7 +58,7 @@ def made_samples(
     drawn = (scaled / scaled.sum(1, keepdims=True)).cumsum(1) > rng.random((n, 1))
     gold = drawn.argmax(axis=1)
     is_right = np.arange(5) == gold[:, None]
-    made = Samples(logits, nil, is_right, np.ones(n, dtype=np.int64), gold == 5, np.ones(n))
+    made = without_features(logits, nil, is_right, np.ones(n, dtype=np.int64), gold == 5, np.ones(n))
     return made if nil_share is None else made.with_nil_share(nil_share)
 
 
@@ -123,7 +130,7 @@ def test_the_fit_finds_the_slope_and_bias_that_made_the_answers() -> None:
 
 def test_a_few_pairs_cannot_run_away() -> None:
     """Three mentions, all right by a little, leave slope and bias near 1 and 0."""
-    one = Samples(
+    one = without_features(
         np.array([[0.1, 0.0]] * 3),
         np.array([-9.0] * 3),
         np.array([[True, False]] * 3),
@@ -167,7 +174,7 @@ def test_a_precision_out_of_reach_says_what_can_be_had() -> None:
     """Where the probabilities tell nothing, no threshold gives 99 %."""
     rng = np.random.default_rng(6)
     made = made_samples(500, rng)
-    shuffled = Samples(
+    shuffled = without_features(
         made.logits, made.nil_logits, rng.permutation(made.is_right), made.n_tied, made.is_nil, made.weights
     )
 
@@ -179,7 +186,7 @@ def test_a_precision_out_of_reach_says_what_can_be_had() -> None:
 
 def test_tied_candidates_share_what_is_right_and_are_never_linked() -> None:
     """One of two tied candidates is right: half the credit, and no link."""
-    tied = Samples(
+    tied = without_features(
         np.array([[5.0, 5.0]]),
         np.array([0.0]),
         np.array([[False, True]]),
@@ -194,7 +201,7 @@ def test_tied_candidates_share_what_is_right_and_are_never_linked() -> None:
 
 def test_a_nil_answer_is_right_where_the_base_has_no_entity() -> None:
     """NIL for a mention without an entity is right; for one whose entity the search missed it is not."""
-    made = Samples(
+    made = without_features(
         np.array([[-5.0], [-5.0], [-np.inf]]),
         np.zeros(3),
         np.zeros((3, 1), dtype=bool),
@@ -291,6 +298,35 @@ def test_calibrate_on_pairs_weighs_for_a_share_of_nil(run: Run, ingested: Path, 
     assert done.status == 0, done.err
     (record,) = done.lines()
     assert (record["fitted_on"], record["nil_mentions"], record["nil_share"]) == ("pairs", 20, 0.4)
+    stored = manifest_calibration(ingested)
+    assert stored is not None
+    assert (stored.features is not None) == record["ranking_fitted"]
+
+
+def test_the_linker_judges_by_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
+    """They lie in the manifest; one that this version does not know is said, and fitted again."""
+    own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, "features": {"dense": 7.0}, "nil_features": {"bias": 1.0}}
+
+    def store_calibration(changed: dict[str, Any]) -> None:
+        store = EdgeStore(ingested)
+        target = store.open("base")
+        calibration = LinkCalibration.model_validate(changed)
+        target.write_manifest(target.manifest.model_copy(update={"calibration": calibration}))
+        store.close()
+
+    store_calibration(own)
+    (link,) = run("link", "e1", "--json", "--explain").lines()
+    best = link["candidates"][0]
+    assert best["score"] == pytest.approx(7 * best["features"]["dense"])
+    assert "spelling" not in run("link", "e1", "--explain").out
+
+    store_calibration({**own, "features": {"density": 7.0}})
+    refused = run("link", "e1")
+    assert refused.status == 1
+    assert "calibrated by another version" in refused.err
+    assert "'density'" in refused.err
+    assert run("calibrate", "--precision", "0.5").status == 0
+    assert run("link", "e1").status == 0
 
 
 @pytest.mark.parametrize(

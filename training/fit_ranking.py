@@ -17,13 +17,10 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from pearl_qdrant.linking.judging import Judged
-from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, RankingModel
+from pearl_qdrant.linking.ranking import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
 
-NEGATIVE = frozenset(("missing_numbers", "extra_numbers"))
-"""Features that speak against a candidate; all others speak for it."""
-
-FIXED = {"wanted_type": 2.0}
-"""What no data tells: how much a caller's wish weighs. exp(2): odds 7 times as high."""
+FIXED = dict.fromkeys(UNFITTED, 2.0)
+"""exp(2): odds 7 times as high."""
 
 FloatArray = npt.NDArray[np.float64]
 

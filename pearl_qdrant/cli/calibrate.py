@@ -59,9 +59,10 @@ def calibrate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Fit the linker's probabilities and its threshold to a collection.
+    """Fit the linker's probabilities and its threshold to a collection, and with pairs its ranking.
 
-    Without pairs it takes aliases of the base itself; real mentions with their entities are worth more.
+    Without pairs it takes aliases of the base itself; real mentions with their entities are worth more. The ranking's
+    coefficients are kept as they come with the package where others do no better on mentions not used for fitting.
 
     \b
     pearl-qdrant calibrate --collection umls
@@ -115,6 +116,7 @@ def _record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
         "slope": round(fitted.slope, 4),
         "nil_bias": round(fitted.nil_bias, 4),
         "threshold": round(fitted.threshold, 4),
+        "ranking_fitted": found.fit.model is not None,
         "before": _figures(found.fit.before),
         "after": _figures(found.fit.after),
         "stored": stored,
@@ -124,6 +126,7 @@ def _record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
 def _figures(figures: Reliability) -> dict[str, Any]:
     """Rounded; what is not defined is null."""
     named = {
+        "first_accuracy": figures.first_accuracy,
         "ece": figures.ece,
         "brier": figures.brier,
         "auroc": figures.auroc,
@@ -139,6 +142,7 @@ def _figures(figures: Reliability) -> dict[str, Any]:
 
 
 _ROWS = (
+    ("first candidate is right", "first_accuracy"),
     ("ECE of the answer, NIL too", "ece"),
     ("Brier score", "brier"),
     ("AUROC", "auroc"),
@@ -160,6 +164,9 @@ def _as_text(record: dict[str, Any]) -> str:
         before, after = (_cell(record[when], key) for when in ("before", "after"))
         lines.append(f"{label:<28}{before:>22}  {after:>22}")
     stored = "stored" if record["stored"] else "not stored (--dry-run)"
+    if record["fitted_on"] == "pairs":
+        took = "fitted to the pairs" if record["ranking_fitted"] else "as shipped: others did no better"
+        lines.append(f"coefficients of the ranking: {took}")
     lines.append(f"slope {record['slope']}, NIL bias {record['nil_bias']}, threshold {record['threshold']}: {stored}")
     return "\n".join(lines)
 

@@ -84,7 +84,7 @@ def link(
         for found in links:
             shown = _as_json(found, explain) if as_json else _as_text(found)
             if explain and not as_json:
-                shown += "\n" + _indented(explain_link(found, linker.calibration))
+                shown += "\n" + _indented(explain_link(found, linker.calibration, linker.model))
             # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
             click.echo(shown.encode("utf-8", "backslashreplace").decode())
 

@@ -2,8 +2,8 @@
 
     labels      pairs from a file; or aliases of the base, each held out of its entity
     NIL         mentions that the pairs call so; where there are none, entities are taken away, with their namesakes
-    judged      once each: the fit works on their logits
-    fitted      slope, NIL bias, threshold (`fit_calibration.py`)
+    judged      once each: the fit works on their features
+    fitted      slope, NIL bias, threshold (`fit_calibration.py`); on labelled pairs the coefficients too
 
 Aliases of a base are easier than what people write: labelled pairs are worth more.
 """
@@ -22,7 +22,8 @@ from pearl_qdrant.linking.fit_calibration import Fit, UnreachablePrecisionError,
 from pearl_qdrant.linking.held_out import HeldOut, judge_held_out
 from pearl_qdrant.linking.judged_samples import Samples, collect
 from pearl_qdrant.linking.labels import Label, NameIndex, as_known, as_nil, check_ids
-from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.stored_calibration import calibration_of, model_of
 from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import LinkCalibration
@@ -51,12 +52,15 @@ class CollectionFit:
 
     def to_manifest(self) -> LinkCalibration:
         """As the manifest keeps it, with what it was fitted on."""
-        fitted = self.fit.calibration
+        fitted, model = self.fit.calibration, self.fit.model
+        features, nil_features = (None, None) if model is None else model.by_name()
         return LinkCalibration.model_validate(
             {
                 "slope": fitted.slope,
                 "nil_bias": fitted.nil_bias,
                 "threshold": fitted.threshold,
+                "features": features,
+                "nil_features": nil_features,
                 "fitted_on": self.source,
                 "mentions": self.fit.after.n,
                 "nil_share": round(self.fit.nil_share, 4),
@@ -120,17 +124,36 @@ def calibrate(
         frozenset[str]() if nil else frozenset((str(label.entity_id),))
         for label, nil in zip(given, is_nil.tolist(), strict=True)
     ]
-    samples = _weighed(collect(judge_held_out(store, collection, encoder, questions), golds), nil_share)
+    shipped = shipped_model()
+    judged = judge_held_out(store, collection, encoder, questions, model=shipped)
+    samples = _weighed(collect(judged, golds), nil_share)
     groups = np.unique([label.entity_id or f"\0{label.mention}" for label in given], return_inverse=True)[1]
-    before = _calibration_of(collection)
+    before, model_before = _in_use(collection)
     try:
-        fitted = fit(samples, precision=precision, before=before, groups=groups, rng=rng)
+        fitted = fit(
+            samples,
+            precision=precision,
+            before=before,
+            groups=groups,
+            rng=rng,
+            model_before=model_before,
+            shipped=None if labels is None else shipped,
+        )
     except UnreachablePrecisionError as error:
         raise CalibrationError(
             f"No threshold gives links of precision {precision:g} on these {len(samples):,} mentions; the best one "
             f"gives {error.best:.3f}. Ask for less with --precision, or give more pairs."
         ) from error
     return CollectionFit(fitted, "aliases" if labels is None else "pairs", precision)
+
+
+def _in_use(collection: Collection) -> tuple[Calibration, RankingModel | None]:
+    """What was fitted before; what comes with the package if nothing was, or by another version."""
+    stored = collection.manifest.calibration
+    try:
+        return (Calibration(), None) if stored is None else (calibration_of(stored), model_of(stored))
+    except CalibrationError:
+        return Calibration(), None
 
 
 def _check_enough(collection: Collection, labels: Sequence[Label], *, is_own: bool) -> None:
@@ -162,8 +185,3 @@ def _make_nil(
 
 def _weighed(samples: Samples, nil_share: float | None) -> Samples:
     return samples if nil_share is None else samples.with_nil_share(nil_share)
-
-
-def _calibration_of(collection: Collection) -> Calibration:
-    fitted = collection.manifest.calibration
-    return Calibration() if fitted is None else Calibration(fitted.slope, fitted.nil_bias, fitted.threshold)

@@ -1,5 +1,8 @@
 """Fitting a calibration: slope and NIL bias by maximum likelihood, and the threshold of a target precision.
 
+With coefficients to begin from, those of the ranking are fitted first (`fit_coefficients.py`), and kept if the answers
+of mentions that they were not fitted on are better for it.
+
     loss = - mean of log P(first candidate is right or not) + log P(mention is NIL or not)
            + ((slope - 1)^2 / 0.5^2 + nil_bias^2 / 2^2) / (2 n)
 
@@ -18,13 +21,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pearl_qdrant.linking.fit_coefficients import fit_coefficients
 from pearl_qdrant.linking.judged_samples import IntArray, Samples
-from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
 from pearl_qdrant.linking.reliability import (
     Answers,
     FloatArray,
     Reliability,
     best_precision,
+    brier_score,
     measure,
     threshold_for_precision,
 )
@@ -46,6 +51,7 @@ class Fit:
 
     Attributes:
         calibration: Fitted on all mentions.
+        model: Coefficients fitted on all mentions; None: those that come with the package do as well.
         before, after: Figures of the calibration that was there, and of the new one, cross-fitted.
         answers_before, answers_after: What they were measured on.
         n_nil: NIL mentions.
@@ -54,6 +60,7 @@ class Fit:
     """
 
     calibration: Calibration
+    model: RankingModel | None
     before: Reliability
     after: Reliability
     answers_before: Answers
@@ -76,15 +83,27 @@ class UnreachablePrecisionError(ValueError):
         self.best = best
 
 
-def fit(samples: Samples, *, precision: float, before: Calibration, groups: IntArray, rng: np.random.Generator) -> Fit:
-    """Fit slope, NIL bias and threshold.
+def fit(
+    samples: Samples,
+    *,
+    precision: float,
+    before: Calibration,
+    groups: IntArray,
+    rng: np.random.Generator,
+    model_before: RankingModel | None = None,
+    shipped: RankingModel | None = None,
+) -> Fit:
+    """Fit slope, NIL bias and threshold, and coefficients.
 
     Args:
-        samples: Judged mentions with their right answers, weighed.
+        samples: Judged mentions with their right answers, weighed; judged by the coefficients that come with the
+            package.
         precision: That links are to have, in (0, 1).
         before: The calibration to compare with.
         groups: Mentions of one group, as those of one entity, stay in one fold; (n,).
         rng: Divides the mentions into folds, and draws resamples.
+        model_before: Coefficients to compare with, if they are others.
+        shipped: Coefficients to begin from; None fits none.
 
     Raises:
         UnreachablePrecisionError: If no threshold has the precision.
@@ -92,19 +111,21 @@ def fit(samples: Samples, *, precision: float, before: Calibration, groups: IntA
     numbers, group = np.unique(groups, return_inverse=True)
     fold = rng.permutation(np.arange(len(numbers)) % N_FOLDS)[group]
     folds = [np.flatnonzero(fold == i) for i in range(N_FOLDS) if (fold == i).any()]
-    parts: list[Answers] = []
-    for rows in folds:
-        others = np.setdiff1d(np.arange(len(samples)), rows)
-        parts.append(samples.take(rows).answers(fit_slope_and_bias(samples.take(others)) if len(others) else before))
-    answers = Answers.joined(parts).take(np.argsort(np.concatenate(folds)))
+    answers_before = (samples if model_before is None else samples.judged_by(model_before)).answers(before)
+    answers, model = _answers_cross_fitted(samples, folds, before), None
+    if shipped is not None:
+        refitted = _answers_cross_fitted(samples, folds, before, shipped)
+        if _is_better(refitted, answers):
+            answers, model = refitted, fit_coefficients(samples, shipped)
+            samples = samples.judged_by(model)
     threshold = threshold_for_precision(answers, precision)
     if threshold is None:
         raise UnreachablePrecisionError(precision, best_precision(answers))
     after = measure(answers, threshold, rng=rng)
     coverage, reached = _cross_fitted(answers, folds, precision)
-    answers_before = samples.answers(before)
     return Fit(
         calibration=replace(fit_slope_and_bias(samples), threshold=threshold),
+        model=model,
         before=measure(answers_before, before.threshold, rng=rng),
         after=replace(after, coverage=coverage, precision=reached),
         answers_before=answers_before,
@@ -159,6 +180,26 @@ def _loss(samples: Samples, at: FloatArray) -> tuple[float, FloatArray, FloatArr
         gradient = gradient + (samples.weights * (p - outcome) / (p * (1 - p))) @ change
         information = information + (change * (samples.weights / (p * (1 - p)))[:, None]).T @ change
     return loss, gradient, information
+
+
+def _answers_cross_fitted(
+    samples: Samples, folds: list[IntArray], before: Calibration, shipped: RankingModel | None = None
+) -> Answers:
+    """Answers of each fold by what was fitted on the others."""
+    parts: list[Answers] = []
+    for rows in folds:
+        others, part = samples.take(np.setdiff1d(np.arange(len(samples)), rows)), samples.take(rows)
+        if shipped is not None and len(others):
+            model = fit_coefficients(others, shipped)
+            others, part = others.judged_by(model), part.judged_by(model)
+        parts.append(part.answers(fit_slope_and_bias(others) if len(others) else before))
+    return Answers.joined(parts).take(np.argsort(np.concatenate(folds)))
+
+
+def _is_better(new: Answers, old: Answers) -> bool:
+    """Whether as many first candidates are right, and their probabilities say better which."""
+    as_many = new.weights @ new.first_correct >= old.weights @ old.first_correct
+    return bool(as_many and brier_score(new.of_first()) < brier_score(old.of_first()))
 
 
 def _cross_fitted(answers: Answers, folds: list[IntArray], precision: float) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Judged mentions beside the right answer, as arrays: what a calibration is fitted on and measured by.
 
-`Samples` keeps the logits, so that any number of calibrations can be tried on mentions that were judged once.
+`Samples` keeps features and logits, so that any coefficients and calibrations can be tried on mentions that were judged
+once.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.judging import Judged
-from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.linking.judging import SAME_LOGIT, Judged
+from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration, RankingModel
 from pearl_qdrant.linking.reliability import Answers, BoolArray, FloatArray
 
 IntArray = npt.NDArray[np.int64]
@@ -32,6 +33,8 @@ class Samples:
         n_tied: First candidates that nothing separates, (n,); 1 for a single one, 0 where there is none.
         is_nil: Whether the base has no entity for the mention, (n,).
         weights: What each mention counts, (n,).
+        features: What the candidates' logits are sums of, (n, k, len(FEATURES)); 0 where a mention has fewer.
+        nil_features: (n, len(NIL_FEATURES)).
     """
 
     logits: FloatArray
@@ -40,6 +43,8 @@ class Samples:
     n_tied: IntArray
     is_nil: BoolArray
     weights: FloatArray
+    features: npt.NDArray[np.float32]
+    nil_features: FloatArray
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -79,6 +84,7 @@ class Samples:
         return replace(
             self,
             logits=np.pad(self.logits, more, constant_values=-np.inf),
+            features=np.pad(self.features, (*more, (0, 0))),
             is_right=np.pad(self.is_right, more, constant_values=False),
         )
 
@@ -97,6 +103,20 @@ class Samples:
         of_nil = share * len(self) / max(1, n_nil)
         of_others = (1 - share) * len(self) / (len(self) - n_nil)
         return replace(self, weights=np.where(self.is_nil, of_nil, of_others))
+
+    def judged_by(self, model: RankingModel) -> Samples:
+        """The same candidates by other coefficients, in their new order."""
+        logits = np.where(np.isfinite(self.logits), self.features @ model.features, -np.inf)
+        order = np.argsort(-np.round(logits, 4), axis=1, kind="stable")
+        logits = np.take_along_axis(logits, order, axis=1)
+        return replace(
+            self,
+            logits=logits,
+            nil_logits=self.nil_features @ model.nil_features,
+            features=np.take_along_axis(self.features, order[:, :, None], axis=1),
+            is_right=np.take_along_axis(self.is_right, order, axis=1),
+            n_tied=(np.isfinite(logits) & (logits >= logits[:, :1] - SAME_LOGIT)).sum(axis=1),
+        )
 
     def answers(self, calibration: Calibration) -> Answers:
         """What these probabilities would answer."""
@@ -131,18 +151,24 @@ def collect(judged: Iterable[Judged], gold: Sequence[frozenset[str]]) -> Samples
     Raises:
         ValueError: If there are none, or the two do not pair up.
     """
-    logits, nil, right, tied = [], [], [], []
+    logits, nil, right, tied, found_features, nil_features = [], [], [], [], [], []
     for one, ids in zip(judged, gold, strict=True):
         found = one.found[:MAX_CANDIDATES]
         logits.append([entity.logit for entity in found])
         right.append([entity.point.entity_id in ids for entity in found])
         nil.append(one.nil_logit)
+        found_features.append(np.array([entity.features for entity in found]).reshape(-1, len(FEATURES)))
+        nil_features.append(one.nil_features)
         tied.append(min(len(found), max(1, sum(entity.tie for entity in found))))
     if not logits:
         raise ValueError("there is no mention to calibrate on")
     width = max(1, *map(len, logits))
     padded, is_right = np.full((len(logits), width), -np.inf), np.zeros((len(logits), width), dtype=np.bool_)
-    for i, (row, hits) in enumerate(zip(logits, right, strict=True)):
+    features = np.zeros((len(logits), width, len(FEATURES)), dtype=np.float32)
+    for i, (row, hits, values) in enumerate(zip(logits, right, found_features, strict=True)):
         padded[i, : len(row)], is_right[i, : len(hits)] = row, hits
+        features[i, : len(values)] = values
     is_nil = np.array([not ids for ids in gold])
-    return Samples(padded, np.array(nil), is_right, np.array(tied), is_nil, np.ones(len(logits)))
+    of_nil = np.array(nil_features).reshape(-1, len(NIL_FEATURES))
+    weights = np.ones(len(logits))
+    return Samples(padded, np.array(nil), is_right, np.array(tied), is_nil, weights, features, of_nil)

@@ -25,6 +25,7 @@ from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.passages import annotate, annotate_batch
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.reranker import Reranker
+from pearl_qdrant.linking.stored_calibration import calibration_of, model_of
 from pearl_qdrant.linking.unrelated import unrelated_cosine
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Annotation, Entity, Link
@@ -74,11 +75,13 @@ class EntityLinker:
             encoder: The model that made them.
             calibration: By default what was fitted to the first collection, or what comes with the package.
             threshold: Instead of that of the calibration.
-            model: Coefficients of the ranking; by default those that come with the package.
+            model: Coefficients of the ranking; by default those fitted to the first collection, or what comes with the
+                package.
             reranker: Looks at the best candidates again; see `linking.reranker`.
 
         Raises:
             ModelMismatchError: If a collection was made by another model.
+            CalibrationError: If the first collection was calibrated by another version.
             ValueError: If there is no collection, or the threshold is not in [0, 1].
         """
         if not collections:
@@ -88,11 +91,13 @@ class EntityLinker:
         self._store = store
         self._collections = tuple(collections)
         self._encoder = encoder
-        chosen = calibration or _fitted(collections[0]) or Calibration()
+        stored = collections[0].manifest.calibration
+        chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
         self._calibration = chosen if threshold is None else replace(chosen, threshold=_checked_threshold(threshold))
         self._places = tuple(Place(collection, _rarity(collection)) for collection in collections)
         n_names = sum(collection.manifest.names or collection.count() for collection in collections)
-        self._judge = Judge(model or shipped_model(), unrelated_cosine(encoder), math.log(max(1, n_names)))
+        model = model or (None if stored is None else model_of(stored)) or shipped_model()
+        self._judge = Judge(model, unrelated_cosine(encoder), math.log(max(1, n_names)))
         self._reranker = reranker
         self._known_types: frozenset[str] | None = None
 
@@ -147,6 +152,11 @@ class EntityLinker:
     def calibration(self) -> Calibration:
         """How logits become probabilities."""
         return self._calibration
+
+    @property
+    def model(self) -> RankingModel:
+        """The coefficients that candidates are judged by."""
+        return self._judge.model
 
     def link(
         self,
@@ -393,12 +403,6 @@ class EntityLinker:
 def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:
     """`hide` for a batch that begins with mention `start`."""
     return hide(start + number, point)
-
-
-def _fitted(collection: Collection) -> Calibration | None:
-    """What was fitted to a collection."""
-    fitted = collection.manifest.calibration
-    return None if fitted is None else Calibration(fitted.slope, fitted.nil_bias, fitted.threshold)
 
 
 def _rarity(collection: Collection) -> NgramRarity:

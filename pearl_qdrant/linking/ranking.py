@@ -60,6 +60,12 @@ FEATURES = (
     "wanted_type",
 )
 
+NEGATIVE = frozenset(("missing_numbers", "extra_numbers"))
+"""Features that speak against a candidate; all others speak for it."""
+
+UNFITTED = frozenset(("wanted_type",))
+"""How much a caller's wish weighs: no data tells."""
+
 NIL_FEATURES = ("bias", "background_dense", "background_lexical", "length", "log_size")
 
 FloatArray = npt.NDArray[np.float64]
@@ -85,7 +91,23 @@ class RankingModel:
             ValueError: If a name is unknown.
         """
         loaded = json.loads(text)
-        return cls(_in_order(loaded["features"], FEATURES), _in_order(loaded["nil_features"], NIL_FEATURES))
+        return cls.from_names(loaded["features"], loaded["nil_features"])
+
+    @classmethod
+    def from_names(cls, features: Mapping[str, float], nil_features: Mapping[str, float]) -> RankingModel:
+        """Coefficients by name; one that is not named is 0.
+
+        Raises:
+            ValueError: If a name is unknown.
+        """
+        return cls(_in_order(features, FEATURES), _in_order(nil_features, NIL_FEATURES))
+
+    def by_name(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The coefficients of candidates and of NIL, as `from_json` reads them."""
+        return (
+            dict(zip(FEATURES, self.features.tolist(), strict=True)),
+            dict(zip(NIL_FEATURES, self.nil_features.tolist(), strict=True)),
+        )
 
     def without(self, feature: str) -> RankingModel:
         """With one coefficient 0, for an ablation."""

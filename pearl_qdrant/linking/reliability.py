@@ -67,6 +67,7 @@ class Reliability:
 
     Attributes:
         n: Mentions.
+        first_accuracy: Share of those with an entity whose first candidate is right; NaN if there are none.
         ece: Expected calibration error of the answers, 15 bins of equal mass.
         ece_interval: Its 95 % bootstrap interval.
         brier: Mean squared error of the answers' probabilities.
@@ -80,6 +81,7 @@ class Reliability:
     """
 
     n: int
+    first_accuracy: float
     ece: float
     ece_interval: tuple[float, float]
     brier: float
@@ -103,8 +105,10 @@ def measure(
     if not len(answers) or not answers.weights.sum() > 0:
         raise ValueError("there is no mention to measure by")
     coverage, precision = coverage_and_precision(answers, threshold)
+    known = float(answers.weights @ ~answers.is_nil)
     return Reliability(
         n=len(answers),
+        first_accuracy=float(answers.weights @ answers.first_correct) / known if known else float("nan"),
         ece=calibration_error(answers),
         ece_interval=bootstrap_interval(calibration_error, answers, rng=rng, n_resamples=n_resamples),
         brier=brier_score(answers),

@@ -14,7 +14,7 @@ from hashlib import sha1
 from typing import Any, Literal
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.encoder import ngrams
@@ -197,6 +197,7 @@ class LinkCalibration(BaseModel):
         slope: Times every logit.
         nil_bias: Added to that of NIL.
         threshold: Probability under which a mention is NIL.
+        features, nil_features: Coefficients of the ranking by name; None: those that come with the package.
     """
 
     # On what it was fitted, and how well, may stand beside it.
@@ -205,6 +206,8 @@ class LinkCalibration(BaseModel):
     slope: float = Field(gt=0, allow_inf_nan=False)
     nil_bias: float = Field(allow_inf_nan=False)
     threshold: float = Field(ge=0, le=1)
+    features: dict[str, FiniteFloat] | None = None
+    nil_features: dict[str, FiniteFloat] | None = None
 
 
 class Manifest(BaseModel):
