@@ -4,7 +4,8 @@
 
 Each row fine-tunes the base anew, everything else alike: 200 steps of 48 pairs, the material of the shipped model,
 averaged half and half with the base. --characters is what `pearl-qdrant train love BASE FOLDER --mimic encoder` wrote.
-Each row keeps its network in --work and is not repeated. About five minutes a row on one core.
+Character encoders of other widths are made
+here, alike. Each row keeps its network in --work and is not repeated. About five minutes a row on one core.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from typing import Any
 import click
 import torch
 from development import as_line, read_development
-from pearl_mini_en import phrase_vectors, sources
+from pearl_mini_en import LOVE, LOVE_WORDS, phrase_vectors, sources
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, swap_words, vary_surface
 from training.batches import BatchMaker, Source, Vary, WeightedRuns
 from training.character_files import read_character_encoder
 from training.fit_config import FitConfig
+from training.love_run import CharacterWidths, pretrain_character_encoder
 from training.sources import Example
 from training.trainer import fit
 from training.weight_average import average_weights
@@ -63,6 +66,7 @@ class Row:
     name: str
     config: FitConfig = CONFIG
     characters: bool = True
+    width: int = DEFAULT_CHARACTER_DIM
     run: int = RUN
     vary: Vary = augment
     aliases: bool = True
@@ -74,6 +78,8 @@ ROWS = (
     Row("full"),
     Row("not averaged", ratio=1.0, trained_as="full"),
     Row("no character encoder", characters=False),
+    Row("characters 32 wide, not 64", width=32),
+    Row("characters 128 wide", width=128),
     Row("no type loss", config=replace(CONFIG, type_weight=0.0)),
     Row("no hard negatives", run=1),
     Row("no edited characters", vary=whole_phrases),
@@ -90,6 +96,17 @@ def _new_network(base: Path, characters: Path | None) -> PearlNetwork:
         return PearlNetwork(load_phrase_encoder(base), new_type_head(384))
     encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
     return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
+
+
+def _characters(base: Path, given: Path, width: int, work: Path) -> Path:
+    """Folder of a character encoder of this width."""
+    if width == DEFAULT_CHARACTER_DIM:
+        return given
+    folder = work / f"characters-{width}"
+    if not folder.exists():
+        widths = CharacterWidths(char_dim=width, share=SHARE)
+        pretrain_character_encoder(base, folder, own="encoder", max_words=LOVE_WORDS, widths=widths, config=LOVE)
+    return folder
 
 
 def _without_others(material: list[Source]) -> list[Source]:
@@ -118,7 +135,7 @@ def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, th
     measure = _measure(development.names(), tokenizer)
     click.echo(as_line("base", development.scores(measure(_new_network(base, None)))))
     for row in ROWS:
-        network = _new_network(base, characters if row.characters else None)
+        network = _new_network(base, _characters(base, characters, row.width, work) if row.characters else None)
         drawn = WeightedRuns(material if row.aliases else _without_others(material), run=row.run)
         maker = BatchMaker(drawn, n_pairs=48, seed=1, vary=row.vary)
         fit(network, tokenizer, maker, row.config, work / (row.trained_as or row.name).replace(" ", "-"))
