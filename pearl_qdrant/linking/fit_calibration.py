@@ -197,9 +197,9 @@ def _answers_cross_fitted(
 
 
 def _is_better(new: Answers, old: Answers) -> bool:
-    """Whether as many first candidates are right, and their probabilities say better which."""
-    as_many = new.weights @ new.first_correct >= old.weights @ old.first_correct
-    return bool(as_many and brier_score(new.of_first()) < brier_score(old.of_first()))
+    """Whether more first candidates are right, or as many with better probabilities."""
+    gain = new.weights @ new.first_correct - old.weights @ old.first_correct
+    return bool(gain > 0 or (gain == 0 and brier_score(new.of_first()) < brier_score(old.of_first())))
 
 
 def _cross_fitted(answers: Answers, folds: list[IntArray], precision: float) -> tuple[float, float]:
