@@ -282,6 +282,7 @@ def test_calibrate_fits_to_the_aliases_of_the_base_and_stores_it(run: Run, inges
     assert record["nil_share"] == pytest.approx(0.2, abs=0.01)
     assert run("link", "e1", "--json").status == 0
     assert json.loads(run("collections", "show", "base", "--json").out)["calibration"]["target_precision"] == 0.5
+    assert "fitted_on aliases, mentions " in run("collections", "show", "base").out
 
 
 def test_calibrate_on_pairs_weighs_for_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:
@@ -325,6 +326,7 @@ def test_the_linker_judges_by_the_coefficients_of_its_collection(run: Run, inges
     assert refused.status == 1
     assert "calibrated by another version" in refused.err
     assert "'density'" in refused.err
+    assert "ranking fitted too" in run("collections", "show", "base").out
     assert run("calibrate", "--precision", "0.5").status == 0
     assert run("link", "e1").status == 0
 

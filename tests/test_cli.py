@@ -171,6 +171,8 @@ def test_collections_can_be_seen_verified_and_deleted(loaded: Run) -> None:
     shown = loaded("collections", "show", "base")
     assert "state  ready" in shown.out
     assert "newspaper 3" in shown.out
+    assert "calibration  as it comes with the package" in shown.out
+    assert max(map(len, shown.out.splitlines())) < 200, "no tables of bytes"
     verified = loaded("collections", "verify", "base")
     assert (verified.status, "7 points, complete, indexed, model verified" in verified.out) == (0, True), verified.out
     assert loaded("collections", "finalize", "base").status == 0

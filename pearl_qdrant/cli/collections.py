@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,8 +44,8 @@ def show(name: str, store: str, as_json: bool) -> None:
     """Show what a collection holds: its base, model, counts and types."""
     with _opened(store, name) as collection:
         status, manifest = collection.status(), collection.manifest
-        facts = {
-            **manifest.model_dump(exclude={"format_version", "checkpoints"}),
+        facts: dict[str, Any] = {
+            **manifest.model_dump(exclude={"format_version", "checkpoints", "ngram_rarity"}),
             "points": status.points,
             "vectors": status.vectors,
             "indexed_vectors": status.indexed_vectors,
@@ -56,13 +56,23 @@ def show(name: str, store: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, ensure_ascii=False))
         return
+    types = facts.pop("types")
+    facts["calibration"] = _calibration_line(facts["calibration"])
     for key, value in facts.items():
-        if isinstance(value, dict):
-            for kind, counts in value.items():
-                line = ", ".join(f"{k} {n:,}" for k, n in sorted(counts.items(), key=lambda kv: -kv[1]))
-                click.echo(f"{kind:>16}  {line or '-'}")
-        else:
-            click.echo(f"{key:>16}  {value}")
+        click.echo(f"{key:>16}  {value}")
+    for kind, counts in types.items():
+        line = ", ".join(f"{k} {n:,}" for k, n in sorted(counts.items(), key=lambda kv: -kv[1]))
+        click.echo(f"{kind:>16}  {line or '-'}")
+
+
+def _calibration_line(calibration: dict[str, Any] | None) -> str:
+    """What was fitted, without the ranking's coefficients: `--json` has them."""
+    if calibration is None:
+        return "as it comes with the package"
+    ranking = "as shipped" if calibration["features"] is None else "fitted too"
+    fitted = {key: value for key, value in calibration.items() if key not in ("features", "nil_features")}
+    shown = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in fitted.items())
+    return ", ".join([*shown, f"ranking {ranking}"])
 
 
 @collections.command("delete")
