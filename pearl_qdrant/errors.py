@@ -124,9 +124,12 @@ class ModelMismatchError(StoreError):
         self.collection = collection
         self.expected = expected
         self.actual = actual
+        advice = f"Query with --model {expected_name}"
+        if actual.partition(" (")[0] == expected_name:
+            advice = "The model of that name has changed since: query with --model and the old one"
         super().__init__(
             f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
-            f"Query with --model {expected_name}, or ingest again into another collection."
+            f"{advice}, or ingest again into another collection."
         )
 
 

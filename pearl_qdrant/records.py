@@ -93,6 +93,7 @@ class Link:
         probability: Probability of the link, in [0, 1]; None for NIL or while uncalibrated.
         nil_reason: Why there is no entity; None if there is one.
         candidates: Best first.
+        kb: The short name of the entity's base, or None for NIL: with several collections an id alone may mean two.
     """
 
     mention: str
@@ -101,6 +102,7 @@ class Link:
     probability: float | None
     nil_reason: NilReason | None
     candidates: tuple[Candidate, ...] = ()
+    kb: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

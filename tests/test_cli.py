@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
+from tiny_models import make_pearl
 
 BASE = (
     "id\tname\ttype\taliases\tdescription\n"
@@ -60,7 +62,7 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
 
     (link,) = loaded("link", "NYC", "--json", "--threshold", "0", "--limit", "2").lines()
     assert link["entity_id"] == "nyc"
-    assert link.keys() == {"mention", "entity_id", "canonical_name", "probability", "nil_reason", "candidates"}
+    assert link.keys() == {"mention", "entity_id", "canonical_name", "probability", "nil_reason", "candidates", "kb"}
     candidates = link["candidates"]
     assert isinstance(candidates, list)
     assert len(candidates) == 2
@@ -71,6 +73,67 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
             "lexical_score score probability tie"
         ).split()
     )
+
+
+def test_with_several_collections_an_answer_says_whose_id_it_is(loaded: Run, base: Path, model: Path) -> None:
+    """The same id in two bases is two entities: the base stands beside it."""
+    second = base.with_name("second.tsv")
+    second.write_text("id\tname\tkind\nnyt\tNew Yorkshire Terrier\tdog\n", encoding="utf-8")
+    assert loaded("ingest", str(second), "--model", str(model)).status == 0
+    both = ("--collection", "base", "--collection", "second", "--threshold", "0")
+
+    words = loaded("link", "New Yorkshire Terrier", *both).out
+    (link,) = loaded("link", "New Yorkshire Terrier", *both, "--json").lines()
+    noted = loaded("annotate", "A New Yorkshire Terrier.", "--threshold", "0", *both[:4])
+
+    assert "->  New Yorkshire Terrier  [second: nyt]" in words
+    assert "lexical  base    id" in words
+    assert (link["entity_id"], link["kb"]) == ("nyt", "second")
+    assert "[second: nyt]" in noted.out, noted.err
+
+
+def test_mentions_of_a_file_are_utf_8_with_or_without_a_mark(loaded: Run, tmp_path: Path) -> None:
+    """A byte order mark is no part of a mention; what is not UTF-8 is named by its line."""
+    mentions = tmp_path / "mentions.txt"
+    mentions.write_bytes(b"\xef\xbb\xbfNYC\r\n\nNew York\n")
+    assert [link["mention"] for link in loaded("link", "--file", str(mentions), "--json").lines()] == [
+        "NYC",
+        "New York",
+    ]
+
+    mentions.write_bytes(b"NYC\nZ\xfcrich\n")
+    refused = loaded("link", "--file", str(mentions))
+
+    assert refused.status == 1
+    assert f"{mentions}:2: not UTF-8" in refused.err
+
+
+def test_a_name_that_no_collection_can_have_is_refused_before_anything_is_read(run: Run, base: Path) -> None:
+    """Not after the whole base was read."""
+    refused = run("ingest", str(base), "--collection", "a/b")
+
+    assert refused.status == 1
+    assert "cannot be the name of a collection" in refused.err
+    assert "header" not in refused.err
+
+
+def test_a_model_that_changed_in_its_place_is_said_to_have(
+    loaded: Run, base: Path, model: Path, tmp_path: Path
+) -> None:
+    """ "Query with the model that is refused" helps nobody; `--model` leads to the old one."""
+    moved = tmp_path / "moved"
+    shutil.copytree(model, moved)
+    assert loaded("ingest", str(base), "--model", str(moved), "--collection", "mine").status == 0
+    old = tmp_path / "old"
+    moved.rename(old)
+    make_pearl(moved, seed=99)
+
+    refused = loaded("link", "NYC", "--collection", "mine")
+    added = loaded("entities", "add", "--id", "x", "--name", "X", "--collection", "mine", "--model", str(old))
+
+    assert "has changed since: query with --model and the old one" in refused.err
+    assert added.status == 0, added.err
+    assert loaded("collections", "verify", "mine", "--model", str(old)).status == 0
 
 
 def test_nil_says_why(loaded: Run) -> None:

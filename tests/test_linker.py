@@ -226,6 +226,25 @@ def test_several_collections_answer_together(tmp_path: Path, model: str) -> None
         assert linker.link("aspirin").candidates[0].kb == "medicine"
 
 
+def test_the_order_of_collections_decides_nothing(tmp_path: Path, model: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Where they are calibrated differently, what comes with the package is used, and said."""
+    for name in ("one", "two"):
+        fill(tmp_path, name, model, [Entity(name, f"{name} street")])
+    store = EdgeStore(tmp_path)
+    one = store.open("one")
+    fitted = LinkCalibration(slope=2.0, nil_bias=0.0, threshold=0.1)
+    one.write_manifest(one.manifest.model_copy(update={"calibration": fitted}))
+    store.close()
+
+    for order in (("one", "two"), ("two", "one")):
+        with EntityLinker.open(*order, store=str(tmp_path)) as linker:
+            assert linker.calibration == Calibration()
+            assert linker.link("one street").kb == "one"
+    assert "calibrated differently" in caplog.text
+    with EntityLinker.open("one", store=str(tmp_path)) as linker:
+        assert linker.calibration.threshold == 0.1
+
+
 def test_another_model_is_refused(tmp_path: Path, store_path: Path) -> None:
     """A model of the same width but other weights would give wrong answers without an error; it is refused."""
     make_pearl(tmp_path / "other", name="other", seed=7)
@@ -247,6 +266,26 @@ def test_arguments_that_make_no_sense_are_refused(linker: EntityLinker) -> None:
         linker.link("x", limit=0)
     with pytest.raises(ValueError, match="at least one"):
         EntityLinker.open()
+    with pytest.raises(TypeError, match="letters"):
+        linker.link_batch("heart attack")
+
+
+def test_a_single_type_may_be_a_string(linker: EntityLinker) -> None:
+    """It is one type, and not the list of its letters."""
+    assert linker.link("New York", types="GPE") == linker.link("New York", types=["GPE"])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [Entity("", "Ghost"), Entity("e1", " "), Entity("e1", "x", ("",)), Entity("e1", "x", cast("tuple[str]", "yz"))],
+)
+def test_an_entity_without_id_or_name_is_refused(tmp_path: Path, model: str, bad: Entity) -> None:
+    """A link to the id '' would look like NIL."""
+    fill(tmp_path, "base", model, [Entity("a", "Acme")])
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        with pytest.raises((ValueError, TypeError), match="empty|not the string"):
+            linker.add([bad])
+        assert linker.link("Ghost", threshold=0).entity_id != ""
 
 
 def test_the_first_of_many_namesakes_is_the_first_by_id(store_path: Path) -> None:

@@ -558,7 +558,7 @@ def test_the_command_prints_a_line_a_mention(loaded: Run) -> None:
         ("HA", "mi", "heart attack"),
         ("aspirin", "asa", None),
     ]
-    assert lines[0].keys() == set("start end text entity_id canonical_name probability types long_form".split())
+    assert lines[0].keys() == set("start end text kb entity_id canonical_name probability types long_form".split())
     assert lines[0]["types"] == ["ORG", "newspaper"]
 
 

@@ -1,6 +1,6 @@
 r"""What `train fit`, `train head` and `train negatives` learn from, as they lie on disk.
 
-    a corpus folder         freq_phrase.txt and phrase_with_etype.txt; entities.jsonl if it is there
+    a corpus folder         freq_phrase.txt and phrase_with_etype.txt; entities.jsonl if it is there, or that alone
     freq_phrase.txt         CLASS__phrase <TAB> frequency
     phrase_with_etype.txt   phrase <TAB> entity type; beside a freq_phrase.txt it types the phrases of that one
     entities.jsonl          {"entity": ..., "names": [...], "types": [...]}
@@ -28,6 +28,7 @@ from training.corpus.bases import entity_examples
 from training.corpus.examples import PhraseTypes, corpus_examples
 from training.corpus.files import (
     ENTITIES,
+    FREQUENCIES,
     NOT_A_ROW,
     entity_type_of,
     read_entities,
@@ -61,8 +62,10 @@ def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int =
     examples: list[Example] = []
     for path, kind in kinds:
         if kind == "corpus":
-            examples.extend(corpus_examples(path, report, min_count=min_count))
-            if (path / ENTITIES).exists():
+            has_entities = (path / ENTITIES).exists()
+            if (path / FREQUENCIES).exists() or not has_entities:
+                examples.extend(corpus_examples(path, report, min_count=min_count))
+            if has_entities:
                 examples.extend(entity_examples(read_entities(path / ENTITIES, report)))
         elif kind == "frequencies":
             examples.extend(_of_frequencies(path, types, report, min_count))

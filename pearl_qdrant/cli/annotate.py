@@ -10,6 +10,7 @@ import click
 from pearl_qdrant.cli.options import (
     device_option,
     json_option,
+    model_option,
     on_tie_option,
     open_linker,
     store_option,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--file", "file", type=click.File("rb"), help="One passage, whole, in UTF-8; - is stdin.")
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
 @store_option
-@click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, help="Instead of the collection's own.")
+@model_option
 @device_option
 @type_option
 @click.option(
@@ -80,7 +81,7 @@ def annotate(
             on_tie=tie,
             include_nil=include_nil,
         )
-    for line in map(_as_json, found) if as_json else _as_text(found):
+    for line in map(_as_json, found) if as_json else _as_text(found, with_base=len(set(collections)) > 1):
         # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
         click.echo(line.encode("utf-8", "backslashreplace").decode())
 
@@ -99,12 +100,13 @@ def _as_json(found: Annotation) -> str:
     import json
 
     link = found.link
-    chosen = next((c for c in link.candidates if c.entity_id == link.entity_id), None)
+    chosen = next((c for c in link.candidates if (c.kb, c.entity_id) == (link.kb, link.entity_id)), None)
     return json.dumps(
         {
             "start": found.start,
             "end": found.end,
             "text": found.text,
+            "kb": link.kb,
             "entity_id": link.entity_id,
             "canonical_name": link.canonical_name,
             "probability": link.probability,
@@ -115,8 +117,8 @@ def _as_json(found: Annotation) -> str:
     )
 
 
-def _as_text(annotations: list[Annotation]) -> Iterator[str]:
-    """A line a mention: where, what, and what it was linked to."""
+def _as_text(annotations: list[Annotation], *, with_base: bool) -> Iterator[str]:
+    """A line a mention: where, what, and what it was linked to; with bases where ids may be of several."""
     for found in annotations:
         link = found.link
         shown = " ".join(found.text.split())
@@ -126,5 +128,6 @@ def _as_text(annotations: list[Annotation]) -> Iterator[str]:
             reason = link.nil_reason.value.replace("_", " ") if link.nil_reason else ""
             yield f"{found.start}-{found.end}  {shown}  ->  NIL ({reason})"
         else:
-            shown += f"  ->  {link.canonical_name}  [{link.entity_id}]  {link.probability or 0:.2f}"
+            entity = f"{link.kb}: {link.entity_id}" if with_base else link.entity_id
+            shown += f"  ->  {link.canonical_name}  [{entity}]  {link.probability or 0:.2f}"
             yield f"{found.start}-{found.end}  {shown}"

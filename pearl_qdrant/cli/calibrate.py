@@ -13,6 +13,7 @@ from pearl_qdrant.cli.options import (
     collection_option,
     device_option,
     json_option,
+    model_option,
     only_collection,
     open_store_at,
     store_option,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Draw reliability diagrams, as PNG.")
 @click.option("--dry-run", is_flag=True, help="Say what would be stored.")
 @store_option
+@model_option
 @device_option
 @json_option
 def calibrate(
@@ -56,6 +58,7 @@ def calibrate(
     figure: Path | None,
     dry_run: bool,
     store: str,
+    model: str | None,
     device: str,
     as_json: bool,
 ) -> None:
@@ -76,13 +79,15 @@ def calibrate(
         from training.evaluation.reliability_figure import check_matplotlib
 
         check_matplotlib()
+        if not figure.resolve().parent.is_dir():
+            raise click.UsageError(f"There is no folder {figure.parent} for the figure: make it first.")
     labels = None if pairs is None else read_pairs(pairs)
     name = collection or only_collection(store)
     opened = open_store_at(store)
     try:
         target = opened.open(name)
         manifest = target.manifest
-        encoder = load_encoder(manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
         found = fit(opened, target, encoder, labels, precision=precision, nil_share=nil_share)
         if not dry_run:
             changed = target.read_manifest().model_copy(update={"calibration": found.to_manifest()})
@@ -90,6 +95,12 @@ def calibrate(
     finally:
         opened.close()
     record = _record(name, found, stored=not dry_run)
+    if manifest.calibration is not None and not dry_run:
+        old = manifest.calibration.model_dump()
+        click.echo(
+            f"This replaces what was fitted on {old.get('fitted_on', 'labels')} ({old.get('mentions', '?')} mentions).",
+            err=True,
+        )
     click.echo(json.dumps(record, ensure_ascii=False) if as_json else _as_text(record))
     if figure is not None:
         _draw(figure, name, found)
@@ -163,6 +174,14 @@ def _as_text(record: dict[str, Any]) -> str:
     for label, key in _ROWS:
         before, after = (_cell(record[when], key) for when in ("before", "after"))
         lines.append(f"{label:<28}{before:>22}  {after:>22}")
+    reached = record["after"]["precision"]
+    if reached is not None and reached < record["target_precision"]:
+        lines.append(
+            f"{reached:.1%} of the links are right on mentions that the threshold was not chosen by, under the target "
+            f"of {record['target_precision']:.1%}: more pairs, or a higher --precision, leave room"
+        )
+    if (record["slope"], record["nil_bias"]) == (1, 0):
+        lines.append("slope and NIL bias: as shipped, others did no better")
     stored = "stored" if record["stored"] else "not stored (--dry-run)"
     if record["fitted_on"] == "pairs":
         took = "fitted to the pairs" if record["ranking_fitted"] else "as shipped: others did no better"

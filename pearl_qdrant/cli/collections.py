@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.options import json_option, open_store_at, store_option, yes_option
+from pearl_qdrant.cli.options import json_option, model_option, open_store_at, store_option, yes_option
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.protocol import Collection
@@ -105,12 +105,13 @@ def finalize(name: str, store: str) -> None:
 @collections.command("verify")
 @click.argument("name")
 @store_option
+@model_option
 @json_option
 @click.pass_context
-def verify(context: click.Context, name: str, store: str, as_json: bool) -> None:
+def verify(context: click.Context, name: str, store: str, model: str | None, as_json: bool) -> None:
     """Check a collection: complete, counted, indexed, and its model at hand. Exit status 1 if not."""
     with _opened(store, name) as collection:
-        problems = list(_problems(collection))
+        problems = list(_problems(collection, model))
         points = collection.count()
     if as_json:
         click.echo(json.dumps({"collection": name, "points": points, "problems": problems}, ensure_ascii=False))
@@ -123,7 +124,7 @@ def verify(context: click.Context, name: str, store: str, as_json: bool) -> None
         context.exit(1)
 
 
-def _problems(collection: Collection) -> Iterator[str]:
+def _problems(collection: Collection, model: str | None) -> Iterator[str]:
     """What is wrong with a collection, each with the way out."""
     from pearl_qdrant.encoder.loading import load_encoder
     from pearl_qdrant.errors import ModelError, ModelMismatchError
@@ -139,7 +140,7 @@ def _problems(collection: Collection) -> Iterator[str]:
     if absent := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
         yield f"no payload index on {', '.join(absent)}; filters are slow or refused. Ingest again with --restart."
     try:
-        encoder = load_encoder(manifest.model, device="cpu", pooling=manifest.pooling, prefix=manifest.prefix)
+        encoder = load_encoder(model or manifest.model, device="cpu", pooling=manifest.pooling, prefix=manifest.prefix)
         manifest.check_model(encoder.info)
     except (ModelError, ModelMismatchError) as error:
         yield str(error)

@@ -11,6 +11,7 @@ from pearl_qdrant.cli.options import (
     collection_option,
     device_option,
     json_option,
+    model_option,
     open_linker,
     store_option,
     yes_option,
@@ -26,10 +27,11 @@ def entities() -> None:
 @click.argument("entity_id")
 @collection_option
 @store_option
+@model_option
 @json_option
-def show(entity_id: str, collection: str | None, store: str, as_json: bool) -> None:
+def show(entity_id: str, collection: str | None, store: str, model: str | None, as_json: bool) -> None:
     """Show an entity with all its names, types and description."""
-    with open_linker(store, [collection] if collection else []) as linker:
+    with open_linker(store, [collection] if collection else [], model=model) as linker:
         entity = linker.entity(entity_id)
     if as_json:
         click.echo(json.dumps(asdict(entity), ensure_ascii=False))
@@ -48,6 +50,7 @@ def show(entity_id: str, collection: str | None, store: str, as_json: bool) -> N
 @click.option("--description")
 @collection_option
 @store_option
+@model_option
 @device_option
 def add(
     entity_id: str,
@@ -57,6 +60,7 @@ def add(
     description: str | None,
     collection: str | None,
     store: str,
+    model: str | None,
     device: str,
 ) -> None:
     """Add an entity, or replace the one of the same id.
@@ -71,7 +75,7 @@ def add(
         raise click.UsageError("An entity needs an id and a name.")
     others = tuple(alias for alias in dict.fromkeys(aliases) if alias.strip() and alias != name)
     entity = Entity(entity_id, name, others, kb_types, TypeMap.load().map_types(kb_types), description)
-    with open_linker(store, [collection] if collection else [], device=device) as linker:
+    with open_linker(store, [collection] if collection else [], model=model, device=device) as linker:
         written = linker.add([entity])
     click.echo(f"Wrote {_count(written)} of {entity_id}.", err=True)
 
@@ -80,15 +84,16 @@ def add(
 @click.argument("entity_ids", nargs=-1, required=True, metavar="ENTITY_ID...")
 @collection_option
 @store_option
+@model_option
 @yes_option
-def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, yes: bool) -> None:
+def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, model: str | None, yes: bool) -> None:
     """Delete entities with all their names."""
     if not yes:
         click.confirm(f"Delete {', '.join(entity_ids)} for good?", abort=True, err=True)
     from pearl_qdrant.errors import EntityNotFoundError
 
     missing = []
-    with open_linker(store, [collection] if collection else []) as linker:
+    with open_linker(store, [collection] if collection else [], model=model) as linker:
         for entity_id in entity_ids:
             try:
                 linker.entity(entity_id)

@@ -18,7 +18,14 @@ from pearl_qdrant.cli.ingest_talk import (
     say_unfinished,
     scan_and_report,
 )
-from pearl_qdrant.cli.options import device_option, json_option, open_store_at, store_option, yes_option
+from pearl_qdrant.cli.options import (
+    check_collection_name,
+    device_option,
+    json_option,
+    open_store_at,
+    store_option,
+    yes_option,
+)
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
@@ -152,6 +159,7 @@ def ingest(
     from ingest.type_map import TypeMap
 
     name = collection or _collection_name(paths[0])
+    check_collection_name(store, name)
     columns = TsvColumns(id=id_column, name=name_column, types=type_columns, alias=alias_column)
     types = TypeMap.load(type_map)
     options = ReadOptions(
@@ -285,7 +293,11 @@ def _begin_anew(store: Store, name: str, yes: bool) -> None:
     """Delete the collection if it is there, after asking."""
     if name in store.collections():
         if not yes:
-            click.confirm(f"Delete collection '{name}' in {store.location} and begin anew?", abort=True, err=True)
+            click.confirm(
+                f"Delete collection '{name}' in {store.location}, what was calibrated too, and begin anew?",
+                abort=True,
+                err=True,
+            )
         store.delete(name)
 
 

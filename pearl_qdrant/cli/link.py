@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
 from pearl_qdrant.cli.options import (
     device_option,
     json_option,
+    model_option,
     on_tie_option,
     open_linker,
     store_option,
     type_option,
 )
+from pearl_qdrant.errors import InputError
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("mentions", nargs=-1, metavar="[MENTION]...")
-@click.option("--file", "file", type=click.File("r", encoding="utf-8"), help="One mention a line; - is stdin.")
+@click.option("--file", "file", type=click.File("rb"), help="One mention a line, UTF-8; - is stdin.")
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
 @store_option
-@click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, help="Instead of the collection's own.")
+@model_option
 @device_option
 @type_option
 @click.option(
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 @json_option
 def link(
     mentions: tuple[str, ...],
-    file: TextIO | None,
+    file: BinaryIO | None,
     collections: tuple[str, ...],
     store: str,
     model: str | None,
@@ -82,7 +84,7 @@ def link(
             wanted, types=types, type_mode=cast("TypeMode", type_mode), limit=limit, on_tie=cast("OnTie", on_tie)
         )
         for found in links:
-            shown = _as_json(found, explain) if as_json else _as_text(found)
+            shown = _as_json(found, explain) if as_json else _as_text(found, with_base=len(set(collections)) > 1)
             if explain and not as_json:
                 shown += "\n" + _indented(explain_link(found, linker.calibration, linker.model))
             # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
@@ -92,10 +94,17 @@ def link(
 _WIDEST = 80  # characters of a name in the table; --json has it whole
 
 
-def _lines(file: TextIO) -> Iterator[str]:
-    """Mentions of a file; a line without text is passed over."""
-    for line in file:
-        mention = line.rstrip("\r\n")
+def _lines(file: BinaryIO) -> Iterator[str]:
+    """Mentions of a file; a line without text is passed over.
+
+    Raises:
+        InputError: At a line that is not UTF-8; those before it are out by then.
+    """
+    for number, line in enumerate(file, 1):
+        try:
+            mention = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(file.name, number, "not UTF-8. Convert the file, as with iconv") from error
         if mention.strip():
             yield mention
 
@@ -114,17 +123,19 @@ def _as_json(found: Link, explain: bool) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
-def _as_text(found: Link) -> str:
-    """A mention, what it was linked to, and its candidates as a table."""
+def _as_text(found: Link, *, with_base: bool) -> str:
+    """A mention, what it was linked to, and its candidates as a table; with bases where ids may be of several."""
     if found.entity_id is None:
         reason = found.nil_reason.value.replace("_", " ") if found.nil_reason else ""
         head = f"{found.mention}  ->  NIL ({reason})"
     else:
-        head = f"{found.mention}  ->  {found.canonical_name}  [{found.entity_id}]  {found.probability:.2f}"
-    return "\n".join([head, *_table([_row(c) for c in found.candidates])])
+        entity = f"{found.kb}: {found.entity_id}" if with_base else found.entity_id
+        head = f"{found.mention}  ->  {found.canonical_name}  [{entity}]  {found.probability:.2f}"
+    columns = ("prob", "dense", "lexical", *(["base"] if with_base else []), "id", "name", "types")
+    return "\n".join([head, *_table(columns, [_row(c, with_base=with_base) for c in found.candidates])])
 
 
-def _row(candidate: Candidate) -> tuple[str, ...]:
+def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
     shown = candidate.canonical_name
     if candidate.name != candidate.canonical_name:
         shown += f' ("{candidate.name}")'
@@ -133,13 +144,14 @@ def _row(candidate: Candidate) -> tuple[str, ...]:
     lexical = "-" if candidate.lexical_score is None else f"{candidate.lexical_score:.3f}"
     shown = shown if len(shown) <= _WIDEST else shown[: _WIDEST - 1] + "…"
     probability = f"{candidate.probability or 0:.2f}"
-    return (probability, dense, lexical, candidate.entity_id, shown, kinds + " tie" * candidate.tie)
+    base = [candidate.kb] if with_base else []
+    return (probability, dense, lexical, *base, candidate.entity_id, shown, kinds + " tie" * candidate.tie)
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Rows with their columns aligned, under a head."""
     if not rows:
         return []
-    every = [("prob", "dense", "lexical", "id", "name", "types"), *rows]
+    every = [columns, *rows]
     widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))]
     return ["    " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in every]

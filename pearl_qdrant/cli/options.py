@@ -85,6 +85,24 @@ def only_collection(location: str) -> str:
     raise click.UsageError(f"Say which collection with --collection, one of: {', '.join(names)}")
 
 
+model_option: Callable[[F], F] = click.option(
+    "--model",
+    envvar="PEARL_QDRANT_MODEL",
+    show_envvar=True,
+    help="Instead of the collection's own.",
+)
+
+
+def check_collection_name(location: str, name: str) -> None:
+    """Refuse a name that the store at this location would refuse, before anything is read."""
+    from pearl_qdrant.store.open import is_url
+
+    if not is_url(location):
+        from pearl_qdrant.store.edge import check_name
+
+        check_name(name)
+
+
 def open_linker(
     location: str,
     collections: Sequence[str],

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pearl_qdrant.cli.extras import needs_extra
+from pearl_qdrant.cli.train_inputs import refuse_overwriting
 
 
 @click.command()
@@ -29,6 +30,7 @@ def average(base: Path, tuned: Path, out: Path, ratio: float) -> None:
     \b
     pearl-qdrant train average all-MiniLM-L6-v2/ fitted/ averaged/ --ratio 0.5
     """
+    refuse_overwriting(out, base, tuned)
     with needs_extra("train"):
         from training.average_checkpoint import average_checkpoint
 

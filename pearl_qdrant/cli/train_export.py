@@ -11,6 +11,7 @@ import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import json_option
+from pearl_qdrant.cli.train_inputs import refuse_overwriting
 
 if TYPE_CHECKING:
     from training.export_checkpoint import Precision
@@ -49,6 +50,7 @@ def export(
     pearl-qdrant train export averaged/ my-model/ --name my-model
     pearl-qdrant link "nytimes.com" --model my-model/
     """
+    refuse_overwriting(out, model)
     with needs_extra("train"):
         from training.export_checkpoint import export_checkpoint
 

@@ -16,6 +16,7 @@ from pearl_qdrant.cli.train_inputs import (
     min_count_option,
     phrases_option,
     read_material,
+    refuse_overwriting,
 )
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def fit(**options: Any) -> None:
 
 def _check(options: dict[str, Any]) -> None:
     """Refuse options that contradict each other, before anything is read."""
+    refuse_overwriting(options["out"], options["model"], *options["phrases"], options["character_encoder"])
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
     fixed = given & {

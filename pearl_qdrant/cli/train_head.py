@@ -15,6 +15,7 @@ from pearl_qdrant.cli.train_inputs import (
     min_count_option,
     phrases_option,
     read_material,
+    refuse_overwriting,
 )
 
 _PATH = click.Path(path_type=Path)
@@ -69,6 +70,7 @@ def head(
     pearl-qdrant train head --base Lihuchen/pearl_small --phrases phrase_with_etype.txt --out pearl-small-typed
     pearl-qdrant train head --base averaged/ --typed-names names.tsv --out typed
     """
+    refuse_overwriting(out, model, *phrases)
     with needs_extra("train"):
         from training.base_network import find_device, open_base
         from training.head_run import HeadOptions, run_head

@@ -46,6 +46,17 @@ max_errors_option: Callable[[F], F] = click.option(
 )
 
 
+def refuse_overwriting(out: Path, *inputs: Path | str | None) -> None:
+    """Stop where a command would write over what it reads.
+
+    Raises:
+        click.UsageError: If `out` is one of the inputs that exist.
+    """
+    for path in inputs:
+        if path is not None and Path(path).exists() and Path(path).resolve() == out.resolve():
+            raise click.UsageError(f"{out} is an input of this command: write to another place.")
+
+
 def read_material(
     phrases: Sequence[Path],
     aliases: Sequence[Path],

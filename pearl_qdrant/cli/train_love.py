@@ -10,6 +10,7 @@ import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import json_option
+from pearl_qdrant.cli.train_inputs import refuse_overwriting
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE
 
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -77,6 +78,7 @@ def love(
     """
     if embedding_dim % 2:
         raise click.UsageError(f"--embedding-dim must be even, not {embedding_dim}.")
+    refuse_overwriting(out, base)
     with needs_extra("train"):
         from training.love import LoveConfig
         from training.love_run import CharacterWidths, pretrain_character_encoder

@@ -16,6 +16,7 @@ from pearl_qdrant.cli.train_inputs import (
     min_count_option,
     phrases_option,
     read_material,
+    refuse_overwriting,
 )
 from pearl_qdrant.settings import DEFAULT_MODEL
 
@@ -70,6 +71,7 @@ def negatives(
     pearl-qdrant train negatives --phrases corpus --out corpus/hard_negative.txt
     pearl-qdrant train negatives --aliases umls.tsv --model all-MiniLM-L6-v2/ --out hard_negative.jsonl
     """
+    refuse_overwriting(out, *phrases, *aliases)
     with needs_extra("train"):
         from training.hard_negatives import MiningConfig, mine_hard_negatives
         from training.material import as_phrases

@@ -30,4 +30,4 @@ def decide(judged: Judged, calibration: Calibration, limit: int, threshold: floa
         return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates)
     if (best.tie and on_tie == "null") or (not best.tie and probabilities[0] < threshold):
         return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
-    return Link(mention, best.entity_id, best.canonical_name, best.probability, None, candidates)
+    return Link(mention, best.entity_id, best.canonical_name, best.probability, None, candidates, best.kb)

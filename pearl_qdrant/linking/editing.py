@@ -16,10 +16,16 @@ _BATCH = 1024
 
 
 def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[Entity]) -> int:
-    """Write entities; one of the same id loses the names that it no longer has. Returns the number of names written."""
+    """Write entities; one of the same id loses the names that it no longer has. Returns the number of names written.
+
+    Raises:
+        ValueError: If an entity has an empty id or name; those before it in batches of 1,024 are written.
+    """
     written = 0
     entities = iter(entities)
     while batch := list(islice(entities, _BATCH)):
+        for entity in batch:
+            _check(entity)
         encoded = encoder.encode([name for entity in batch for name in entity.names()])
         points = name_points(collection.manifest.kb, names_of(batch), encoded)
         old = collection.find(entity_ids=[e.entity_id for e in batch], limit=MAX_NAMES)
@@ -28,6 +34,22 @@ def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[En
         written += len(points)
     _note_counts(collection)
     return written
+
+
+def _check(entity: Entity) -> None:
+    """An entity as readers make them.
+
+    Raises:
+        TypeError: If the aliases are one string.
+        ValueError: If its id or a name is empty.
+    """
+    if isinstance(entity.aliases, str):
+        raise TypeError(
+            f"aliases of entity {entity.entity_id!r} is a tuple of names, not the string {entity.aliases!r}"
+        )
+    for label, text in (("id", entity.entity_id), *(("name", name) for name in entity.names())):
+        if not (text or "").strip():
+            raise ValueError(f"entity {entity.entity_id!r} has an empty {label}: {text!r}")
 
 
 def delete_entities(collection: Collection, entity_ids: Sequence[str]) -> int:

@@ -52,12 +52,14 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
 def _rule(link: Link, calibration: Calibration) -> str:
     bar = f"{calibration.threshold:g}"
     if link.nil_reason is None:
-        return f"linked: probability {link.probability or 0:.2f}, at least the threshold or the first of a tie ({bar})"
+        why = "the first of a tie" if link.candidates[0].tie else f"at least the threshold ({bar})"
+        return f"linked: probability {link.probability or 0:.2f}, {why}"
     if link.nil_reason is NilReason.NO_CANDIDATES:
         return "NIL: nothing in the collection is near, or the type filter leaves nothing"
     if link.nil_reason is NilReason.AMBIGUOUS:
         names = sum(c.tie or c.name == link.candidates[0].name for c in link.candidates)
-        return f"NIL: {names} entities share the best name, and nothing separates them well enough"
+        several = f"{names} or more" if names == len(link.candidates) else f"{names}"
+        return f"NIL: {several} entities share the best name, and nothing separates them well enough"
     return f"NIL: the best has probability {link.candidates[0].probability or 0:.2f}, under the threshold ({bar})"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -33,9 +34,11 @@ from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, default_store
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import MAX_NAMES, entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import LinkCalibration, NamePoint
 
 TypeMode = Literal["hard", "soft", "off"]
+
+_log = logging.getLogger(__name__)
 
 BATCH = 1024
 """Mentions encoded together by `link_batch`."""
@@ -73,15 +76,15 @@ class EntityLinker:
             store: Closed with the linker.
             collections: Open; at least one.
             encoder: The model that made them.
-            calibration: By default what was fitted to the first collection, or what comes with the package.
+            calibration: By default what was fitted to the collection, or what comes with the package; the latter too
+                where several collections are calibrated differently.
             threshold: Instead of that of the calibration.
-            model: Coefficients of the ranking; by default those fitted to the first collection, or what comes with the
-                package.
+            model: Coefficients of the ranking; by default likewise.
             reranker: Looks at the best candidates again; see `linking.reranker`.
 
         Raises:
             ModelMismatchError: If a collection was made by another model.
-            CalibrationError: If the first collection was calibrated by another version.
+            CalibrationError: If the collection was calibrated by another version.
             ValueError: If there is no collection, or the threshold is not in [0, 1].
         """
         if not collections:
@@ -91,7 +94,7 @@ class EntityLinker:
         self._store = store
         self._collections = tuple(collections)
         self._encoder = encoder
-        stored = collections[0].manifest.calibration
+        stored = _common_calibration(collections)
         chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
         self._calibration = chosen if threshold is None else replace(chosen, threshold=_checked_threshold(threshold))
         self._places = tuple(Place(collection, _rarity(collection)) for collection in collections)
@@ -264,7 +267,12 @@ class EntityLinker:
             raise ValueError(f"limit must be at least 1, not {limit}")
         if type_mode not in ("hard", "soft", "off"):
             raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {type_mode!r}")
-        wanted = () if type_mode == "off" else tuple(types)
+        if isinstance(mentions, str):
+            raise TypeError(
+                "mentions is one string, whose letters would be linked one by one: give a list, or use link"
+            )
+        named = (types,) if isinstance(types, str) else tuple(types)
+        wanted = () if type_mode == "off" else named
         self._check_types(wanted)
         question = Question(
             max(limit, DEFAULT_LIMIT), wanted, is_filter=type_mode == "hard", is_typed=type_mode != "off"
@@ -398,6 +406,18 @@ class EntityLinker:
                 return opened
         names = ", ".join(c.name for c in self._collections)
         raise ValueError(f"say which collection to add to, one of: {names} (got {collection!r})")
+
+
+def _common_calibration(collections: Sequence[Collection]) -> LinkCalibration | None:
+    """What was fitted to the collections, if it is the same for all; the order in which they are named is no reason."""
+    first = collections[0].manifest.calibration
+    if all(collection.manifest.calibration == first for collection in collections):
+        return first
+    _log.warning(
+        "the collections are calibrated differently: probabilities, threshold and ranking are those that come with the "
+        "package"
+    )
+    return None
 
 
 def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:

@@ -38,6 +38,23 @@ _FORBIDDEN = set('/\\:*?"<>|')  # what one file system or another does not take
 _STALE_S = 3600.0  # a folder in the making, or being deleted, that is older was left by a process that died
 
 
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a collection.
+
+    Raises:
+        StoreRejectedError: If no folder may have that name.
+    """
+    reason = None
+    if not name or name.startswith(".") or name[-1] in ". ":
+        reason = "it must not be empty, begin with a dot, or end with a dot or space"
+    elif _FORBIDDEN & set(name) or not name.isprintable():
+        reason = f"it must not hold control characters or any of {' '.join(sorted(_FORBIDDEN))}"
+    elif len(name.encode()) > MAX_NAME_BYTES:
+        reason = f"it has {len(name.encode())} bytes, {MAX_NAME_BYTES} are allowed"
+    if reason:
+        raise StoreRejectedError(f"{name!a} cannot be the name of a collection: {reason}.")
+
+
 class EdgeStore:
     """The collections in one folder; the folder is made with the first of them."""
 
@@ -132,20 +149,8 @@ class EdgeStore:
             self._opened.pop().close()
 
     def _folder(self, name: str) -> Path:
-        """Where a collection of that name lies.
-
-        Raises:
-            StoreRejectedError: If no folder may have that name.
-        """
-        reason = None
-        if not name or name.startswith(".") or name[-1] in ". ":
-            reason = "it must not be empty, begin with a dot, or end with a dot or space"
-        elif _FORBIDDEN & set(name) or not name.isprintable():
-            reason = f"it must not hold control characters or any of {' '.join(sorted(_FORBIDDEN))}"
-        elif len(name.encode()) > MAX_NAME_BYTES:
-            reason = f"it has {len(name.encode())} bytes, {MAX_NAME_BYTES} are allowed"
-        if reason:
-            raise StoreRejectedError(f"{name!a} cannot be the name of a collection: {reason}.")
+        """Where a collection of that name lies. Raises as `check_name`."""
+        check_name(name)
         return self._path / name
 
     def _sweep(self) -> None:
