@@ -120,7 +120,7 @@ def test_a_name_that_no_collection_can_have_is_refused_before_anything_is_read(r
 def test_a_model_that_changed_in_its_place_is_said_to_have(
     loaded: Run, base: Path, model: Path, tmp_path: Path
 ) -> None:
-    """ "Query with the model that is refused" helps nobody; `--model` leads to the old one."""
+    """To query with the very model that is refused helps nobody; `--model` leads to the old one."""
     moved = tmp_path / "moved"
     shutil.copytree(model, moved)
     assert loaded("ingest", str(base), "--model", str(moved), "--collection", "mine").status == 0
