@@ -264,3 +264,28 @@ def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None
     used = [name for name, value in zip(FEATURES, shipped_model().features, strict=True) if value]
     assert {f"without {name}" for name in used} <= task["baselines"].keys()
     assert "ece_50%" in task["details"]
+
+
+def test_a_base_of_ones_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
+    """Any base that ingest reads, by both protocols, over all entities; other tasks have nothing to read there."""
+    base = tmp_path / "mine.tsv"
+    rows = "".join(f"{key}\t{name}\tORG|firm\t{aliases}\n" for key, name, aliases, _ in ENTITIES)
+    base.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
+
+    done = run("evaluate", "--data", str(base), "--model", str(model), "--nil-share", "0.5", "--json")
+    other = run("evaluate", "--data", str(base), "--task", "bird")
+
+    assert done.status == 0, done.err
+    tasks = json.loads(done.out)["tasks"]
+    assert tasks.keys() == {"linking_mine", "linking_mine_left_out"}
+    assert tasks["linking_mine"]["n"] == 8
+    assert other.status == 2
+    assert "linking only" in other.err
+
+
+def test_data_with_nothing_to_measure_is_a_failure(run: Run, model: Path, tmp_path: Path) -> None:
+    """A folder that has none of the files is no success with an empty table."""
+    done = run("evaluate", "--data", str(tmp_path), "--model", str(model), "--task", "linking")
+
+    assert done.status == 1
+    assert "none of the files" in done.err

@@ -17,7 +17,7 @@ from pearl_qdrant.cli.evaluate_linking import (
     linking_options,
 )
 from pearl_qdrant.cli.options import device_option, json_option
-from pearl_qdrant.settings import DEFAULT_MODEL
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     "--data",
     "data",
     required=True,
-    metavar="DIR|hub",
-    help="Folder with the evaluation sets, or hub for Lihuchen/pearl_benchmark and autofj.",
+    metavar="DIR|FILE|hub",
+    help="Folder with the evaluation sets (see --list), a base of your own as one file, or hub for "
+    "Lihuchen/pearl_benchmark and autofj.",
 )
 @click.option("--task", "tasks", multiple=True, metavar="T", help="Only this one; may be repeated. See --list.")
 @click.option(
@@ -104,21 +105,31 @@ def evaluate(
 ) -> None:
     """Measure a model on the paper's tasks and on linking, with baselines and the paper's figures beside.
 
-    Sets that DIR does not have are skipped and named. Needs the extra: pip install 'pearl-qdrant[train]'
+    Sets that DIR does not have are skipped and named. Of a base of your own (FILE, any format of ingest) the aliases
+    are linked, with its canonical names alone and with all names but the mention's own. Needs the extra: pip install
+    'pearl-qdrant[train]'
 
     \b
     pearl-qdrant evaluate --model pearl-mini-en --data data/
     pearl-qdrant evaluate --model runs/a --baseline pearl-mini-en --data data/ --task bird --task turney --json
     pearl-qdrant evaluate --data data/ --task linking --bases loaded/ --mentions 1000
+    pearl-qdrant evaluate --data base.tsv
     """
     _check_before(figure)
+    from training.evaluation.own_base import OwnBase
     from training.evaluation.run import as_record
     from training.evaluation.run import evaluate as run
     from training.evaluation.table import as_text
     from training.evaluation.task import EvaluationOptions
 
-    chosen = _tasks(tasks)
     source = _data(data)
+    chosen = _tasks(tasks)
+    if isinstance(source, OwnBase):
+        if set(tasks) - {"linking"}:
+            raise click.BadParameter("a base of your own has the task linking only", param_hint="--task")
+        chosen = source.tasks()
+        if click.get_current_context().get_parameter_source("folds") is click.core.ParameterSource.DEFAULT:
+            folds = tuple(range(10))
     plain = [task for task in chosen if not _is_linking(task)]
     options = EvaluationOptions(
         n_seeds=seeds, n_distractors=distractors, linking=as_linking_options(folds, mentions, nil_shares)
@@ -135,6 +146,8 @@ def evaluate(
         linking = LinkingRun(model, device, encoders, bases, ablation)
         report = join_reports(report, evaluate_linking(linking, source, list(filter(_is_linking, chosen)), options))
     assert report is not None, "some task was chosen"
+    if not report.results:
+        raise click.ClickException(f"{data} has none of the files that {len(chosen)} tasks read: see --list.")
     click.echo(json.dumps(as_record(report), ensure_ascii=False) if as_json else as_text(report))
     if figure is not None:
         _draw(figure, source, methods)
@@ -177,11 +190,13 @@ def _tasks(names: tuple[str, ...]) -> tuple[Task, ...]:
 def _data(place: str) -> Data:
     from training.evaluation.data import FolderData
     from training.evaluation.hub import REPOSITORY, HubData
+    from training.evaluation.own_base import OwnBase
 
     # A folder of that name goes before.
     if place in ("hub", REPOSITORY) and not Path(place).is_dir():
         return HubData()
-    return FolderData(Path(place).expanduser())
+    path = Path(place).expanduser()
+    return OwnBase(path, max_errors=DEFAULT_MAX_ERRORS) if path.is_file() else FolderData(path)
 
 
 def _encoder(name: str, device: str) -> EncoderMethod:

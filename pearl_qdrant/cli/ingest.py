@@ -214,8 +214,9 @@ def ingest(
                 say_unfinished(result.unfinished, name)
                 if result.points > result.names and not result.unfinished:
                     click.echo(
-                        f"The collection holds {result.points - result.names:,} names that this input lacks. If it is "
-                        f"a newer release of the same base, --update removes them.",
+                        f"The collection holds {result.points - result.names:,} names that this input lacks; an "
+                        f"entity whose names or types changed has old and new ones side by side. If the input is a "
+                        f"newer release of the same base, --update removes what it has no more.",
                         err=True,
                     )
                 counts = result.to_json()

@@ -92,7 +92,8 @@ def _join_task() -> Task:
     return Task("linking_autofj", "AutoFJ", "Linking, titles", metric, "linking", _JOINS, _run(read))
 
 
-def _task(name: str, base: str, pairs: str | None, protocol: Protocol, needs: Need) -> Task:
+def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, needs: Need = "linking") -> Task:
+    """Linking the aliases of a base, or those of pairs."""
     source = Source(base, pairs, protocol)
 
     def read(data: Data, options: LinkingOptions) -> list[LinkingSet]:
@@ -111,8 +112,8 @@ def _task(name: str, base: str, pairs: str | None, protocol: Protocol, needs: Ne
 
 
 def _tasks(protocol: Protocol) -> list[Task]:
-    large = [_task(name, "kb/general.tsv", pairs, protocol, "large_linking") for name, pairs in _PAIRS.items()]
-    own = [_task(name, f"kb/biomedical/{name}*.tsv", None, protocol, "linking") for name in _ONTOLOGIES]
+    large = [linking_task(name, "kb/general.tsv", pairs, protocol, "large_linking") for name, pairs in _PAIRS.items()]
+    own = [linking_task(name, f"kb/biomedical/{name}*.tsv", None, protocol) for name in _ONTOLOGIES]
     return [*large, *own]
 
 
