@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +19,7 @@ from soak_places import COLLECTION, Difference, EdgePlace
 from soak_process import Ended, Run
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
-from pearl_qdrant.store import edge_process
+from pearl_qdrant.store import edge_process, edge_shard
 from pearl_qdrant.store.edge import EdgeStore
 from pearl_qdrant.store.edge_lock import CollectionLock
 from pearl_qdrant.store.schema import Manifest
@@ -65,7 +66,9 @@ def assert_is_told(ended: Ended) -> None:
 def test_a_disk_that_something_else_fills_stops_a_load_and_loses_nothing(chain: Chain, disk: Path) -> None:
     """If no byte is left, ingest and link end with a message; once there is space, the load goes on to the same end."""
     run = chain.begin("checkpoint", nth=1)
+    run.signal_group(signal.SIGSTOP)  # or it may be done before the disk is full
     ballast = fill(disk)
+    run.signal_group(signal.SIGCONT)
     assert_is_told(run.wait())
     assert_is_told(Run(chain.folder, chain.words()).wait())
     words = ["link", "a name", "--collection", COLLECTION, "--store", chain.place.location]
@@ -76,6 +79,33 @@ def test_a_disk_that_something_else_fills_stops_a_load_and_loses_nothing(chain: 
 
     assert ended.counts()["resumed_at"], "it did not begin anew"
     assert chain.check() == Difference()
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from pearl_qdrant.store.edge_shard import load_shard
+load_shard(Path(sys.argv[1]), "toy").close()
+"""
+
+
+def test_opening_takes_memory_on_a_disk_in_memory_and_is_told_where_there_is_none(disk: Path) -> None:
+    """Edge reads files with holes; in a tmpfs that takes space, and who gets none is killed, unless it asks before."""
+    shard = disk / "shard"
+    edge_shard.create_shard(shard, 8)
+    assert edge_shard.is_in_memory(shard)
+    assert not edge_shard.is_in_memory(Path("/proc/self"))
+    ballast = fill(disk)
+    with ballast.open("r+b") as file:  # more than is asked for everywhere, less than the holes
+        file.truncate(ballast.stat().st_size - 2 * edge_shard.OPEN_BYTES)
+
+    told = subprocess.run([sys.executable, "-c", OPEN, str(shard)], capture_output=True, text=True, check=False)
+
+    assert told.returncode == 1, told.returncode
+    assert "StoreFullError: No space left for collection 'toy' (a file system in memory" in told.stderr
+    ballast.unlink()
+    again = subprocess.run([sys.executable, "-c", OPEN, str(shard)], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
 
 
 def test_a_collection_is_locked_on_a_full_disk_too(disk: Path) -> None:

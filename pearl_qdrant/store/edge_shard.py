@@ -5,6 +5,8 @@ Everything that is measured about Qdrant Edge 0.9 stands here, beside the consta
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -68,8 +70,10 @@ MIN_FREE_BYTES = 96 * 1024 * 1024
 process is killed by SIGBUS, so the space is looked at before."""
 
 OPEN_BYTES = 8 * 1024 * 1024
-"""Free space under which no shard is opened: Edge writes then too, a mapped file among it. A tmpfs takes more, and on a
-full one the process is killed."""
+"""Free space under which no shard is opened: Edge writes then too, a mapped file among it."""
+
+READ_THROUGH = ("segments/*/payload_index/*/*.dat", "segments/*/vector_storage-*/vectors/*.mmap")
+"""Files with holes that Edge reads through when it opens a shard."""
 
 
 def shard_config(
@@ -149,6 +153,8 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
         StoreError: If its files are damaged.
     """
     check_space(path.parent, collection, OPEN_BYTES)
+    if is_in_memory(path):
+        _fill_holes(path, collection)
     _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)
@@ -156,6 +162,40 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
     for orphan in (path / "temp_segments").glob("*"):
         shutil.rmtree(orphan, ignore_errors=True)
     return shard
+
+
+def _fill_holes(path: Path, collection: str) -> None:
+    """Allocate what Edge reads through.
+
+    On a disk a hole is read as zeros. In a tmpfs reading it through a mapping takes memory, and a process that gets
+    none is killed by SIGBUS; asked for beforehand, it is an error.
+
+    Raises:
+        StoreFullError: If there is no space for it.
+    """
+    for file in (file for pattern in READ_THROUGH for file in path.glob(pattern)):
+        try:
+            with file.open("r+b") as opened:
+                status = os.fstat(opened.fileno())
+                if status.st_blocks * 512 < status.st_size:
+                    os.posix_fallocate(opened.fileno(), 0, status.st_size)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise full_error(collection, "a file system in memory, which takes more when it is read") from error
+
+
+def is_in_memory(path: Path) -> bool:
+    """Whether a path lies in a tmpfs."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()]
+    except OSError:  # not Linux
+        return False
+    place, found = path.resolve(), ("", "")
+    for _, point, kind, *_ in mounts:
+        point = point.encode().decode("unicode_escape")  # a blank is \\040
+        if len(point) >= len(found[0]) and place.is_relative_to(point):
+            found = point, kind
+    return found[1] in ("tmpfs", "ramfs")
 
 
 def _read_ahead(path: Path) -> None:
