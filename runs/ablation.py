@@ -23,18 +23,25 @@ from development import as_line, read_development
 from pearl_mini_en import LOVE, LOVE_WORDS, phrase_vectors, sources
 from tokenizers import Tokenizer
 
+from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, swap_words, vary_surface
-from training.batches import BatchMaker, Source, Vary, WeightedRuns
+from training.batches import BatchMaker, Shard, Source, Vary, WeightedRuns
 from training.character_files import read_character_encoder
 from training.fit_config import FitConfig
+from training.hard_negatives import mine_hard_negatives
 from training.love_run import CharacterWidths, pretrain_character_encoder
+from training.material import as_phrases, by_name
+from training.negative_table import NegativeTable
 from training.sources import Example
 from training.trainer import fit
 from training.weight_average import average_weights
 
 SHARE = 0.1
+N_PAIRS = 48
+N_OTHERS = 60_000
+"""Names that hard negatives are mined among, besides those that are drawn."""
 RUN = 4
 CONFIG = FitConfig(
     steps=200,
@@ -68,6 +75,7 @@ class Row:
     characters: bool = True
     width: int = DEFAULT_CHARACTER_DIM
     run: int = RUN
+    mined: bool = False
     vary: Vary = augment
     aliases: bool = True
     ratio: float = 0.5
@@ -82,6 +90,7 @@ ROWS = (
     Row("characters 128 wide", width=128),
     Row("no type loss", config=replace(CONFIG, type_weight=0.0)),
     Row("no hard negatives", run=1),
+    Row("mined hard negatives in their place", run=1, mined=True),
     Row("no edited characters", vary=whole_phrases),
     Row("no spellings of phrases", vary=words_and_letters),
     Row("no other names as positives", aliases=False),
@@ -96,6 +105,19 @@ def _new_network(base: Path, characters: Path | None) -> PearlNetwork:
         return PearlNetwork(load_phrase_encoder(base), new_type_head(384))
     encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
     return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
+
+
+def _mined(maker: BatchMaker, material: list[Source], base: Path) -> NegativeTable:
+    """Hard negatives of all that will be drawn, as `train negatives` finds them, among a part of the other names."""
+    rngs = (random.Random(f"{maker.seed}/0/{step}") for step in range(1, CONFIG.steps + 1))
+    drawn = [example for rng in rngs for example in maker.sampler.draw(1, N_PAIRS, Shard(), rng)]
+    every = [example for source in material for example in source.examples]
+    pool = [*drawn, *random.Random(0).sample(every, min(N_OTHERS, len(every)))]
+    encoder = load_encoder(str(base), device="cpu")
+    found = mine_hard_negatives(list(as_phrases(pool)), lambda names: encoder.encode(names).vectors)
+    wanted = {example.name for example in drawn}
+    rows = [(phrase, negatives) for phrase, negatives in found if phrase in wanted]
+    return NegativeTable(rows, known=by_name(pool))
 
 
 def _characters(base: Path, given: Path, width: int, work: Path) -> Path:
@@ -137,7 +159,9 @@ def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, th
     for row in ROWS:
         network = _new_network(base, _characters(base, characters, row.width, work) if row.characters else None)
         drawn = WeightedRuns(material if row.aliases else _without_others(material), run=row.run)
-        maker = BatchMaker(drawn, n_pairs=48, seed=1, vary=row.vary)
+        maker = BatchMaker(drawn, n_pairs=N_PAIRS, seed=1, vary=row.vary)
+        if row.mined:
+            maker = replace(maker, negatives=_mined(maker, material, base))
         fit(network, tokenizer, maker, row.config, work / (row.trained_as or row.name).replace(" ", "-"))
         average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=row.ratio)
         click.echo(as_line(row.name, development.scores(measure(network))))
