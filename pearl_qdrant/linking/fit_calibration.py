@@ -23,6 +23,7 @@ import numpy as np
 
 from pearl_qdrant.linking.fit_coefficients import fit_coefficients
 from pearl_qdrant.linking.judged_samples import IntArray, Samples
+from pearl_qdrant.linking.newton import minimise
 from pearl_qdrant.linking.ranking import Calibration, RankingModel
 from pearl_qdrant.linking.reliability import (
     Answers,
@@ -40,7 +41,6 @@ SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
 N_FOLDS = 5
 
 _MIN_SLOPE = 0.05
-_STEPS = 50
 _ENOUGH = 1e-9
 _TINY = 1e-12
 
@@ -141,24 +141,13 @@ def fit(
 
 def fit_slope_and_bias(samples: Samples) -> Calibration:
     """The most likely slope and bias by Fisher scoring, with the threshold left at its default."""
-    n = samples.weights.sum()
-    at = np.array([1.0, 0.0])
-    loss, gradient, information = _loss(samples, at)
-    for _ in range(_STEPS):
-        step = np.linalg.solve(information, gradient)
-        size = 1.0
-        while size > 1e-6:
-            tried = np.array([max(_MIN_SLOPE, at[0] - size * step[0]), at[1] - size * step[1]])
-            new = _loss(samples, tried)
-            if new[0] < loss:
-                break
-            size /= 2
-        else:
-            break
-        gain = loss - new[0]
-        at, (loss, gradient, information) = tried, new
-        if gain < _ENOUGH * n:
-            break
+    at = minimise(
+        lambda at: _loss(samples, at),
+        np.array([1.0, 0.0]),
+        lowest=np.array([_MIN_SLOPE, -np.inf]),
+        highest=np.array([np.inf, np.inf]),
+        enough=_ENOUGH * float(samples.weights.sum()),
+    )
     return Calibration(float(at[0]), float(at[1]))
 
 

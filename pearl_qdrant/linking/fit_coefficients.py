@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from pearl_qdrant.linking.judged_samples import Samples
+from pearl_qdrant.linking.newton import minimise
 from pearl_qdrant.linking.ranking import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
 from pearl_qdrant.linking.reliability import FloatArray
 
@@ -22,7 +23,6 @@ PRIOR = 4.0
 _LEAST_SCALE = 0.05
 """Of a feature that hardly differs between the candidates of this base."""
 
-_STEPS = 30
 _ENOUGH = 1e-7
 
 
@@ -50,27 +50,14 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, prior: float = 
             lowest[i] = 0.0
 
     rows = _rows(samples, present, scale)
-    at = np.clip(prior_at, lowest, highest)
-    loss, gradient, information = _loss(samples, rows, at, prior_at, prior)
-    for _ in range(_STEPS):
-        held = (lowest == highest) | ((at <= lowest) & (gradient > 0)) | ((at >= highest) & (gradient < 0))
-        free = np.flatnonzero(~held)
-        step = np.zeros_like(at)
-        step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
-        size = 1.0
-        while size > 1e-4:
-            tried = np.clip(at - size * step, lowest, highest)
-            new = _loss(samples, rows, tried, prior_at, prior)
-            if new[0] < loss:
-                break
-            size /= 2
-        else:
-            break
-        gain = loss - new[0]
-        at, (loss, gradient, information) = tried, new
-        if gain < _ENOUGH * float(samples.weights.sum()):
-            break
-    fitted = at / scale
+    fitted = minimise(
+        lambda at: _loss(samples, rows, at, prior_at, prior),
+        np.clip(prior_at, lowest, highest),
+        lowest=lowest,
+        highest=highest,
+        enough=_ENOUGH * float(samples.weights.sum()),
+    )
+    fitted = fitted / scale
     return RankingModel(fitted[:n], fitted[n:])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -192,7 +193,7 @@ def is_in_memory(path: Path) -> bool:
         return False
     place, found = path.resolve(), ("", "")
     for _, point, kind, *_ in mounts:
-        point = point.encode().decode("unicode_escape")  # a blank is \\040
+        point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), point)  # a blank is \040
         if len(point) >= len(found[0]) and place.is_relative_to(point):
             found = point, kind
     return found[1] in ("tmpfs", "ramfs")

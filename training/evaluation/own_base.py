@@ -20,7 +20,7 @@ class OwnBase:
     """One base as a table of the layout; see `evaluation.data.Data`.
 
     Args:
-        path: Its file or folder.
+        path: Its file.
         max_errors: Bad rows that are passed over.
 
     Raises:
