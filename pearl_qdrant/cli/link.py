@@ -98,7 +98,7 @@ def _lines(file: BinaryIO) -> Iterator[str]:
     """Mentions of a file; a line without text is passed over.
 
     Raises:
-        InputError: At a line that is not UTF-8; those before it are out by then.
+        InputError: At a line that is not UTF-8; the batches of mentions before it are out by then.
     """
     for number, line in enumerate(file, 1):
         try:
