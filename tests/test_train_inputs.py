@@ -10,6 +10,7 @@ from cli_runner import Run
 from tiny_models import make_bert
 
 from ingest.reader import ReadReport
+from pearl_qdrant.cli.train_inputs import read_material
 from training.material import read_examples
 
 ROWS = "id\tname\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tcity {i}\n" for i in range(6))
@@ -63,3 +64,51 @@ def test_a_corpus_of_a_base_alone_is_learnt_from(run: Run, tmp_path: Path) -> No
     examples = read_examples([corpus], ReadReport())
 
     assert {"new york w0", "city 0"} <= {name for example in examples for name in (example.name, *example.others)}
+
+
+def paris_and_insulin(folder: Path) -> tuple[Path, Path]:
+    """Two bases of one file name, in each of which "1" means something else."""
+    for place, row in (("a", "1\tParis\tCity of Light\n"), ("b", "1\tInsulin\tHumulin\n")):
+        (folder / place).mkdir()
+        (folder / place / "names.tsv").write_text(f"id\tname\taliases\n{row}", encoding="utf-8")
+    return folder / "a" / "names.tsv", folder / "b" / "names.tsv"
+
+
+def test_bases_of_one_file_name_share_no_entity(tmp_path: Path) -> None:
+    """Entity 1 of a/names.tsv and entity 1 of b/names.tsv are two; given twice, a base is one."""
+    first, second = paris_and_insulin(tmp_path)
+    again = first.parent / ".." / "a" / "names.tsv"
+
+    examples = read_material((), (first, second, again), min_count=1, max_errors=0)
+
+    keys = {example.name: example.entity for example in examples}
+    assert keys["Paris"] != keys["Insulin"]
+    assert len({example.entity for example in examples if example.name == "Paris"}) == 1
+
+
+def test_corpora_of_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path) -> None:
+    """Corpora tell their bases apart too; a corpus and the base that it was made of share their entities."""
+    first, second = paris_and_insulin(tmp_path)
+    for base in (first, second):
+        out = base.with_name("corpus")
+        assert run("train", "corpus", "--base", str(base), "--out", str(out)).status == 0
+    corpora = (first.with_name("corpus"), second.with_name("corpus"))
+
+    examples = read_material(corpora, (first,), min_count=1, max_errors=0)
+
+    keys: dict[str, set[str]] = {}
+    for example in examples:
+        keys.setdefault(example.name, set()).add(example.entity)
+    assert len(keys["Paris"]) == len(keys["Insulin"]) == 1
+    assert keys["Paris"] != keys["Insulin"]
+
+
+def test_a_base_called_name_shares_no_key_with_phrases(tmp_path: Path) -> None:
+    """The keys of phrases begin with "name:"; a base in name.tsv has others."""
+    base, phrases = tmp_path / "name.tsv", tmp_path / "freq_phrase.txt"
+    base.write_text("id\tname\taliases\nparis\tInsulin\tHumulin\n", encoding="utf-8")
+    phrases.write_text("NP__Paris\t7\n", encoding="utf-8")
+
+    examples = read_material((phrases,), (base,), min_count=1, max_errors=0)
+
+    assert len({example.entity for example in examples}) == 2

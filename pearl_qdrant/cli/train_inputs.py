@@ -68,6 +68,7 @@ def read_material(
     """Examples of both, in alphabetical order; says on stderr how many, and what was passed over."""
     from ingest.formats import open_reader
     from ingest.reader import ReadReport
+    from training.corpus.bases import base_key
     from training.corpus.typed_lists import read_typed_names
     from training.material import base_examples, read_examples, type_examples
 
@@ -77,7 +78,7 @@ def read_material(
     examples = read_examples(phrases, report, min_count=min_count) if phrases else []
     for path in aliases:
         with open_reader([path]) as reader:
-            examples += base_examples(reader.read(report), kb=path.name.partition(".")[0])
+            examples += base_examples(reader.read(report), kb=base_key(path))
     examples += type_examples(row for path in typed_names for row in read_typed_names(path, report))
     examples.sort(key=lambda example: (example.name.casefold(), example.entity))
     passed_over = ", ".join(f"{count:,} {reason}" for reason, count in report.passed_over.items())

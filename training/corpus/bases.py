@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
@@ -10,6 +12,15 @@ from training.corpus.files import EntityRow
 from training.sources import Example, one_class
 
 _KNOWN = frozenset(ENTITY_TYPES)
+
+
+def base_key(path: Path) -> str:
+    """What the keys of a base's entities begin with: its name, and a digest of where it lies.
+
+    The name alone would not do: `a/names.tsv` and `b/names.tsv` may both have an entity 1.
+    """
+    place = str(path.resolve()).encode("utf-8", "surrogateescape")
+    return f"{path.name.partition('.')[0]}-{blake2b(place, digest_size=4).hexdigest()}"
 
 
 def entity_row(entity: Entity, *, kb: str) -> EntityRow | None:

@@ -42,7 +42,7 @@ class EntityRow(msgspec.Struct, frozen=True):
     """A row of entities.jsonl.
 
     Attributes:
-        entity: Base and id, as in "umls:C0000001".
+        entity: Key of the base (`bases.base_key`) and id, as in "umls-1f0c9a52:C0000001".
         names: Canonical name first; at least one.
         types: Coarse OntoNotes types, as the base has them.
     """

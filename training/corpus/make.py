@@ -18,7 +18,7 @@ from ingest.streams import Source, open_sources
 from ingest.tsv_layout import TsvColumns
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
-from training.corpus.bases import entity_row, typed_names
+from training.corpus.bases import base_key, entity_row, typed_names
 from training.corpus.build import MIN_COUNT, CorpusCounts, build_corpus, write_entities
 from training.corpus.chunker import ChunkParser
 from training.corpus.constituency import DEFAULT_BENEPAR, DEFAULT_SPACY, BeneparParser
@@ -196,7 +196,7 @@ def _entity_rows(options: CorpusOptions, report: CorpusReport) -> Iterator[Entit
     for path in options.bases:
         columns = TsvColumns(types=options.type_columns) if options.type_columns else None
         with open_reader([path], options=ReadOptions(columns=columns)) as reader:
-            kb = path.name.partition(".")[0]
+            kb = base_key(path)
             for entity in _counted(reader.read, options, report):
                 row = entity_row(entity, kb=kb)
                 if row is not None:
