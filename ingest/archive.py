@@ -7,7 +7,6 @@ measured against the bytes that the outermost file really holds), and one kind o
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import tempfile
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ingest.decompress import CHUNK, RawInput, check_expansion
-from ingest.streams import HEAD_BYTES, ByteSource, RawFile, StoredBytes
+from ingest.streams import ByteSource, RawFile, StoredBytes
 from ingest.zip_directory import LOCAL_HEADER, MAGICS, FilePart, as_format_error, check_directory, name_members
 from pearl_qdrant.errors import FormatError, InputError
 
@@ -208,11 +207,6 @@ class _MemberSource(StoredBytes):
         except OSError as error:
             message = f"could not be copied to a temporary file in {tempfile.gettempdir()}: {error.strerror or error}. "
             raise InputError(self.path, None, message + "Point TMPDIR to a larger disk") from error
-
-    def digest(self) -> bytes:
-        with self._open() as raw:
-            known = self.size.to_bytes(8, "little") + self._info.CRC.to_bytes(4, "little")
-            return hashlib.sha256(known + raw.read(HEAD_BYTES)).digest()
 
     def close(self) -> None:
         """Nothing is held but the archive."""

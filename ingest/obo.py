@@ -26,7 +26,6 @@ are somebody's parent, and 12 bytes for each ``is_a``. Several files are one bas
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -121,13 +120,6 @@ class OboReader:
         """Entities in the order of the input; see `Reader.read_runs`."""
         rows = chain.from_iterable(self._read_terms(source, report) for source in self._sources)
         return islice(merge_adjacent(rows, report), self._limit)
-
-    def digest(self) -> str:
-        """Hex SHA-256; see `Reader.digest`."""
-        digest = hashlib.sha256(repr(("obo", self._options, self._limit, self._type_map.version)).encode())
-        for source in self._sources:
-            digest.update(source.digest())
-        return digest.hexdigest()
 
     def close(self) -> None:
         """Remove the copy of standard input, if there is one."""

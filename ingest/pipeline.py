@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ingest.new_names import WINDOW, write_missing
 from ingest.overlap import overlap
 from ingest.reader import Reader, ReadReport
 from ingest.repeats import RepeatedNames
@@ -30,9 +31,6 @@ from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import Checkpoint
-
-WINDOW = 8192
-"""Names encoded together: enough to sort by length with little padding, small enough to hold a few of."""
 
 QUEUE = 2
 """Windows that may wait between two stages."""
@@ -53,6 +51,7 @@ class IngestResult:
         points: Points in the collection afterwards, counted exactly.
         unencodable: Names kept without a dense vector.
         resumed_at: Entities that an earlier, interrupted load had stored already.
+        rewritten: Names that had been stored and were gone (deleted since, or lost by a server): written again.
         unfinished: Other inputs whose load is not finished; the graph is left to the last of them.
         skipped: Rows passed over, by reason: bad ones, and those that the options leave out.
         seconds: Reading, encoding and writing together; the graph apart.
@@ -68,6 +67,7 @@ class IngestResult:
     points: int
     unencodable: int
     resumed_at: int
+    rewritten: int
     unfinished: tuple[str, ...]
     skipped: dict[str, int]
     seconds: float
@@ -100,6 +100,7 @@ class IngestResult:
             "model": self.model,
             "device": self.device,
             "resumed_at": self.resumed_at,
+            "rewritten": self.rewritten,
             "unfinished": list(self.unfinished),
         }
 
@@ -124,6 +125,7 @@ class _Load:
     input: str
     report: ReadReport
     progress: Progress
+    on_checkpoint: Progress
     skip_entities: int
     encode_seconds: float = 0.0
     unencodable: int = 0
@@ -175,6 +177,7 @@ class _Load:
     def _note(self, entities: int) -> None:
         checkpoint = Checkpoint(input=self.input, digest=self.scan.digest, entities=entities)
         self.collection.write_checkpoint(checkpoint)
+        self.on_checkpoint(entities)
 
 
 def ingest(
@@ -186,6 +189,7 @@ def ingest(
     max_errors: int | None,
     input_name: str = "input",
     on_progress: Progress = lambda names: None,
+    on_checkpoint: Progress = lambda entities: None,
     on_finalize: Callable[[int, int], None] | None = None,
     finalize: bool = True,
 ) -> IngestResult:
@@ -202,6 +206,7 @@ def ingest(
         max_errors: As in `ReadReport`.
         input_name: What tells this input from others that are loaded into the collection, as its paths do.
         on_progress: Called with the number of names just written.
+        on_checkpoint: Called with the number of entities that are stored for good, once some are.
         on_finalize: As in `Collection.finalize`.
         finalize: Whether to build the graph; search is exact without.
 
@@ -215,13 +220,15 @@ def ingest(
     resumed_at = known.entities if known else 0
     # If nothing else was ever loaded into it, it must hold just these names afterwards.
     is_alone = not before.names and all(one.input == input_name for one in before.checkpoints)
-    expected = scan.names if is_alone and (known or not collection.count()) else None
+    is_exact = is_alone and (known is not None or not collection.count())
     collection.write_manifest(before.model_copy(update={"state": "loading"}))
     collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
 
+    if resumed_at:
+        on_checkpoint(resumed_at)
     start = time.perf_counter()
     report = ReadReport(max_errors=max_errors)
-    load = _Load(reader, scan, encoder, collection, input_name, report, on_progress, resumed_at)
+    load = _Load(reader, scan, encoder, collection, input_name, report, on_progress, on_checkpoint, resumed_at)
     with collection.writer() as writer, closing(overlap(load.encode(overlap(load.read(), QUEUE)), QUEUE)) as windows:
         load.write(windows, writer)
         writer.flush()
@@ -230,21 +237,29 @@ def ingest(
 
     done = Checkpoint(input=input_name, digest=scan.digest, entities=scan.entities, is_done=True)
     collection.write_checkpoint(done)
+    on_checkpoint(scan.entities)
     # It stays while others are not done: of several processes that come here at once, one sees that all are.
     checkpoints = collection.read_manifest().checkpoints
     unfinished = tuple(one.input for one in checkpoints if not one.is_done)
-    points = _verify_count(collection, scan, expected if len(checkpoints) == 1 else None)
-    indexing = time.perf_counter()
+    points = collection.count()
+    rewritten = 0
+    if points < scan.names or (is_exact and len(checkpoints) == 1 and points != scan.names):
+        # Edited since, or lost by a server. Too many points are no error: they were added by hand.
+        entities = reader.read(ReadReport(max_errors=max_errors), scattered=scan.scattered)
+        rewritten = write_missing(entities, collection, encoder)
+        points = _check_count(collection, scan)
+    index_seconds = 0.0
     if not unfinished:
         if finalize:
+            start = time.perf_counter()
             collection.finalize(on_finalize)
+            index_seconds = time.perf_counter() - start
         for one in checkpoints:
             collection.remove_checkpoint(one.input)
         counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
         rarity = NgramRarity.from_names(point.name for point in collection.scroll()).to_text()
         changed = {"state": "ready", "ngram_rarity": rarity, **counts}
         collection.write_manifest(collection.read_manifest().model_copy(update=changed))
-    index_seconds = time.perf_counter() - indexing
     return IngestResult(
         collection=collection.name,
         entities=scan.entities,
@@ -253,6 +268,7 @@ def ingest(
         points=points,
         unencodable=load.unencodable,
         resumed_at=resumed_at,
+        rewritten=rewritten,
         unfinished=unfinished,
         skipped=load.report.passed_over,
         seconds=seconds,
@@ -263,12 +279,13 @@ def ingest(
     )
 
 
-def _verify_count(collection: Collection, scan: ScanResult, expected: int | None) -> int:
-    """The exact number of points, checked against the input: equal in a new collection, at least that in an old one."""
+def _check_count(collection: Collection, scan: ScanResult) -> int:
+    """The exact number of points, after all that was missing has been written."""
     points = collection.count()
-    if points < scan.names or (expected is not None and points != expected):
+    if points < scan.names:
         raise StoreError(
-            f"Collection '{collection.name}' holds {points:,} points after a load of {scan.names:,} names. "
-            f"Run the same command again: it writes what is missing and doubles nothing."
+            f"Collection '{collection.name}' holds {points:,} points after a load of {scan.names:,} names, although "
+            f"what was missing was written again: the store loses points, or the input changed while it was read. Run "
+            f"the same command again; if that changes nothing, load into an empty collection with --restart."
         )
     return points

@@ -141,10 +141,6 @@ class Reader(Protocol):
         """
         ...
 
-    def digest(self) -> str:
-        """Hex SHA-256 of each input's head and size, and of the options that decide what is read."""
-        ...
-
     def close(self) -> None:
         """Give back temporary files."""
         ...

@@ -8,7 +8,6 @@ removes even when the process is killed. Decompression streams: memory is bounde
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import sys
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 """The path that means standard input."""
-
-HEAD_BYTES = 1 << 20
-"""How much of a file's start goes into its digest."""
 
 
 class RawFile(RawInput, Protocol):
@@ -63,10 +59,6 @@ class ByteSource(ABC):
             FormatError: If the compressed data is damaged, ends early, or expands beyond all measure.
             InputError: If reading fails.
         """
-
-    @abstractmethod
-    def digest(self) -> bytes:
-        """SHA-256 of the stored size and head, by which a resumed run knows its input again."""
 
     @abstractmethod
     def close(self) -> None:
@@ -105,11 +97,6 @@ class StoredBytes(ByteSource):
                     yield from decompress(self.path, raw, head, compression)
             except OSError as error:
                 raise InputError(self.path, None, f"reading failed: {error.strerror or error}") from error
-
-    def digest(self) -> bytes:
-        """See `ByteSource.digest`."""
-        with self._open() as raw:
-            return hashlib.sha256(self.size.to_bytes(8, "little") + raw.read(HEAD_BYTES)).digest()
 
 
 class Source(StoredBytes):

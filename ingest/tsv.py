@@ -19,7 +19,6 @@ A row needs its id and its name; cells missing at its end count as empty.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
@@ -84,13 +83,6 @@ class TsvReader:
         """Entities in the order of the input; see `Reader.read_runs`."""
         rows = chain.from_iterable(self._read_rows(source, report) for source in self._sources)
         return islice(merge_adjacent(rows, report), self._limit)
-
-    def digest(self) -> str:
-        """Hex SHA-256; see `Reader.digest`."""
-        digest = hashlib.sha256(repr(("tsv", self._columns, self._limit, self._type_map.version)).encode())
-        for source in self._sources:
-            digest.update(source.digest())
-        return digest.hexdigest()
 
     def close(self) -> None:
         """Remove the copy of standard input, if there is one."""

@@ -16,7 +16,6 @@ restriction level among them. Good rows that the options leave out are counted i
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -109,14 +108,6 @@ class UmlsReader:
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
         """Entities in the order of the input; see `Reader.read_runs`."""
         return islice(merge_adjacent(self._read_entities(report), report), self._limit)
-
-    def digest(self) -> str:
-        """Hex SHA-256; see `Reader.digest`."""
-        known = ("umls", self._options, self._limit, self._type_map.version, self._types.version())
-        digest = hashlib.sha256(repr(known).encode())
-        for table, source in sorted(self._files.sources.items()):
-            digest.update(table.encode() + source.digest())
-        return digest.hexdigest()
 
     def close(self) -> None:
         """Close the files, and remove temporary ones."""

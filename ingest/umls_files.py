@@ -8,7 +8,6 @@ itself may have any name: then its rows tell what it is.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -50,9 +49,6 @@ class JoinedSource(ByteSource):
 
     def chunks(self) -> Iterator[bytes]:
         return chain.from_iterable(part.chunks() for part in self._parts)
-
-    def digest(self) -> bytes:
-        return hashlib.sha256(b"".join(part.digest() for part in self._parts)).digest()
 
     def close(self) -> None:
         for part in self._parts:

@@ -14,30 +14,25 @@ It can be killed at any moment and run again: what is done is found unchanged.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import BinaryIO, cast
 
-import msgspec
 import numpy as np
 
-from ingest.pipeline import WINDOW, Progress
+from ingest.new_names import BATCH, NewNames, stored_points
+from ingest.pipeline import Progress
 from ingest.reader import Reader, ReadReport
 from ingest.scan import ScanResult
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import InputError, StoreError
+from pearl_qdrant.errors import StoreError
 from pearl_qdrant.linking.lexical import NgramRarity
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import name_points, plain_points
+from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
-
-_BATCH = 1000  # points looked up, replaced or deleted at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +112,18 @@ def update(
         collection.remove_checkpoint(checkpoint.input)
     collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
     start = time.perf_counter()
-    with _NewNames() as new:
+    with NewNames() as new:
         comparison = _Comparison(collection, new)
         report = ReadReport(max_errors=max_errors)
         entities = reader.read(report, scattered=scan.scattered)
-        while batch := list(islice(entities, _BATCH)):
+        while batch := list(islice(entities, BATCH)):
             on_progress(comparison.add(batch))
-        encode_seconds = _write_new(new, encoder, collection)
+        encode_seconds = new.write_to(collection, encoder)
     retired = _find_retired(collection, comparison.seen)
     kept = len(retired) if retired and (report.n_skipped or not may_remove(len(retired), collection.count())) else 0
     if not kept:
-        for part in range(0, len(retired), _BATCH):
-            collection.delete_points(set(retired[part : part + _BATCH]))
+        for part in range(0, len(retired), BATCH):
+            collection.delete_points(set(retired[part : part + BATCH]))
     seconds = time.perf_counter() - start
 
     points = collection.count()
@@ -168,7 +163,7 @@ def update(
 class _Comparison:
     """The first pass."""
 
-    def __init__(self, collection: Collection, new: _NewNames) -> None:
+    def __init__(self, collection: Collection, new: NewNames) -> None:
         self.seen = array("Q")
         self.changed = 0
         self.unchanged = 0
@@ -180,9 +175,7 @@ class _Comparison:
         points = plain_points(self._collection.manifest.kb, entities)
         ids = [point.id for point in points]
         self.seen.extend(map(_short, ids))
-        known: dict[str, NamePoint] = {}
-        for start in range(0, len(ids), _BATCH):
-            known.update(self._collection.get(ids[start : start + _BATCH]))
+        known = stored_points(self._collection, ids)
         changed = []
         row = 0
         for entity in entities:
@@ -198,8 +191,8 @@ class _Comparison:
                     self.unchanged += 1
             if missing:
                 self._new.add(entity, missing)
-        for start in range(0, len(changed), _BATCH):
-            self._collection.replace_payloads(changed[start : start + _BATCH])
+        for start in range(0, len(changed), BATCH):
+            self._collection.replace_payloads(changed[start : start + BATCH])
         self.changed += len(changed)
         return len(points)
 
@@ -215,77 +208,12 @@ def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
     )
 
 
-class _New(msgspec.Struct, array_like=True):
-    """An entity, and those of its names that are new."""
-
-    entity: Entity
-    names: list[str]
-
-
-class _NewNames:
-    """Names that are to be encoded, in a temporary file that has no name."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
-
-    def __enter__(self) -> _NewNames:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._file.close()
-
-    def add(self, entity: Entity, names: list[str]) -> None:
-        """Put some names of an entity away."""
-        with _as_input_error():
-            self._file.write(msgspec.msgpack.encode(_New(entity, names)).hex().encode() + b"\n")
-        self.count += len(names)
-
-    def __iter__(self) -> Iterator[_New]:
-        decode = msgspec.msgpack.Decoder(_New).decode
-        with _as_input_error():
-            self._file.seek(0)
-            for line in self._file:
-                yield decode(bytes.fromhex(line.decode()))
-
-
-def _write_new(new: _NewNames, encoder: Encoder, collection: Collection) -> float:
-    """The second pass; returns the seconds within the encoder."""
-    encode_seconds = 0.0
-    if not new.count:
-        return encode_seconds
-    with collection.writer() as writer:
-        for window in _windows(new):
-            names = [name for one in window for name in one.names]
-            start = time.perf_counter()
-            encoded = encoder.encode(names)
-            encode_seconds += time.perf_counter() - start
-            pairs = ((one.entity, name) for one in window for name in one.names)
-            writer.write(name_points(collection.manifest.kb, pairs, encoded), encoded.vectors, encoded.encodable)
-        writer.flush()
-    return encode_seconds
-
-
-def _windows(new: Iterable[_New]) -> Iterator[list[_New]]:
-    """At least `WINDOW` names each, but the last."""
-    window: list[_New] = []
-    n_names = 0
-    for one in new:
-        window.append(one)
-        n_names += len(one.names)
-        if n_names >= WINDOW:
-            yield window
-            window, n_names = [], 0
-    if window:
-        yield window
-
-
 def _find_retired(collection: Collection, seen: array[int]) -> list[str]:
     """Ids of the points that were not seen."""
     hashes = np.sort(np.frombuffer(seen, dtype=np.uint64)) if len(seen) else np.empty(0, np.uint64)
     retired: list[str] = []
     points = collection.scroll()
-    while ids := [point.id for point in islice(points, _BATCH)]:
+    while ids := [point.id for point in islice(points, BATCH)]:
         short = np.fromiter(map(_short, ids), dtype=np.uint64, count=len(ids))
         at = np.minimum(np.searchsorted(hashes, short), max(0, len(hashes) - 1))
         is_seen = hashes[at] == short if len(hashes) else np.zeros(len(ids), np.bool_)
@@ -296,12 +224,3 @@ def _find_retired(collection: Collection, seen: array[int]) -> list[str]:
 def _short(point_id: str) -> int:
     """60 random bits of a UUID5, and its version."""
     return int(point_id[:8] + point_id[9:13] + point_id[14:18], 16)
-
-
-@contextmanager
-def _as_input_error() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        message = f"new names cannot be kept: {error.strerror or error}. Point TMPDIR to a larger disk"
-        raise InputError("temporary file", None, message) from error

@@ -22,7 +22,6 @@ while they are sorted), the ids of classes met, and the longest line.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -137,13 +136,6 @@ class WikidataReader:
             wanted = frozenset(map(item_number, self._options.include_types))
             self._finder = ClassTypeFinder(edges, type_map=self._type_map, wanted=wanted)
         return self._finder
-
-    def digest(self) -> str:
-        """Hex SHA-256; see `Reader.digest`."""
-        digest = hashlib.sha256(repr(("wikidata", self._options, self._limit, self._type_map.version)).encode())
-        for source in self._sources:
-            digest.update(source.digest())
-        return digest.hexdigest()
 
     def close(self) -> None:
         """Remove the copy of standard input, if there is one."""

@@ -22,7 +22,6 @@ to give the rest. `yago-wd-facts`, `yago-meta` and YAGO 4.5's schema hold nothin
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -114,13 +113,6 @@ class YagoReader:
         maker = EntityMaker(self._tables.classes, self._type_map, self._options.languages, report)
         yield from islice(merge_adjacent(self._make_entities(maker, self._tables, report), report), self._limit)
         report.notes.extend(maker.notes())
-
-    def digest(self) -> str:
-        """Hex SHA-256; see `Reader.digest`."""
-        digest = hashlib.sha256(repr(("yago", self._options, self._limit, self._type_map.version)).encode())
-        for file in self._files:
-            digest.update(file.role.name.encode() + file.source.digest())
-        return digest.hexdigest()
 
     def close(self) -> None:
         """Close archives, and remove temporary files."""

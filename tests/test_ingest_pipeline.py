@@ -20,6 +20,8 @@ from ingest.tsv import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreUnavailableError
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
@@ -164,6 +166,119 @@ def test_a_changed_input_is_not_resumed(
 
     assert result.resumed_at == 0
     assert result.points == 202
+
+
+def test_an_input_that_changed_far_from_its_start_is_not_resumed(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
+    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 2000)
+    monkeypatch.setattr("ingest.pipeline.WINDOW", 2000)
+    path = tmp_path / "base.tsv"
+    padding = "x" * 1000  # so that what changes lies beyond the first MiB
+    rows = [f"E{i}\tw{i} times\t{padding}\n" for i in range(4000)]
+    path.write_text("".join(rows), encoding="utf-8")
+    with pytest.raises(MemoryError):
+        load(path, store, CountingEncoder(encoder, fail_at=2))
+    rows[1500] = rows[1500].replace("times", "posts")
+    path.write_text("".join(rows), encoding="utf-8")
+    result = load(path, store, encoder)
+
+    assert result.resumed_at == 0
+    assert "w1500 posts" in {point.name for point in contents(store).values()}  # type: ignore[attr-defined]
+
+
+class NeverFinalized(Exception):
+    """The process dies while the graph is built."""
+
+
+def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
+    """A load that is killed when all names are stored."""
+
+    def die(done: int, total: int) -> None:
+        raise NeverFinalized
+
+    with pytest.raises(NeverFinalized):
+        load(path, store, encoder, on_finalize=die)
+
+
+def test_a_load_resumes_after_an_entity_was_deleted(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """After a kill, deleting an entity is no dead end: the same ingest writes what is missing and ends."""
+    path = write_base(tmp_path / "base.tsv", 30)
+    load_until_the_graph(path, store, encoder)
+    collection = store.open("base")
+    collection.delete_entities(["E3"])
+    collection.close()
+    result = load(path, store, encoder)
+
+    assert (result.resumed_at, result.points, result.rewritten) == (30, 60, 2)
+    fresh = EdgeStore(tmp_path / "fresh")
+    load(path, fresh, encoder)
+    assert contents(store) == contents(fresh)
+
+
+def test_a_load_resumes_after_one_entity_was_added_and_another_deleted(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder
+) -> None:
+    """What I add by hand to an unfinished collection stays, and hides no name of the base that is gone."""
+    path = write_base(tmp_path / "base.tsv", 30)
+    load_until_the_graph(path, store, encoder)
+    linker = EntityLinker(store, [store.open("base")], encoder)
+    linker.add([Entity("mine", "my times", ("my post", "my city"))])
+    linker.delete(["E3"])
+    linker.close()
+    result = load(path, store, encoder)
+
+    assert (result.points, result.rewritten) == (63, 2)
+    assert {"E3", "mine"} <= {point.entity_id for point in contents(store).values()}  # type: ignore[attr-defined]
+    assert load(path, store, encoder).points == 63
+
+
+def test_points_that_a_server_lost_are_written_again(tmp_path: Path, encoder: Encoder) -> None:
+    """If a server came back without some points, the same ingest restores them."""
+    path = write_base(tmp_path / "base.tsv", 30)
+    with QdrantDouble() as double:
+        load_until_the_graph(path, ServerStore.connect(double.url), encoder)
+        store = ServerStore.connect(double.url)
+        collection = store.open("base")
+        lost = {point.id for point in collection.scroll() if point.entity_id in ("E1", "E2")}
+        collection.delete_points(lost)
+        result = load(path, store, encoder)
+
+        assert (result.points, result.rewritten) == (60, 4)
+        store.close()
+
+
+def test_the_seconds_of_the_graph_are_those_of_the_graph(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """index_seconds counts building the graph, and not what is counted or tidied around it."""
+    clock = [0.0]
+    monkeypatch.setattr("ingest.pipeline.time.perf_counter", lambda: clock[0])
+
+    class Slow:
+        """A collection that takes 5 s for its graph, and 100 s for reading its points."""
+
+        def __init__(self, inner: Collection) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def finalize(self, on_progress: Any = None) -> None:
+            clock[0] += 5.0
+            self._inner.finalize(on_progress)
+
+        def scroll(self) -> Any:
+            clock[0] += 100.0
+            return self._inner.scroll()
+
+    with TsvReader([write_base(tmp_path / "base.tsv", 10)]) as reader:
+        collection: Any = Slow(store.create(manifest_for(encoder)))
+        result = ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
+        collection.close()
+
+    assert result.index_seconds == 5.0
 
 
 def load_shard(url: str, path: Path, encoder: Encoder) -> IngestResult:

@@ -144,18 +144,6 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
     assert (scanned.entities, scanned.names) == (3, 4)
 
 
-def test_the_digest_tells_options_and_files_apart(tmp_path: Path) -> None:
-    """A resumed run notices another scope or another file."""
-    path = tmp_path / "a.obo"
-    path.write_text(TOES)
-    digests = {OboReader([path]).digest(), OboReader([path], OboOptions(("BROAD",))).digest()}
-    digests.add(OboReader([path], limit=1).digest())
-    path.write_text(TOES + "\n")
-    digests.add(OboReader([path]).digest())
-
-    assert len(digests) == 4
-
-
 def test_a_limit_stops_early() -> None:
     """Only so many terms are read."""
     with OboReader(["-"], limit=2, stdin=io.BytesIO(TOES.encode())) as reader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import io
 import random
 import subprocess
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from ingest.reader import ReadReport
 from ingest.scan import ScanResult, hash_texts, name_hash, scan
 from ingest.tsv import TsvReader
+from ingest.tsv_layout import TsvColumns
 from pearl_qdrant.errors import TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -37,6 +39,31 @@ def test_counts_are_those_of_the_entities() -> None:
     assert result.repeated_name_hashes.tolist() == [name_hash("Paris")]
     assert result.scattered.tolist() == [name_hash("Q1")]
     assert [entity.entity_id for entity in entities] == ["Q2", "Q3", "Q1"]
+
+
+def test_the_digest_is_that_of_what_is_read(tmp_path: Path) -> None:
+    """A resumed run notices any change of what is read; the same rows packed otherwise are the same input."""
+
+    def digest(text: str, *, limit: int | None = None, types: str | None = None, name: str = "a.tsv") -> str:
+        path = tmp_path / name
+        data = text.encode()
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        columns = TsvColumns(id="1", name="2", types=(types,)) if types else None
+        with TsvReader([path], columns, limit=limit) as reader:
+            return scan(reader).digest
+
+    text = "".join(f"Q{i}\tname {i}\tORG\n" for i in range(1000))
+    changed = {
+        text.replace("name 999", "name 998"),
+        text.replace("name 0\tORG", "name 0\tGPE"),
+        text + "Q1000\tname\n",
+        "".join(reversed(text.splitlines(keepends=True))),
+    }
+    digests = {digest(one) for one in changed} | {digest(text, limit=10), digest(text, types="2")}
+
+    assert len(digests) == 6
+    assert digest(text) not in digests
+    assert digest(text) == digest(text, name="b.tsv.gz")
 
 
 small_ids = st.sampled_from(["a", "b", "c", "d"])

@@ -284,14 +284,3 @@ def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) 
     """A file of another kind is refused with what it is and what to do."""
     with pytest.raises(FormatError, match=message):
         list(read_lines(write(tmp_path / "f", content)))
-
-
-def test_the_digest_knows_head_and_size(tmp_path: Path) -> None:
-    """A file that grew or changed at its start is another input."""
-    digests = {
-        write(tmp_path / name, content).digest()
-        for name, content in (("a", TEXT), ("b", b"x" + TEXT[1:]), ("c", TEXT + b"x"))
-    }
-
-    assert len(digests) == 3
-    assert Source(tmp_path / "a").digest() in digests

@@ -280,25 +280,6 @@ def test_a_limit_reads_only_the_beginning() -> None:
     assert [tuple(e.names()) for e in read("Q1\ta\nQ1\tb\nQ2\tc\nQ3\td\n", limit=2)] == [("a", "b"), ("c",)]
 
 
-def test_the_digest_depends_on_content_and_options(tmp_path: Path) -> None:
-    """A resumed run notices another file, other columns and another limit."""
-    path = write(tmp_path / "a.tsv", "1\tname\n")
-    other = write(tmp_path / "b.tsv", "1\tother\n")
-    digests = []
-    for reader in (
-        TsvReader([path]),
-        TsvReader([other]),
-        TsvReader([path, other]),
-        TsvReader([path], TsvColumns(id="1")),
-        TsvReader([path], limit=3),
-    ):
-        with reader:
-            digests.append(reader.digest())
-
-    assert len(set(digests)) == 5
-    assert TsvReader([path]).digest() == digests[0]
-
-
 field = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\0"), min_size=1, max_size=12)
 words = field.map(str.strip).filter(bool)
 tricky = st.sampled_from(["None", '"', "|", "\\", "\\|", "a|b", "\\\\", "id", "name", "a\rb", "\u2028x\u2028".strip()])

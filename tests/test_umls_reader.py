@@ -420,19 +420,6 @@ def test_limit_ends_the_reading(tmp_path: Path) -> None:
         assert len(list(reader.read(ReadReport()))) == 1
 
 
-def test_the_digest_tells_changes(tmp_path: Path) -> None:
-    """Another file, another option or another type map is another input; the same release in a zip is not asked for."""
-
-    def digest(folder: Path, **options: object) -> str:
-        with UmlsReader([folder], UmlsOptions(**options)) as reader:  # type: ignore[arg-type]
-            return reader.digest()
-
-    meta = write(tmp_path / "1", RELEASE)
-    digests = [digest(meta), digest(meta, srl_max=0), digest(write(tmp_path / "2", RELEASE | {"MRSTY.RRF": b"x"}))]
-    assert len({*digests, digest(write(tmp_path / "3", {"MRCONSO.RRF": CONSO.encode()}))}) == 4
-    assert digest(meta) == digests[0]
-
-
 @pytest.mark.parametrize("size", [200, 1000, 100_000])
 def test_blocks_do_not_show(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the file is cut into blocks makes no difference, with long runs, wrong rows and odd ids in it."""

@@ -277,19 +277,6 @@ def test_an_item_that_comes_twice_is_one_entity() -> None:
     assert [(e.entity_id, e.aliases) for e in read(rows)] == [("Q2", ()), ("Q1", ("b",))]
 
 
-def test_the_digest_tells_options_and_files_apart(tmp_path: Path) -> None:
-    """A resumed run notices other options or another file."""
-    path = tmp_path / "a.json"
-    path.write_bytes(dump(item(1)))
-    digests = {WikidataReader([path]).digest(), WikidataReader([path], WikidataOptions(("fi",))).digest()}
-    digests.add(WikidataReader([path], limit=1).digest())
-    path.write_bytes(dump(item(2)))
-    digests.add(WikidataReader([path]).digest())
-
-    assert len(digests) == 4
-    assert WikidataReader([path]).digest() in digests
-
-
 def test_a_limit_stops_early() -> None:
     """Only so many items are read."""
     with WikidataReader(["-"], limit=2, stdin=io.BytesIO(dump(item(1), item(2), item(3)))) as reader:

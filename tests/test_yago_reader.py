@@ -246,25 +246,6 @@ def test_scan_and_read_agree(tmp_path: Path) -> None:
     assert result.names == sum(1 for entity in entities for _ in entity.names())
 
 
-def test_the_digest_tells_what_would_be_read(tmp_path: Path) -> None:
-    """Another file content, language or limit is another input."""
-    folder = write(tmp_path, YAGO_45)
-
-    def digest(options: YagoOptions | None = None, limit: int | None = None) -> str:
-        with YagoReader([folder], options, limit=limit) as reader:
-            return reader.digest()
-
-    digests = [
-        digest(),
-        digest(YagoOptions(languages=("fr",))),
-        digest(YagoOptions(include_beyond=False)),
-        digest(limit=3),
-    ]
-    (folder / "yago-taxonomy.ttl").write_text(turtle(TAXONOMY + "\nschema:Person rdfs:subClassOf schema:Place"))
-    assert len({*digests, digest()}) == 5
-    assert digest() == digest()
-
-
 def test_a_limit_ends_the_reading(tmp_path: Path) -> None:
     """A limit reads so many entities and no more."""
     folder = write(tmp_path, YAGO_45)

@@ -15,6 +15,7 @@ from pearl_qdrant.cli.ingest_talk import (
     progress,
     say_graph,
     say_resumed,
+    say_rewritten,
     say_unfinished,
     scan_and_report,
 )
@@ -189,6 +190,12 @@ def ingest(
         encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
         click.echo(describe(encoder), err=True)
         opened_store = open_store_at(store)
+        stored_entities = 0
+
+        def note_stored(entities: int) -> None:
+            nonlocal stored_entities
+            stored_entities = entities
+
         try:
             if is_update:
                 target = opened_store.open(name)
@@ -209,8 +216,10 @@ def ingest(
                         max_errors=max_errors,
                         input_name=input_name,
                         on_progress=advance,
+                        on_checkpoint=note_stored,
                         on_finalize=say_graph,
                     )
+                say_rewritten(result.rewritten)
                 say_unfinished(result.unfinished, name)
                 if result.points > result.names and not result.unfinished:
                     click.echo(
@@ -221,7 +230,10 @@ def ingest(
                     )
                 counts = result.to_json()
         except StoreError:
-            click.echo("What is stored is kept: the same command goes on from there.", err=True)
+            if stored_entities:
+                click.echo(
+                    f"{stored_entities:,} entities are stored and kept: the same command goes on from there.", err=True
+                )
             raise
         finally:
             opened_store.close()

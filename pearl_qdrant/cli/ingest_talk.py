@@ -68,6 +68,12 @@ def say_resumed(target: Collection, input_name: str, digest: str) -> None:
             click.echo(f"going on after {checkpoint.entities:,} entities that are stored", err=True)
 
 
+def say_rewritten(names: int) -> None:
+    """That names were gone which an earlier run had stored."""
+    if names:
+        click.echo(f"names that were gone from the collection and are written again: {names:,}", err=True)
+
+
 def say_unfinished(inputs: tuple[str, ...], name: str) -> None:
     """Which other inputs are not loaded completely."""
     if inputs:

@@ -1,0 +1,136 @@
+"""Names that a collection lacks: looked up by point id, put away in a temporary file, encoded and written."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import BinaryIO, cast
+
+import msgspec
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import InputError
+from pearl_qdrant.records import Entity
+from pearl_qdrant.store.points import name_points, plain_points
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
+
+BATCH = 1000
+"""Points looked up, replaced or deleted at a time."""
+
+WINDOW = 8192
+"""Names encoded together: enough to sort by length with little padding, small enough to hold a few of."""
+
+
+class _New(msgspec.Struct, array_like=True):
+    """An entity, and those of its names that are new."""
+
+    entity: Entity
+    names: list[str]
+
+
+class NewNames:
+    """Names that are to be encoded, in a temporary file that has no name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
+
+    def __enter__(self) -> NewNames:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._file.close()
+
+    def add(self, entity: Entity, names: list[str]) -> None:
+        """Put some names of an entity away.
+
+        Raises:
+            InputError: If the temporary file cannot be written.
+        """
+        with _as_input_error():
+            self._file.write(msgspec.msgpack.encode(_New(entity, names)).hex().encode() + b"\n")
+        self.count += len(names)
+
+    def write_to(self, collection: Collection, encoder: Encoder) -> float:
+        """Encode and write them all; returns the seconds within the encoder.
+
+        Raises:
+            StoreError: If the store fails for good.
+        """
+        encode_seconds = 0.0
+        if not self.count:
+            return encode_seconds
+        with collection.writer() as writer:
+            for window in _windows(self._read()):
+                names = [name for one in window for name in one.names]
+                start = time.perf_counter()
+                encoded = encoder.encode(names)
+                encode_seconds += time.perf_counter() - start
+                pairs = ((one.entity, name) for one in window for name in one.names)
+                writer.write(name_points(collection.manifest.kb, pairs, encoded), encoded.vectors, encoded.encodable)
+            writer.flush()
+        return encode_seconds
+
+    def _read(self) -> Iterator[_New]:
+        decode = msgspec.msgpack.Decoder(_New).decode
+        with _as_input_error():
+            self._file.seek(0)
+            for line in self._file:
+                yield decode(bytes.fromhex(line.decode()))
+
+
+def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NamePoint]:
+    """Those of these points that the collection has, by id."""
+    known: dict[str, NamePoint] = {}
+    for start in range(0, len(ids), BATCH):
+        known.update(collection.get(ids[start : start + BATCH]))
+    return known
+
+
+def write_missing(entities: Iterable[Entity], collection: Collection, encoder: Encoder) -> int:
+    """Write those names of these entities that the collection lacks; returns how many.
+
+    Raises:
+        InputError: If the entities cannot be read, or the temporary file cannot be written.
+        StoreError: If the store fails for good.
+    """
+    iterator = iter(entities)
+    with NewNames() as new:
+        while batch := list(islice(iterator, BATCH)):
+            ids = [point.id for point in plain_points(collection.manifest.kb, batch)]
+            known, row = stored_points(collection, ids), 0
+            for entity in batch:
+                names = list(entity.names())
+                missing = [name for i, name in enumerate(names, row) if ids[i] not in known]
+                row += len(names)
+                if missing:
+                    new.add(entity, missing)
+        new.write_to(collection, encoder)
+        return new.count
+
+
+def _windows(new: Iterable[_New]) -> Iterator[list[_New]]:
+    """At least `WINDOW` names each, but the last."""
+    window: list[_New] = []
+    n_names = 0
+    for one in new:
+        window.append(one)
+        n_names += len(one.names)
+        if n_names >= WINDOW:
+            yield window
+            window, n_names = [], 0
+    if window:
+        yield window
+
+
+@contextmanager
+def _as_input_error() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"new names cannot be kept: {error.strerror or error}. Point TMPDIR to a larger disk"
+        raise InputError("temporary file", None, message) from error
