@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,19 @@ def test_numbers_are_written_in_many_ways() -> None:
     assert made == list(number_names(500, random.Random(1)))
     for kind in ("CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"):
         assert len({name for name, t in made if t == kind}) > 100, kind
-    names = [name for name, _ in made]
-    assert len(names) == len(set(names)) or all(name.strip() for name in names)
+    assert len(made) == len(set(made)), "a name stands once under its type"
+    assert all(name == name.strip() != "" for name, _ in made)
+
+
+def test_numbers_are_well_formed() -> None:
+    """No unit is half of one, and the season after 1999 ends in 00."""
+    made = [name for name, _ in number_names(20_000, random.Random(2))]
+
+    assert not [name for name in made if name.endswith((" square", " cubic"))]
+    assert any(name.endswith(" square kilometres") for name in made)
+    seasons = [name for name in made if re.fullmatch(r"\d{4}-\d+", name)]
+    assert all(int(name[5:]) == (int(name[:4]) + 1) % 100 and len(name) == 7 for name in seasons)
+    assert any(name[2:4] == "99" for name in seasons)
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ _ORDINAL_ONES = (
 _ORDINAL_TENS = "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth".split()
 _SCALES = ("hundred", "thousand", "million", "billion")
 _UNITS = (
-    "km kilometres kilometers miles metres meters m cm mm feet ft inches kg kilograms grams g mg tonnes tons pounds "
-    "litres liters ml gallons hectares acres degrees mph km/h GB MB watts kW volts square kilometres"
-).split()
+    *"km kilometres kilometers miles metres meters m cm mm feet ft inches kg kilograms grams g mg tonnes tons".split(),
+    *"pounds litres liters ml gallons hectares acres degrees mph km/h GB MB watts kW volts".split(),
+    "square kilometres",
+)
 _CURRENCIES = ("dollars", "euros", "pounds", "yen", "francs", "rupees", "pesos", "cents", "yuan", "US dollars")
 _SIGNS = ("$", "€", "£", "¥", "US$", "$ ", "A$")
 
@@ -93,7 +94,7 @@ def _date(rng: random.Random) -> str:
             f"{words_of(rng.randrange(1, 60))} {rng.choice(('days', 'weeks', 'months', 'years', 'decades'))}",
             f"{rng.randrange(1, 60)} {rng.choice(('days', 'weeks', 'months', 'years'))} ago",
             f"summer {year}",
-            f"{year}-{year % 100 + 1:02d}",
+            f"{year}-{(year + 1) % 100:02d}",
             f"next {rng.choice(('week', 'month', 'year', 'spring'))}",
         )
     )
