@@ -159,6 +159,18 @@ def test_a_wider_circle_than_two_edits_is_looked_at() -> None:
     assert "New York Times" not in mined(phrases, angles, neighbours=0)
 
 
+def test_short_phrases_are_not_alike_for_being_short() -> None:
+    """Two edits make "uk" of "us" into anything: the share of the length bounds those within two edits too."""
+    angles = {"us": 0.0, "uk": 90.0, "nz": 90.0, "carbon": 0.0, "carton": 90.0, "cartoon": 90.0}
+    phrases = [Phrase(name) for name in angles]
+
+    assert mined(phrases, angles)["us"] == ["uk"]
+    assert set(mined(phrases, angles)["carbon"]) == {"carton", "cartoon"}
+    assert mined(phrases, angles, max_share=0.2)["carbon"] == ["carton"]
+    assert "us" not in mined(phrases, angles, max_share=0.2)
+    assert set(mined(phrases, angles, max_share=1.0, neighbours=0)["us"]) == {"uk", "nz"}
+
+
 def test_negatives_of_another_type_can_be_demanded() -> None:
     """With the option, only phrases known to be of another phrase type are kept."""
     angles = {"Paris": 0.0, "Parks": 90.0, "Paros": 100.0, "Pares": 90.0}

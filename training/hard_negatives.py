@@ -1,7 +1,7 @@
 """Hard negatives: for each phrase, others that are spelled almost like it and mean something else.
 
-    candidates   within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from the
-                 start, from the end, by the rarest word) whose distance is at most half of the longer one's length
+    candidates   pairs within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from
+                 the start, from the end, by the rarest word); all at a distance of half the longer one's length at most
     left out     of the same entity; equal after case and punctuation folding; teacher cosine over 0.9
     kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
 
@@ -130,9 +130,11 @@ def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
 
 def _near_pairs(texts: Sequence[str], config: MiningConfig) -> tuple[Pairs, npt.NDArray[np.uint8]]:
     """Pairs that are spelled alike, smaller index first, each once, with their edit distances."""
+    lengths = np.fromiter((len(text) for text in texts), dtype=np.int64, count=len(texts))
     pairs, distances = edit_pairs(texts, threads=config.threads)
+    close = distances <= config.max_share * lengths[pairs].max(axis=1, initial=1)
+    pairs, distances = pairs[close], distances[close]
     if config.neighbours:
-        lengths = np.fromiter((len(text) for text in texts), dtype=np.int64, count=len(texts))
         wide = _sorted_neighbours(texts, config.neighbours)
         longer = lengths[wide].max(axis=1, initial=1)
         # Lengths alone rule out many, before anything is measured.
