@@ -17,6 +17,7 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed, nn
 
+from pearl_qdrant.encoder.torch_runtime import resolve_cuda
 from training.batches import Shard
 
 _PATIENCE = timedelta(hours=2)
@@ -50,9 +51,18 @@ def process_group(device: torch.device) -> Iterator[Shard]:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """The GPU of this process among those of its machine; another device as it is."""
-    if device.type == "cuda" and "LOCAL_RANK" in os.environ:
-        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    """The GPU of this process among those of its machine, made the current one; another device as it is.
+
+    Call it before anything is loaded onto a GPU: what asks for "cuda" alone gets the current one.
+
+    Raises:
+        DeviceError: If the machine has fewer GPUs than processes.
+    """
+    if device.type != "cuda":
+        return device
+    if "LOCAL_RANK" in os.environ:
+        device = torch.device(resolve_cuda(f"cuda:{os.environ['LOCAL_RANK']}"))
+    torch.cuda.set_device(device)
     return device
 
 

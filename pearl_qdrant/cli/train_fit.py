@@ -186,6 +186,8 @@ def _run(
     from training.material import read_negatives
 
     place = local_device(find_device(device))
+    # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was asked for.
+    teacher_device = device if device == "auto" else str(place)
     base = open_base(
         model, name=name or out.name, character=character_encoder, pooling=pooling, prefix=prefix, seed=seed
     )
@@ -238,9 +240,9 @@ def _run(
         negatives=rows if hard_negatives is not None else None,
         device=place,
         resume=not restart,
-        teacher=None if teacher is None else _teacher(teacher, device),
+        teacher=None if teacher is None else _teacher(teacher, teacher_device),
         plain=plain,
-        distil_from=_teacher(model, device) if plain else None,
+        distil_from=_teacher(model, teacher_device) if plain else None,
         evaluate=None if data is None else _evaluator(data, tasks, base),
         tensorboard=tensorboard,
     )

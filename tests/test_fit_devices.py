@@ -1,0 +1,94 @@
+"""Where `train fit` puts the network and its teachers, with a stand-in for a machine of two GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli_runner import Run
+from tiny_models import make_bert
+
+from pearl_qdrant.encoder import loading
+from pearl_qdrant.encoder.torch_runtime import resolve_cuda
+from training import fit_run
+
+
+class TwoGpus:
+    """What torch says of its GPUs, and what was loaded where."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.current = 0
+        self.teachers: list[str] = []
+        self.network: list[str] = []
+        for name, value in {
+            "is_available": lambda: True,
+            "device_count": lambda: 2,
+            "current_device": lambda: self.current,
+            "set_device": self._choose,
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(loading, "load_encoder", self._load)
+        monkeypatch.setattr(fit_run, "run_fit", self._fit)
+
+    def _choose(self, device: torch.device) -> None:
+        assert device.index is not None
+        self.current = device.index
+
+    def _load(self, model: str, *, device: str) -> Any:
+        self.teachers.append(resolve_cuda("cuda" if device == "auto" else device))
+
+    def _fit(self, *words: object, device: torch.device, **options: object) -> bool:
+        self.network.append(str(device))
+        return False
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> TwoGpus:
+    """A machine with two of them."""
+    return TwoGpus(monkeypatch)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """`train fit` with a teacher, and with phrases that are distilled."""
+    (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
+    (tmp_path / "phrases.txt").write_text("NP__heart attack\t7\n", encoding="utf-8")
+    bert, base, phrases = make_bert(tmp_path / "bert"), tmp_path / "base.tsv", tmp_path / "phrases.txt"
+    words = ["train", "fit", "--base", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
+    return [*words, "--teacher", str(bert), "--distil", str(phrases)]
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
+def test_each_process_has_its_teachers_on_its_own_gpu(
+    run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    """Under torchrun network and teachers of the second process lie on the second GPU, and not all on the first."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+
+    done = run(*words, "--device", device)
+
+    assert done.status == 0, done.err
+    assert gpus.network == ["cuda:1"]
+    assert gpus.teachers == ["cuda:1", "cuda:1"]
+
+
+def test_a_process_alone_uses_the_gpu_that_was_named(run: Run, gpus: TwoGpus, words: list[str]) -> None:
+    """Without torchrun the device is taken as given."""
+    assert run(*words, "--device", "cuda:1").status == 0
+
+    assert (gpus.network, gpus.teachers) == (["cuda:1"], ["cuda:1", "cuda:1"])
+
+
+def test_more_processes_than_gpus_are_refused(
+    run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third process of two GPUs says so before it reads anything."""
+    monkeypatch.setenv("LOCAL_RANK", "2")
+
+    done = run(*words, "--device", "cuda")
+
+    assert done.status == 1
+    assert "'cuda:2' was asked for, but there are only 2" in done.err
+    assert not gpus.network
