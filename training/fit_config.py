@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-_MAY_CHANGE = frozenset({"save_every", "evaluate_every", "workers"})
+_MAY_CHANGE = frozenset({"save_every", "save_seconds", "evaluate_every", "workers"})
 """Settings that do not decide what is learnt, so that a run may go on with others."""
 
 
@@ -37,7 +37,8 @@ class FitConfig:
         cache_gradients: Keep the activations of one micro-batch only, at the price of a second forward pass.
         precision: "bf16" autocast, "fp32", or "auto": bf16 where the device computes in it.
         workers: Processes that draw, vary and tokenise; 0 does it between the steps.
-        save_every: Steps between checkpoints.
+        save_every: Steps between two states to go on from, at most.
+        save_seconds: Seconds between them, at most, a step more or less.
         evaluate_every: Steps between evaluations; 0 for none.
         seed: Of dropout.
     """
@@ -65,11 +66,13 @@ class FitConfig:
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     workers: int = 0
     save_every: int = 100
+    save_seconds: float = 600.0
     evaluate_every: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "learning_rate", "temperature", "decay_every", "micro_batch", "save_every"):
+        positive = ("steps", "learning_rate", "temperature", "decay_every", "micro_batch", "save_every", "save_seconds")
+        for name in positive:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
         if not 0 < self.decay <= 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -80,5 +81,7 @@ def _as_it_is(item: T) -> T:
 
 
 def _start_worker(_: int) -> None:
-    """One thread a worker: there are as many workers as are wanted."""
+    """One thread a worker: there are as many workers as are wanted. Signals are for the parent, which ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to us too
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -24,6 +24,7 @@ from training.batches import BatchMaker
 from training.curves import RunLog, StepRecord
 from training.fit_config import FitConfig
 from training.gathering import same_start, sum_gradients, sum_over_processes, wait_for_all
+from training.interruption import StopRequest, deferred_stop
 from training.objective import Losses, Teacher, batch_losses
 from training.phrase_vectors import PhraseVectors, device_of, pool_phrases
 from training.prepared import Prepared, Preparer, prepare
@@ -52,11 +53,13 @@ def fit(
     evaluate: Evaluate | None = None,
     tensorboard: bool = False,
     prefix: str = "",
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Fine-tune `network` in place, where it is.
 
     Writes into `folder`: state.safetensors (to resume), log.csv, evaluation.csv, curves.png. With several processes
-    (`gathering.process_group`) all call it alike, and the first writes.
+    (`gathering.process_group`) all call it alike, and the first writes. A single process that gets Ctrl-C or SIGTERM
+    ends its step and writes its state first.
 
     Args:
         network: With a type head, unless the type loss has no weight.
@@ -70,6 +73,7 @@ def fit(
         evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         tensorboard: Write event files too.
         prefix: Text before each phrase, as when the model is used.
+        clock: Seconds since some moment, to save by.
 
     Raises:
         TrainingError: If the state in `folder` is of another run, or the loss is no number any more.
@@ -99,7 +103,10 @@ def fit(
     preparer = Preparer(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
     steps = range(done + 1, config.steps + 1)
     is_first = maker.shard.rank == 0
+    saved_at = clock()
     with ExitStack() as stack:
+        # Of several processes one alone cannot stop: the others would wait for it.
+        stop = stack.enter_context(deferred_stop()) if maker.shard.world_size == 1 else StopRequest()
         log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard)) if is_first else None
         bar = stack.enter_context(tqdm(desc="fit", unit="step", initial=done, total=config.steps, disable=not is_first))
         for record in loop.run(steps, prepare(preparer, steps, workers=config.workers), maker.shard.rank):
@@ -110,13 +117,17 @@ def fit(
                 bar.set_postfix(loss=f"{record.contrastive:.3f}", type=f"{record.type_loss:.3f}", refresh=False)
                 if evaluate is not None and (last or _is_due(record.step, config.evaluate_every)):
                     log.scores(record.step, loop.scores(record.step, evaluate))
-                if last or _is_due(record.step, config.save_every):
+                overdue = clock() - saved_at >= config.save_seconds
+                if last or stop or overdue or _is_due(record.step, config.save_every):
                     save_state(
                         folder / STATE, step=record.step, network=network, optimizer=optimizer, identity=identity
                     )
+                    saved_at = clock()
                     log.plot(final=last)
             if last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
                 wait_for_all()
+            if stop:
+                break
     network.eval()
 
 

@@ -71,7 +71,8 @@ _RATE = click.FloatRange(0, min_open=True)
 @click.option("--precision", type=click.Choice(["auto", "bf16", "fp32"]), default="auto", show_default=True,
               help="auto: bf16 where the device computes in it.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True, help="Processes that make batches.")
-@click.option("--save-every", type=click.IntRange(1), default=500, show_default=True, help="Steps between states.")
+@click.option("--save-every", type=click.IntRange(1), default=500, show_default=True,
+              help="Steps between two states to go on from; one is written every ten minutes too.")  # fmt: skip
 @click.option("--evaluate", "data", metavar="DIR|hub", help="Evaluation sets to measure on between the steps.")
 @click.option("--evaluate-task", "tasks", multiple=True, metavar="T", help="Only this task; may be repeated.")
 @click.option("--evaluate-every", type=click.IntRange(1), default=1000, show_default=True, help="Steps between them.")

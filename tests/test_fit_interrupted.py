@@ -1,0 +1,150 @@
+"""What a fine-tuning run leaves to go on from when it is killed, interrupted or asked to end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from test_trainer import config, losses_of, maker, new_network
+from tiny_models import make_bert
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.network import PearlNetwork
+from training.interruption import deferred_stop
+from training.trainer import fit
+
+STATE = "state.safetensors"
+Happens = Callable[[int], object]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT."""
+    return make_bert(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums in one order each time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def run_steps(bert: Path) -> Callable[..., None]:
+    """Six steps with states far apart; what happens in each step is given."""
+    tokenizer = Tokenizer.from_file(str(bert / "tokenizer.json"))
+    tokenizer.no_padding()
+
+    def run(folder: Path, happens: Happens = bool, **words: Any) -> None:
+        def evaluate(step: int, _: PearlNetwork) -> Mapping[str, float]:
+            happens(step)
+            return {}
+
+        settings = config(save_every=500, evaluate_every=1)
+        fit(new_network(bert), tokenizer, maker(), settings, folder, evaluate=evaluate, **words)
+
+    return run
+
+
+def step_of(folder: Path) -> int:
+    """The step of the state in a folder."""
+    with safe_open(folder / STATE, framework="pt") as file:
+        return int(file.metadata()["step"])
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_state_is_written_every_ten_minutes(run_steps: Callable[..., None], tmp_path: Path) -> None:
+    """Steps may be slow and `save_every` large: a kill costs ten minutes and not the whole run."""
+    clock = Clock()
+    states: dict[int, int] = {}
+
+    def happens(step: int) -> None:
+        states[step] = step_of(tmp_path) if (tmp_path / STATE).exists() else 0
+        clock.now += 250
+
+    run_steps(tmp_path, happens, clock=clock)
+
+    # What lies there when a step ends: 250 s a step, so that every third of them is past ten minutes.
+    assert states == {1: 0, 2: 0, 3: 0, 4: 3, 5: 3, 6: 3}
+    assert step_of(tmp_path) == 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_stop_saves_first(
+    run_steps: Callable[..., None], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C and SIGTERM end the run after its step, with the state written; the same run goes on to the same end."""
+    stopped, straight = tmp_path / "stopped", tmp_path / "straight"
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(Stopped):
+            run_steps(stopped, lambda step: step == 3 and signal.raise_signal(number))
+        assert signal.getsignal(number) is stop
+    finally:
+        signal.signal(number, before)
+    assert step_of(stopped) == 3
+    run_steps(stopped)
+    run_steps(straight)
+
+    assert losses_of(stopped) == losses_of(straight)
+    first, second = load_file(stopped / STATE), load_file(straight / STATE)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_second_ctrl_c_stops_at_once(run_steps: Callable[..., None], tmp_path: Path) -> None:
+    """Who cannot wait for the end of the step presses again."""
+
+    def twice(step: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(tmp_path, twice)
+    assert not (tmp_path / STATE).exists()
+
+
+def test_nothing_is_put_off_where_it_cannot_be() -> None:
+    """A signal that is ignored stays ignored, and in another thread than the main one handlers stay as they are."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with deferred_stop() as stop:
+            signal.raise_signal(signal.SIGINT)
+            assert not stop
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    seen = []
+
+    def elsewhere() -> None:
+        with deferred_stop() as stop:
+            seen.append((bool(stop), signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]
