@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import json
 import logging
 import socket
 import threading
@@ -38,7 +39,7 @@ from pearl_qdrant.store.schema import Manifest, NamePoint
 from pearl_qdrant.store.server import MANIFEST_KEY, ServerCollection, ServerStore
 from pearl_qdrant.store.server_errors import retry_after_s
 from pearl_qdrant.store.server_indexing import LOAD_KEY, Indexing
-from pearl_qdrant.store.server_upload import check_points, cut_batches
+from pearl_qdrant.store.server_points import check_points, cut_batches, join
 
 DIM = 4
 NAME = "umls"
@@ -332,6 +333,24 @@ def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, colle
     assert n_upserts - len(double.upsert_sizes) <= 2 * 3  # refused: 256, 128 and 64, by either thread
 
 
+def test_a_server_that_takes_few_bytes_is_not_asked_again_with_too_many(
+    double: QdrantDouble, collection: ServerCollection
+) -> None:
+    """A limit of bytes bounds the bytes of later batches, and not their points: short names still go many at once."""
+    double.max_bytes = 20_000
+    points, vectors, encodable = points_of(400)
+    large = points_of(200, description="x" * 500)[0]
+    with collection.writer() as writer:
+        writer.write(large, vectors[:200], encodable[:200])
+        writer.write(points[200:], vectors[200:], encodable[200:])
+    n_upserts = sum(request.startswith("PUT") and request.endswith("/points") for request in double.requests)
+    refused = n_upserts - len(double.upsert_sizes)
+
+    assert sorted(ids_in(double)) == sorted(p.id for p in points)
+    assert refused <= 2 * 4  # 200 points of 140 KB in all: halved four times, by either thread
+    assert max(double.upsert_sizes) > 2 * min(double.upsert_sizes)
+
+
 def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collection: ServerCollection) -> None:
     """Strict mode's own limit of points a request is no reason to fail."""
     error = 'Bad request: Limit exceeded 100 > 60 for "upsert limit". Help: Reduce the "upsert limit" parameter.'
@@ -440,12 +459,10 @@ def test_batches_are_bounded_by_points_and_bytes() -> None:
 
     assert [p.id for batch in batches for p in batch] == [p.id for p in points]
     assert all(len(batch) <= 30 for batch in batches)
-    assert all(len(batch) == 1 or sum(p.n_bytes for p in batch) <= 4000 for batch in batches)
-    wide = np.full((1, 768), -1.2345679e-30, dtype=np.float32)
-    one = check_points(points[:1], wide, encodable[:1], manifest_of().as_created().model_copy(update={"dim": 768}))[0]
-    struct = models.PointStruct(id=one.id, payload=one.payload, vector=one.vectors())
-    assert set(one.vectors()) == {"dense", "lexical"}
-    assert len(struct.model_dump_json()) <= one.n_bytes + 768  # numpy's longest floats take a byte or two more
+    assert all(len(batch) == 1 or sum(len(p.data) for p in batch) <= 4000 for batch in batches)
+    body = json.loads(join(checked, "points"))
+    assert [one["id"] for one in body["points"]] == [p.id for p in points]
+    assert np.float32(body["points"][0]["vector"]["dense"]).tolist() == vectors[0].tolist()
 
 
 def test_a_load_that_died_is_seen_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:

@@ -145,18 +145,15 @@ class NamePoint:
             ManifestError: If it was not written by pearl-qdrant.
         """
         try:
-            parsed = _Payload.model_validate(payload or {})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ManifestError(collection, f"a point has no valid '{first['loc'][0]}' in its payload") from error
-        extra = parsed.model_extra or {}
-        return cls(**vars(parsed), extra={k: str(v) for k, v in extra.items() if k != FILTER_FIELD})
+            parsed = msgspec.convert(payload or {}, _Payload)
+        except msgspec.ValidationError as error:
+            raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
+        extra = {key: str(value) for key, value in (payload or {}).items() if key not in _OWN_FIELDS}
+        return cls(**msgspec.structs.asdict(parsed), extra=extra)
 
 
-class _Payload(BaseModel):
+class _Payload(msgspec.Struct):
     """A payload as read back from the store, where a stranger may have written it."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
 
     kb: str
     entity_id: str
@@ -170,6 +167,9 @@ class _Payload(BaseModel):
     lexical_class: str | None = None
     predicted_type: str | None = None
     type_probability: float | None = None
+
+
+_OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))
 
 
 class Checkpoint(BaseModel):

@@ -29,8 +29,9 @@ from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, LEXICAL, Checkpoint, 
 from pearl_qdrant.store.search import RunQueries, chunks, search, storable
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_indexing import Indexing
+from pearl_qdrant.store.server_points import check_points
 from pearl_qdrant.store.server_queries import run_queries, type_filter
-from pearl_qdrant.store.server_upload import ServerWriter, Uploader, check_points
+from pearl_qdrant.store.server_upload import ServerWriter, Uploader
 
 MANIFEST_KEY = "pearl_qdrant"
 """Where the manifest lies in the collection's metadata; other keys there are left alone."""

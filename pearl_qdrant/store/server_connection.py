@@ -6,11 +6,12 @@ import ipaddress
 import math
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 from qdrant_client import QdrantClient
+from qdrant_client.http.exceptions import ResponseHandlingException
 
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, SettingsError
 from pearl_qdrant.store import server_errors
@@ -22,6 +23,10 @@ _CONNECT_TIMEOUT_S = 10.0
 """A host that drops packets is known sooner than a slow answer."""
 
 # Uploads use two connections, serving a few more; idle ones are kept, since a new one costs a round trip or three.
+_PLAIN = {"Accept-Encoding": "identity"}
+"""A server compresses as it sends, in chunks; on a kept-alive connection the last one waits for an acknowledgement that
+the client's kernel delays by 40 ms, and a link takes several requests."""
+
 _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
 
 
@@ -86,6 +91,48 @@ class Connection:
                 raise ours from None
             raise ours from error
 
+    def call_rest(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        collection: str,
+        read: Callable[[Any], T],
+        cancelled: threading.Event | None = None,
+    ) -> T:
+        """Send a request as plain JSON, past qdrant-client's models, with its connections and errors.
+
+        Args:
+            method: As in "POST".
+            path: With `{name}` where the collection's name belongs.
+            body: JSON; must be safe to send twice.
+            collection: What it is about.
+            read: From the answer's `result` to what is returned; KeyError, TypeError and ValueError mean that it is
+                no such answer.
+            cancelled: As in `call`.
+
+        Raises:
+            StoreError: As `call`.
+        """
+        api = self.client.http.client
+
+        def request() -> T:
+            answer: Any = api.request(
+                type_=Any,  # as parsed
+                method=method,
+                url=path,
+                path_params={"name": collection},
+                headers={"Content-Type": "application/json"},
+                content=body,
+            )
+            try:
+                return read(answer["result"])
+            except (LookupError, TypeError, ValueError) as error:
+                raise ResponseHandlingException(error) from error
+
+        return self.call(request, collection=collection, cancelled=cancelled)
+
     def collections(self) -> list[str]:
         """Names of all collections, sorted."""
         answer = self.call(self.client.get_collections)
@@ -105,8 +152,12 @@ class Connection:
             return []
 
 
-def connect(url: str, *, api_key: str | None, timeout: float, retry: RetryPolicy) -> Connection:
+def connect(url: str, *, api_key: str | None, timeout: float, retry: RetryPolicy, compress: bool = False) -> Connection:
     """Prepare a connection; sends nothing yet.
+
+    Args:
+        url, api_key, timeout, retry: As in `ServerStore.connect`.
+        compress: Ask for compressed answers: for a far host, where bytes cost more than waiting.
 
     Raises:
         SettingsError: If the URL is none, holds a secret, or would carry the key in plain text to another host.
@@ -133,7 +184,7 @@ def connect(url: str, *, api_key: str | None, timeout: float, retry: RetryPolicy
         prefer_grpc=False,
         check_compatibility=False,
         # As a header rather than as api_key=, which warns about loopback too.
-        headers={"api-key": key} if key else None,
+        headers={**({"api-key": key} if key else {}), **({} if compress else _PLAIN)},
         limits=_LIMITS,
         event_hooks={"request": [limit_times]},
         trust_env=not _is_loopback(host),  # what stays on this machine goes through no proxy

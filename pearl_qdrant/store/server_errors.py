@@ -34,7 +34,15 @@ _SHOWN_CHARS = 300
 
 
 class RequestTooLargeError(StoreRejectedError):
-    """The request holds too many points or bytes for this server; a smaller one may pass."""
+    """The request holds too many points or bytes for this server; a smaller one may pass.
+
+    Attributes:
+        limits_points: Whether it is the points that the server counts, and not the bytes.
+    """
+
+    def __init__(self, message: str, *, limits_points: bool) -> None:
+        super().__init__(message)
+        self.limits_points = limits_points
 
 
 def can_heal(error: BaseException) -> bool:
@@ -89,8 +97,10 @@ def translate(error: BaseException, *, url: str, collection: str | None) -> Stor
     if _is_disk_full(error):
         return StoreFullError(f"No space is left where Qdrant at {url} keeps its data ({text}). Free some, then go on.")
     status = error.status_code if isinstance(error, UnexpectedResponse) else None
-    if status == 413 or '"upsert limit"' in lower:
-        return RequestTooLargeError(f"Qdrant at {url} refused a request as too large ({text}).")
+    limits_points = '"upsert limit"' in lower
+    if status == 413 or limits_points:
+        message = f"Qdrant at {url} refused a request as too large ({text})."
+        return RequestTooLargeError(message, limits_points=limits_points)
     return StoreRejectedError(f"Qdrant at {url} refused a request ({text}).{_advice(error, status, lower, collection)}")
 
 
