@@ -165,7 +165,10 @@ def run_fit(
         )
         if shard.rank == 0:
             record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), "examples": len(examples)}}
-            counts = count_labels(examples) if config.type_weight > 0 else base.config.label_counts
+            counts = base.config.label_counts
+            if config.type_weight > 0:
+                # What the start's head has learnt is in the network still; a plain encoder's counts are all 0.
+                counts = tuple(old + new for old, new in zip(counts, count_labels(examples), strict=True))
             final = base.config.model_copy(update={"label_counts": counts, "training": record})
             write_network(out, base.network.cpu(), final, transformer=base.folder)
         wait_for_all()
@@ -187,7 +190,9 @@ def live_encoder(network: PearlNetwork, base: Base) -> Encoder:
         runtime="torch",
     )
     tokenizer = NameTokenizer(base.folder, max_length=config.max_length, prefix=config.prefix)
-    return TorchEncoder(network, tokenizer, info=info, never_seen=None)
+    # Any label may have been learnt by now.
+    never_seen = np.zeros(len(PHRASE_TYPES), dtype=np.bool_) if info.has_head else None
+    return TorchEncoder(network, tokenizer, info=info, never_seen=never_seen)
 
 
 def as_teacher(encoder: Encoder) -> Teacher:
@@ -197,6 +202,11 @@ def as_teacher(encoder: Encoder) -> Teacher:
         return torch.from_numpy(encoder.encode(names).vectors)
 
     return judge
+
+
+def entity_types_of(counts: Sequence[int]) -> set[str]:
+    """The entity types of the labels with a count over 0, as "ORG"."""
+    return {kind.partition("-")[2] for kind, count in zip(PHRASE_TYPES, counts, strict=True) if count}
 
 
 def count_labels(examples: Iterable[Example]) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """Averaging a fine-tuned phrase encoder with the one it started from, against forgetting.
 
-Type head and character encoder are left out: the original has neither, and half a random head is no head. Fit the head
-again afterwards, on the averaged encoder (`training.head`).
+Type head and character encoder are left out: the original may have neither, and half a random head is no head. The
+fine-tuned head loses a few points on the averaged vectors (`training.head` fits another); one that kept the start's
+(type_weight 0) is nearer to them again.
 
 Source: PEARL (Chen et al. 2024), section 3.4.
 """

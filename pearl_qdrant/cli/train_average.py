@@ -24,8 +24,8 @@ from pearl_qdrant.cli.train_inputs import refuse_overwriting
 def average(base: Path, tuned: Path, out: Path, ratio: float) -> None:
     """Average the fine-tuned checkpoint TUNED with the encoder BASE that it started from, against forgetting.
 
-    Only the phrase encoder is averaged. Type head and character encoder stay TUNED's: fit the head again on the result
-    with `pearl-qdrant train head`.
+    Only the phrase encoder is averaged. Type head and character encoder stay TUNED's. `pearl-qdrant train head` fits a
+    new head to the result, from names of every type that it shall know; one of few types is worse than none.
 
     \b
     pearl-qdrant train average all-MiniLM-L6-v2/ fitted/ averaged/ --ratio 0.5
@@ -35,4 +35,8 @@ def average(base: Path, tuned: Path, out: Path, ratio: float) -> None:
         from training.average_checkpoint import average_checkpoint
 
         average_checkpoint(base, tuned, out, ratio=ratio)
-    click.echo(f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base}. Fit its type head again: train head", err=True)
+    click.echo(
+        f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base}. Its type head is that of {tuned}; with names of every "
+        f"type at hand, `train head` fits one to the averaged vectors. Next: train export",
+        err=True,
+    )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from training.augment.draw import Augmenter
     from training.base_network import Base
     from training.objective import Teacher
+    from training.sources import Example
     from training.trainer import Evaluate
 
 _PATH = click.Path(path_type=Path)
@@ -227,6 +228,9 @@ def _run(
         seed=seed,
     )
 
+    if base.has_trained_head and config.type_weight > 0:
+        _warn_of_few_types(base, examples)
+
     def rows() -> Iterator[tuple[str, list[str]]]:
         assert hard_negatives is not None
         yield from read_negatives(hard_negatives, ReadReport(max_errors=max_errors))
@@ -248,7 +252,20 @@ def _run(
         tensorboard=tensorboard,
     )
     if wrote:
-        click.echo(f"{out}: {n_steps:,} steps; curves in {out / 'training'}. Next: train average, train head", err=True)
+        click.echo(f"{out}: {n_steps:,} steps; curves in {out / 'training'}. Next: train average", err=True)
+
+
+def _warn_of_few_types(base: Base, examples: list[Example]) -> None:
+    """Say on stderr that a type head which learns some types alone forgets the others."""
+    from training.fit_run import count_labels, entity_types_of
+
+    known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
+    if taught and known - taught:
+        click.echo(
+            f"These names have {len(known & taught)} of the {len(known)} entity types that the type head knows: it "
+            f"will forget the others. Keep it as it is with --type-weight 0, or add names of the other types",
+            err=True,
+        )
 
 
 def _augmenter(

@@ -106,19 +106,21 @@ def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
     place = wish.place(found, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
     other_runtime = [name for name in config.files if name.startswith("onnx/")]
     checkpoint = open_checkpoint(found.folder, skip=other_runtime if place.runtime == "torch" else [TORCH_FILE])
+    # A head without a single example has learnt nothing: what it would say is noise.
+    has_head = any(config.label_counts)
+    never_seen = np.array(config.label_counts) == 0 if has_head else None
     info = ModelInfo(
         name=found.name,
         weights_hash=config.weights_hash,
         dim=config.dim,
         pooling=config.pooling,
         prefix=config.prefix if wish.prefix is None else wish.prefix,
-        has_head=True,
+        has_head=has_head,
         device=place.device,
         precision="int8" if config.precision.startswith("int8") else config.precision,
         runtime=place.runtime,
     )
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
-    never_seen = np.array(config.label_counts) == 0
     if place.runtime == "torch":
         return _torch_encoder(found.folder, tokenizer, info, wish, _Pearl(checkpoint, never_seen))
     from pearl_qdrant.encoder.onnx_graph import OnnxGraph
@@ -158,10 +160,13 @@ def _load_plain(found: FoundModel, wish: _Wish) -> Encoder:
 
 @dataclass(frozen=True, slots=True)
 class _Pearl:
-    """What a PEARL checkpoint has over a plain encoder: its files and the labels that training never saw."""
+    """What a PEARL checkpoint has over a plain encoder: its files, and the labels that training never saw.
+
+    The labels are None where it saw none at all.
+    """
 
     checkpoint: VerifiedCheckpoint
-    never_seen: BoolArray
+    never_seen: BoolArray | None
 
 
 def _torch_encoder(

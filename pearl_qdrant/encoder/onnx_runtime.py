@@ -26,7 +26,7 @@ class OnnxEncoder:
             pooled here.
         tokenizer: The model's tokenizer.
         info: Which model this is.
-        never_seen: (95,), labels that get probability 0; None for a plain encoder.
+        never_seen: (95,), labels that get probability 0; None without a type head that has learnt something.
         threads: Batches that run at the same time; by default one for each core that this process may use.
 
     Raises:
@@ -44,13 +44,14 @@ class OnnxEncoder:
     ) -> None:
         self._graph = graph
         self._info = info
-        if never_seen is not None:
+        is_pearl = never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys()
+        if is_pearl:
             graph.check_pearl_outputs(info.dim)
         else:
             self._token_output = graph.token_output()
         self._batches = BatchEncoder(
             tokenizer,
-            self._run_plain if never_seen is None else self._run_pearl,
+            self._run_pearl if is_pearl else self._run_plain,
             dim=info.dim,
             never_seen=never_seen,
             limits=BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or available_cores()),
