@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 MIN_CHARACTERS, MAX_CHARACTERS = 2, 10
 MAX_SHORT_WORDS = 2
@@ -24,6 +23,8 @@ _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+(?=\S)|\n\s*\n|\r\n\s*\r\n|[()\[\]（）]")
 _INSIDE_END = re.compile(r"[;,；，]")
 _WORD = re.compile(r"\S+")
+_USE = re.compile(r"(?<!\w)[^\W_]")
+_IN_WORD = re.compile(r"\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +137,37 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
         meanings.setdefault(found.short, []).append(found)
     if not meanings:
         return []
-    longest_first = sorted(meanings, key=len, reverse=True)
-    pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, longest_first))})(s?)(?!\w)")
-    uses = []
-    for use in pattern.finditer(text):
-        short, is_plural = use.group(1), bool(use.group(2))
-        if is_plural and not (short[-1].isupper() or short[-1].isdigit()):
+    lengths = sorted({len(short) for short in meanings}, reverse=True)
+    uses: list[Use] = []
+    at = 0
+    for match in _USE.finditer(text):
+        start = match.start()
+        if start < at:
             continue
-        if unicodedata.category(text[use.end() : use.end() + 1] or " ").startswith("M"):
+        # By dictionary, not by one pattern of all short forms: a passage may define thousands.
+        found = next((end for n in lengths if (end := _end_of_use(text, start, start + n, meanings)) is not None), None)
+        if found is None:
+            continue
+        short_end, at = found
+        short = text[start:short_end]
+        if at > short_end and not (short[-1].isupper() or short[-1].isdigit()):
+            continue  # no plural
+        if unicodedata.category(text[at : at + 1] or " ").startswith("M"):
             continue  # an accent goes on
         known = meanings[short]
-        n_earlier = bisect_right(known, use.start(), key=lambda a: min(a.short_start, a.long_start))
-        uses.append(Use(use.start(), use.end(), known[max(0, n_earlier - 1)]))
+        n_earlier = bisect_right(known, start, key=lambda a: min(a.short_start, a.long_start))
+        uses.append(Use(start, at, known[max(0, n_earlier - 1)]))
     return uses
+
+
+def _end_of_use(text: str, start: int, end: int, known: Container[str]) -> tuple[int, int] | None:
+    """Where a short form ends, and where its use does, the plural `s` included; None if it is none or goes on."""
+    if end > len(text) or text[start:end] not in known:
+        return None
+    for after in (end + 1, end) if text[end : end + 1] == "s" else (end,):
+        if not _IN_WORD.match(text, after):
+            return end, after
+    return None
 
 
 def write_out(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:
@@ -157,7 +176,8 @@ def write_out(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str
     A stretch that holds the definition of a short form itself is left as it is.
     """
     parts, at = [], start
-    for use in islice(uses, bisect_left(uses, start, key=lambda u: u.start), None):
+    for i in range(bisect_left(uses, start, key=lambda u: u.start), len(uses)):
+        use = uses[i]
         if use.end > end:
             break
         if not start <= use.meaning.long_start < end:

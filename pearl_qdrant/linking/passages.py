@@ -25,6 +25,10 @@ PASSAGES_AT_ONCE = 32
 """Passages whose spans are linked together: some thousand strings, enough to fill the encoder's batches."""
 
 
+MAX_WRITTEN_OUT = 500
+"""Characters of a span whose short forms are written out; a longer one is no name, only many definitions in a row."""
+
+
 class BatchLinker(Protocol):
     """What links strings, such as an `EntityLinker`."""
 
@@ -145,6 +149,8 @@ def _prepare(text: str, given: Iterable[GivenSpan] | None) -> _Passage:
     lookups = []
     for span in _candidate_spans(text, abbreviations, uses) if given is None else read_spans(text, given):
         written, is_abbreviated = write_out(text, span.start, span.end, uses)
+        if given is None and len(written) > MAX_WRITTEN_OUT:
+            continue
         # The white space within a name is no part of it.
         lookups.append(_Lookup(span, " ".join(written.split()), is_abbreviated))
     return _Passage(text, lookups, given is not None)

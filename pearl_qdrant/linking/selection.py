@@ -16,7 +16,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from pearl_qdrant.linking.spans import Shape, Span
 from pearl_qdrant.records import Link, NilReason
@@ -121,26 +120,27 @@ def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
     for same in by_entity.values():
         same.sort(key=lambda r: (r.span.start, -r.span.end))  # the outer ones first
         for i, outer in enumerate(same):
-            for inner in islice(same, i + 1, None):
-                if inner.span.start >= outer.span.end:
+            # A longer span says less than a shorter one in it only if it is no name of the entity.
+            end, strength = outer.span.end, math.inf if _is_name(outer.link) else outer.probability
+            for k in range(i + 1, len(same)):
+                inner = same[k]
+                if inner.span.start >= end:
                     break
-                if inner.span.end <= outer.span.end:
-                    echoes.add(id(outer if _is_weaker(outer, inner) else inner))
+                if inner.span.end <= end:
+                    echoes.add(id(outer if strength < inner.probability else inner))
     return [reading for reading in readings if id(reading) not in echoes]
 
 
-def _is_weaker(outer: Reading, inner: Reading) -> bool:
-    """Whether an entity's longer span says less than a shorter one in it, as it does if it is no name of the entity."""
-    if any(c.name.casefold() == outer.link.mention.casefold() for c in outer.link.candidates[:1]):
-        return False
-    return outer.probability < inner.probability
+def _is_name(link: Link) -> bool:
+    """Whether the string that was linked is a name of its best candidate."""
+    return any(c.name.casefold() == link.mention.casefold() for c in link.candidates[:1])
 
 
-def _entities(link: Link) -> tuple[str, ...]:
-    """What a link points to: one entity, or those that are tied."""
+def _entities(link: Link) -> tuple[tuple[str, str], ...]:
+    """What a link points to, by base and id: one entity, or those that are tied."""
     if link.entity_id is not None:
-        return (link.entity_id,)
-    return tuple(sorted(c.entity_id for c in link.candidates if c.tie))
+        return ((link.kb or "", link.entity_id),)
+    return tuple(sorted((c.kb, c.entity_id) for c in link.candidates if c.tie))
 
 
 def _best_disjoint(readings: Sequence[Reading]) -> list[Reading]:
@@ -182,4 +182,6 @@ def as_nil(link: Link) -> Link:
     """The link, NIL for being below the threshold if it was not NIL before."""
     if link.entity_id is None and link.nil_reason is not NilReason.AMBIGUOUS:
         return link
-    return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=NilReason.BELOW_THRESHOLD)
+    return replace(
+        link, entity_id=None, canonical_name=None, probability=None, nil_reason=NilReason.BELOW_THRESHOLD, kb=None
+    )

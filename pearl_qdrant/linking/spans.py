@@ -21,6 +21,10 @@ MAX_WORDS = 6
 MAX_CAPITALISED = 9
 MAX_SMALL_WORDS = 3  # "hardening of the arteries" has two
 MAX_CHARACTERS = 200  # longer runs without a space are no names, but addresses and code
+MAX_CUT_WORDS = 12
+"""Words of a span that begins or ends within a run of joined words, as "TNF" in "anti-TNF". Names of enzymes have up to
+25 joined words, but so long a piece of a run is no name; without a bound a run of n words has n^2 pieces."""
+
 _FIRST_HANGUL, _LAST_HANGUL = "\uac00", "\ud7a3"
 MIN_UNSPACED, MAX_UNSPACED = 2, 8  # characters of a name in a script without spaces
 
@@ -116,8 +120,12 @@ class _Finder:
     def _from(self, i: int) -> Iterator[Span]:
         """The spans that begin with one word."""
         n_words, n_small, n_commas, n_lower = 1, 0, 0, 0
+        begins_within = i > 0 and self.words[i - 1].gap is Gap.JOINED
         for j in range(i, len(self.words)):
             word = self.words[j]
+            is_long = j - i >= MAX_CUT_WORDS
+            if begins_within and is_long:
+                return
             if word.is_unspaced or word.shape[0] == "e" or word.end - self.words[i].start > MAX_CHARACTERS:
                 return
             small = self.stop[j]
@@ -128,7 +136,8 @@ class _Finder:
             if n_small > MAX_SMALL_WORDS or n_words > (MAX_WORDS if n_lower else MAX_CAPITALISED):
                 return
             if (
-                (not small or self._is_clitic(j))
+                not (is_long and word.gap is Gap.JOINED)
+                and (not small or self._is_clitic(j))
                 and self._may_end(j)
                 and self._is_likely(i, j)
                 and self._is_whole(i, j)

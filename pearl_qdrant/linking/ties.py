@@ -85,4 +85,5 @@ def _with(link: Link, chosen: Candidate) -> Link:
         canonical_name=chosen.canonical_name,
         probability=chosen.probability,
         nil_reason=None,
+        kb=chosen.kb,
     )

@@ -1,0 +1,184 @@
+"""What annotating costs: work is counted, not timed, and grows with the text alone, whatever the text is."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pearl_qdrant.linking
+from pearl_qdrant import Candidate, Link
+from pearl_qdrant.linking.abbreviations import Abbreviation, Use, find_abbreviations, find_uses, write_out
+from pearl_qdrant.linking.passages import annotate
+from pearl_qdrant.linking.spans import find_spans
+
+LINKING = str(Path(pearl_qdrant.linking.__file__).parent)
+
+SHAPES = (
+    "a/b",
+    "b-",
+    "A.",
+    "IL-",
+    "a1/2-",
+    "A B ",
+    "A-B C-D E-F ",
+    "(ab) ",
+    "alpha beta (AB) ",
+    "(",
+    "[[(",
+    "ﬁ",
+    "a\u0301\u0316",
+    "\u0301",
+    "x",
+    " ",
+    " \n ",
+    ". \n",
+    "北",
+    "A's ",
+    "A of the ",
+)
+LENGTH = 600
+
+
+class OneEntity:
+    """Links every string to one and the same entity, more or less probably; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.n_characters = 0
+
+    def link_batch(
+        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
+    ) -> Iterator[Link]:
+        for mention in mentions:
+            self.n_characters += len(mention)
+            probability = 0.6 + len(mention) % 7 / 20
+            candidate = Candidate("x", "kb", "x", "x", score=probability, probability=probability)
+            yield Link(mention, "x", "x", probability, None, (candidate,), "kb")
+
+
+def of_length(piece: str, n: int) -> str:
+    """A text of one kind."""
+    return (piece * (n // len(piece) + 1))[:n]
+
+
+def steps(work: Callable[[], object]) -> int:
+    """Lines of `linking` that run, loops and comprehensions counted each time round."""
+    n = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal n
+        if not frame.f_code.co_filename.startswith(LINKING):
+            return None
+        n += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return n
+
+
+@pytest.mark.parametrize("piece", SHAPES)
+def test_a_word_begins_a_bounded_number_of_spans(piece: str) -> None:
+    """However long a run of joined words is, each character begins a few spans and not hundreds."""
+    few, many = (len(find_spans(of_length(piece, n))) for n in (LENGTH, 4 * LENGTH))
+
+    assert many <= 8 * 4 * LENGTH
+    assert many <= 4.4 * few + 40
+
+
+@pytest.mark.parametrize("piece", SHAPES)
+def test_twice_the_text_is_twice_the_work(piece: str) -> None:
+    """A text made to be slow costs what any text of its length may cost."""
+    once, twice = (
+        steps(lambda n=n: annotate(OneEntity(), of_length(piece, n), include_nil=True))  # type: ignore[misc]
+        for n in (LENGTH, 2 * LENGTH)
+    )
+
+    assert twice <= 2.3 * once + 1000
+    assert twice <= 2500 * 2 * LENGTH
+
+
+def test_a_short_form_does_not_blow_up_what_is_looked_up() -> None:
+    """A run of short forms is not looked up with every one of them written out."""
+    linker = OneEntity()
+    text = f"A{'x' * 120} B{'y' * 120} (AB) " + "AB-" * 1000
+
+    annotate(linker, text)
+
+    assert linker.n_characters < 20_000
+
+
+class Watched(Sequence[Use]):
+    """Uses that count how often they are looked at."""
+
+    def __init__(self, uses: Sequence[Use]) -> None:
+        self._uses = uses
+        self.n_looks = 0
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def __getitem__(self, i: Any) -> Any:
+        self.n_looks += 1
+        return self._uses[i]
+
+
+def test_a_span_late_in_a_text_is_written_out_as_fast_as_an_early_one() -> None:
+    """The short forms before a span are not walked through again for each span."""
+    meaning = Abbreviation("TNF", "tumor necrosis factor", 0, 0)
+    uses = Watched([Use(4 * i, 4 * i + 3, meaning) for i in range(1, 5001)])
+    text = "TNF " * 5001
+
+    written, has_any = write_out(text, 20_000, 20_003, uses)
+
+    assert (written, has_any) == ("tumor necrosis factor", True)
+    assert uses.n_looks < 50
+
+
+def by_one_pattern(text: str, shorts: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Uses of short forms by a pattern of all of them, the longest first: what `find_uses` does faster."""
+    either = "|".join(re.escape(short) for short in sorted(shorts, key=len, reverse=True))
+    found = []
+    for use in re.finditer(rf"(?<!\w)({either})(s?)(?!\w)", text):
+        short, is_plural = use.group(1), bool(use.group(2))
+        goes_on = unicodedata.category(text[use.end() : use.end() + 1] or " ").startswith("M")
+        if not goes_on and (not is_plural or short[-1].isupper() or short[-1].isdigit()):
+            found.append((use.start(), use.end(), short))
+    return found
+
+
+SHORTS = ("AB", "AB-2", "ABs", "A B", "ab", "A.B", "İI", "2A", "AB C")
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from((*SHORTS, "s", " ", "-", "_", "A", "\u0301", ".", "é", "C"))).map("".join))
+def test_uses_are_those_of_a_pattern_of_all_short_forms(text: str) -> None:
+    """The longest short form counts, as a whole word, with the plural of capitals and digits."""
+    meanings = [Abbreviation(short, "x", 0, 0) for short in SHORTS]
+
+    found = [(use.start, use.end, use.meaning.short) for use in find_uses(text, meanings)]
+
+    assert found == by_one_pattern(text, SHORTS)
+
+
+def test_the_names_of_honest_text_keep_their_joined_words() -> None:
+    """A name of many joined words is found whole, and so is a piece of a few."""
+    name = "UDP-N-acetyl-D-glucosamine/N-acetylmuramoyl-L-alanyl-D-glutamyl-meso-2,6-diaminopimelyl-D-alanine"
+    text = f"We saw {name} and anti-IL-2 drugs."
+
+    found = {text[span.start : span.end] for span in find_spans(text)}
+
+    assert {name, "IL-2", "anti-IL-2", "D-glucosamine"} <= found
+    assert find_abbreviations(text) == []
