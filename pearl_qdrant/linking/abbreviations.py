@@ -138,17 +138,17 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
     if not meanings:
         return []
     lengths = sorted({len(short) for short in meanings}, reverse=True)
-    uses: list[Use] = []
+    uses = []
     at = 0
     for match in _USE.finditer(text):
         start = match.start()
         if start < at:
             continue
         # By dictionary, not by one pattern of all short forms: a passage may define thousands.
-        found = next((end for n in lengths if (end := _end_of_use(text, start, start + n, meanings)) is not None), None)
-        if found is None:
+        ends = (_ends_of_use(text, start, start + n, meanings) for n in lengths)
+        short_end, at = next(filter(None, ends), (start, start))
+        if short_end == start:
             continue
-        short_end, at = found
         short = text[start:short_end]
         if at > short_end and not (short[-1].isupper() or short[-1].isdigit()):
             continue  # no plural
@@ -160,14 +160,12 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
     return uses
 
 
-def _end_of_use(text: str, start: int, end: int, known: Container[str]) -> tuple[int, int] | None:
+def _ends_of_use(text: str, start: int, end: int, known: Container[str]) -> tuple[int, int] | None:
     """Where a short form ends, and where its use does, the plural `s` included; None if it is none or goes on."""
     if end > len(text) or text[start:end] not in known:
         return None
-    for after in (end + 1, end) if text[end : end + 1] == "s" else (end,):
-        if not _IN_WORD.match(text, after):
-            return end, after
-    return None
+    after = end + text.startswith("s", end)
+    return None if _IN_WORD.match(text, after) else (end, after)
 
 
 def write_out(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:

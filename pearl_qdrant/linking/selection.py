@@ -113,7 +113,7 @@ def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
     "daily aspirin" is aspirin, but less surely so than "aspirin"; "Obama" is no mention of its own within "President
     Obama".
     """
-    by_entity: dict[tuple[str, ...], list[Reading]] = {}
+    by_entity: dict[tuple[tuple[str, str], ...], list[Reading]] = {}
     for reading in readings:
         by_entity.setdefault(_entities(reading.link), []).append(reading)
     echoes: set[int] = set()
