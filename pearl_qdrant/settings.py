@@ -28,6 +28,9 @@ DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
 REQUEST_TIMEOUT_S = 60.0
 """qdrant-client's own default of 5 s is too short for a bulk load with wait=True."""
 
+TESTED_SERVER = "1.19.0"
+"""The release of the Qdrant server that all was tried with; that of docker-compose.yml."""
+
 
 def default_store(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder of the embedded store: the platform's place for a user's data."""

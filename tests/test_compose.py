@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pearl_qdrant.settings import TESTED_SERVER
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -81,8 +83,38 @@ def test_the_data_survives_the_container(compose: dict[str, Any], qdrant: dict[s
 
 
 def test_qdrant_may_open_many_files(qdrant: dict[str, Any]) -> None:
-    """Docker's usual limit of 1,024 open files would end a large load."""
-    assert qdrant["ulimits"]["nofile"]["soft"] >= 65535
+    """Docker's usual limit of 1,024 open files would end a large load; where 65,535 cannot be had, .env lowers it."""
+    assert qdrant["ulimits"]["nofile"] == dict.fromkeys(("soft", "hard"), "${QDRANT_OPEN_FILES:-65535}")
+
+
+def example_settings() -> dict[str, str]:
+    """The settings of .env.example, those that are commented out included."""
+    lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
+    found = (re.fullmatch(r"#?([A-Z_]+)=(.*)", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
+def test_every_setting_of_the_file_stands_in_the_example(qdrant: dict[str, Any]) -> None:
+    """What compose reads from the environment is explained in .env.example; the key itself stays out of git."""
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    wanted = set(re.findall(r"\$\{([A-Z_]+)", text))
+    example = (ROOT / ".env.example").read_text("utf-8")
+
+    assert wanted == {"QDRANT_API_KEY", "QDRANT_OPEN_FILES"}
+    assert all(name in example for name in wanted)
+    assert "QDRANT_API_KEY" not in example_settings()
+    assert example_settings()["QDRANT_URL"] == "http://localhost:6333"
+    assert ".env" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
+
+
+def test_every_place_names_the_same_release_of_qdrant(qdrant: dict[str, Any]) -> None:
+    """The image of the compose file is the release that docs and doctor speak of."""
+    release = qdrant["image"].partition(":v")[2]
+
+    assert release == TESTED_SERVER
+    for path in (ROOT / "docs").glob("*.md"):
+        named = re.findall(r"qdrant/qdrant:v([\d.]+)", path.read_text("utf-8"))
+        assert all(one == release for one in named), path
 
 
 @contextmanager
