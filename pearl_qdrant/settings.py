@@ -28,6 +28,9 @@ DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
 REQUEST_TIMEOUT_S = 60.0
 """qdrant-client's own default of 5 s is too short for a bulk load with wait=True."""
 
+DEFAULT_WAIT_S = 600.0
+"""A server that is upgraded, or recovers a large collection, takes minutes; a load should live to see it."""
+
 TESTED_SERVER = "1.19.0"
 """The release of the Qdrant server that all was tried with; that of docker-compose.yml."""
 

@@ -42,7 +42,8 @@ class QdrantDouble:
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         self._server = DoubleServer(("127.0.0.1", 0), handler_of(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._address = self._server.server_address
+        self._thread: threading.Thread | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -74,19 +75,33 @@ class QdrantDouble:
     @property
     def url(self) -> str:
         """Where it answers."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self._address[1]}"
 
     def __enter__(self) -> QdrantDouble:
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.stopping.set()
-        self._server.shutdown()
-        self._server.close_connections()
-        self._server.server_close()
-        self._thread.join()
+        self.stop()
         self.client.close()
+
+    def start(self) -> None:
+        """Listen; after `stop` on the same port again, with all that was stored."""
+        if self._server.is_closed:
+            self._server = DoubleServer(self._address, handler_of(self))
+            self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all connections, and accept none."""
+        self.stopping.set()
+        if self._thread is not None:
+            self._server.shutdown()
+            self._server.close_connections()
+            self._server.server_close()
+            self._thread.join()
+            self._thread = None
 
     def take_fault(self, request: str) -> Fault | None:
         """The fault for this request, used up."""

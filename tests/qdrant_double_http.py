@@ -72,6 +72,11 @@ class DoubleServer(ThreadingHTTPServer):
         super().__init__(*args)
         self._open: set[socket.socket] = set()
         self.n_connections = 0
+        self.is_closed = False
+
+    def server_close(self) -> None:
+        super().server_close()
+        self.is_closed = True
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)

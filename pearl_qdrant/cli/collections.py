@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.options import json_option, model_option, open_store_at, store_option, yes_option
+from pearl_qdrant.cli.options import (
+    json_option,
+    model_option,
+    open_store_at,
+    store_option,
+    wait_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.protocol import Collection
@@ -94,9 +101,10 @@ def delete(name: str, store: str, yes: bool) -> None:
 @collections.command("finalize")
 @click.argument("name")
 @store_option
-def finalize(name: str, store: str) -> None:
+@wait_option
+def finalize(name: str, store: str, wait_s: float) -> None:
     """Build the graph of a collection, for fast search."""
-    with _opened(store, name) as collection:
+    with _opened(store, name, wait_s) as collection:
         collection.finalize()
         status = collection.status()
     click.echo(f"{name}: {status.indexed_vectors:,} of {status.vectors:,} vectors indexed.", err=True)
@@ -147,9 +155,9 @@ def _problems(collection: Collection, model: str | None) -> Iterator[str]:
 
 
 @contextmanager
-def _opened(store: str, name: str) -> Iterator[Collection]:
+def _opened(store: str, name: str, wait_s: float | None = None) -> Iterator[Collection]:
     """A collection of a store, closed afterwards."""
-    opened = open_store_at(store)
+    opened = open_store_at(store, wait_s=wait_s)
     try:
         yield opened.open(name)
     finally:

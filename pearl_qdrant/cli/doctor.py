@@ -102,7 +102,7 @@ def _model(model: str) -> str:
 
 def _store(location: str) -> str:
     """Reach the store and list it."""
-    store = open_store_at(location, patient=False)
+    store = open_store_at(location, wait_s=0)
     try:
         names = store.collections()
     finally:

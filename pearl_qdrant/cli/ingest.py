@@ -25,6 +25,7 @@ from pearl_qdrant.cli.options import (
     json_option,
     open_store_at,
     store_option,
+    wait_option,
     yes_option,
 )
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
@@ -109,6 +110,7 @@ _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rr
     help="OBO: synonyms to take as names; may be repeated. Default: EXACT.",
 )
 @yes_option
+@wait_option
 @json_option
 def ingest(
     paths: tuple[str, ...],
@@ -140,6 +142,7 @@ def ingest(
     require_sitelink: bool,
     scopes: tuple[str, ...],
     yes: bool,
+    wait_s: float,
     as_json: bool,
 ) -> None:
     """Read a base of names, encode every name, and store it; `-` reads standard input.
@@ -189,7 +192,7 @@ def ingest(
 
         encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
         click.echo(describe(encoder), err=True)
-        opened_store = open_store_at(store)
+        opened_store = open_store_at(store, wait_s=wait_s)
         stored_entities = 0
 
         def note_stored(entities: int) -> None:

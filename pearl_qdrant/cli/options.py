@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pearl_qdrant.settings import DEFAULT_DEVICE, default_store
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S, default_store
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
@@ -50,6 +50,16 @@ on_tie_option: Callable[[F], F] = click.option(
     help="When nothing separates several entities: NIL, or the first by id.",
 )
 
+wait_option: Callable[[F], F] = click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=DEFAULT_WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for a Qdrant server that restarts or is busy.",
+)
+
 yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask.")
 
 collection_option: Callable[[F], F] = click.option(
@@ -64,11 +74,11 @@ def api_key() -> str | None:
     return os.environ.get("QDRANT_API_KEY") or None
 
 
-def open_store_at(location: str, *, patient: bool = True) -> Store:
-    """The store that `--store` names; `patient` as in `open_store`."""
+def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
+    """The store that `--store` names; `wait_s` as in `open_store`."""
     from pearl_qdrant.store.open import open_store
 
-    return open_store(location, api_key=api_key(), patient=patient)
+    return open_store(location, api_key=api_key(), wait_s=wait_s)
 
 
 def only_collection(location: str) -> str:

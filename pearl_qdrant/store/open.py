@@ -12,13 +12,14 @@ def is_url(location: str) -> bool:
     return location.startswith(("http://", "https://"))
 
 
-def open_store(location: str, *, api_key: str | None = None, patient: bool = True) -> Store:
+def open_store(location: str, *, api_key: str | None = None, wait_s: float | None = None) -> Store:
     """Open the store at a folder (embedded) or a URL (server).
 
     Args:
         location: A folder, created when the first collection is, or http(s)://HOST:PORT.
         api_key: Sent to a URL only.
-        patient: Whether to try a server again that does not answer.
+        wait_s: How long to wait for a server that does not answer, in seconds, with a warning in the log every 30;
+            for loads. None: a few seconds where nothing listens, two minutes where it is busy. 0: not at all.
 
     Raises:
         SettingsError: If the key would go over plain HTTP to another host.
@@ -27,7 +28,7 @@ def open_store(location: str, *, api_key: str | None = None, patient: bool = Tru
         from pearl_qdrant.store.retry import RetryPolicy
         from pearl_qdrant.store.server import ServerStore
 
-        retry = None if patient else RetryPolicy(tries=1)
+        retry = RetryPolicy() if wait_s is None else RetryPolicy.waiting(wait_s)
         return ServerStore.connect(location, api_key=api_key, retry=retry)
     from pearl_qdrant.store.edge import EdgeStore
 

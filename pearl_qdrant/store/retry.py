@@ -40,24 +40,32 @@ class RetryPolicy:
     """How often and how patiently a request is tried.
 
     Attributes:
-        tries: Tries in all, the first one included; >= 1.
+        tries: Tries in all, the first one included, >= 1; None: as many as the budget holds.
         first_wait_s: Wait after the first failure, before jitter; doubles after each further one.
         max_wait_s: Where the doubling ends.
         max_retry_after_s: Longest wait that a server may ask for.
         budget_s: No further wait begins that would end later than this after the first try.
+        connect_budget_s: The same while nothing accepts a connection.
         rng: Where the jitter comes from.
     """
 
-    tries: int = 6
+    tries: int | None = None
     first_wait_s: float = 0.5
     max_wait_s: float = 10.0
     max_retry_after_s: float = 30.0
     budget_s: float = 120.0
+    connect_budget_s: float = 2.5
     rng: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.tries < 1 or min(self.first_wait_s, self.max_wait_s, self.max_retry_after_s, self.budget_s) < 0:
+        waits = self.first_wait_s, self.max_wait_s, self.max_retry_after_s, self.budget_s, self.connect_budget_s
+        if (self.tries is not None and self.tries < 1) or min(waits) < 0:
             raise ValueError(f"tries must be at least 1 and no wait negative: {self}")
+
+    @classmethod
+    def waiting(cls, seconds: float) -> RetryPolicy:
+        """For work that outlives a restart of the server: every failure that can heal is waited for so long."""
+        return cls(budget_s=seconds, connect_budget_s=seconds)
 
     def call(
         self,
@@ -65,6 +73,8 @@ class RetryPolicy:
         can_heal: Callable[[BaseException], bool],
         *,
         retry_after: Callable[[BaseException], float | None] = lambda error: None,
+        is_unreachable: Callable[[BaseException], bool] = lambda error: False,
+        on_wait: Callable[[BaseException, float], None] = lambda error, seconds: None,
         cancelled: threading.Event | None = None,
     ) -> T:
         """Run `request` until it succeeds.
@@ -73,6 +83,8 @@ class RetryPolicy:
             request: What to do; must be safe to repeat.
             can_heal: Whether trying again can help after this error; other errors pass through at once.
             retry_after: Wait in seconds that the server asked for, or None.
+            is_unreachable: Whether the error says that nothing accepts a connection.
+            on_wait: Called before each wait with the error, and the seconds since the first try.
             cancelled: Once set, ends waits and further tries.
 
         Raises:
@@ -88,14 +100,16 @@ class RetryPolicy:
             seconds = time.monotonic() - state.start_time
             raise GaveUpError(tries=state.attempt_number, seconds=seconds, last=last) from last
 
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            budget = self.connect_budget_s if is_unreachable(_failure(state)) else self.budget_s
+            is_last = self.tries is not None and state.attempt_number >= self.tries
+            return is_last or event.is_set() or tenacity.stop_before_delay(budget)(state)
+
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(can_heal),
-            stop=tenacity.stop_any(
-                tenacity.stop_after_attempt(self.tries),
-                tenacity.stop_before_delay(self.budget_s),
-                tenacity.stop_when_event_set(event),
-            ),
+            stop=is_over,
             wait=wait,
+            before_sleep=lambda state: on_wait(_failure(state), time.monotonic() - state.start_time),
             sleep=tenacity.sleep_using_event(event),
             retry_error_callback=give_up,
         )

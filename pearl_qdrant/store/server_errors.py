@@ -56,6 +56,13 @@ def can_heal(error: BaseException) -> bool:
     return isinstance(error, ResourceExhaustedResponse) or _NOT_AN_INTEGER in str(error)
 
 
+def is_unreachable(error: BaseException) -> bool:
+    """Whether nothing accepts a connection there."""
+    return isinstance(error, ResponseHandlingException) and isinstance(
+        error.source, (httpx.ConnectError, httpx.ConnectTimeout)
+    )
+
+
 def retry_after_s(error: BaseException, now: datetime | None = None) -> float | None:
     """Seconds that the server asked us to wait, or None; a Retry-After date counts from `now`."""
     if isinstance(error, ResourceExhaustedResponse):
@@ -86,7 +93,7 @@ def translate(error: BaseException, *, url: str, collection: str | None) -> Stor
         collection: The collection that the request was about, if any.
     """
     if isinstance(error, GaveUpError):
-        return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=_describe(error.last))
+        return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=describe(error.last))
     text = _server_message(error)
     lower = text.lower()
     if collection is not None and "collection" in lower:
@@ -153,11 +160,11 @@ def _server_message(error: BaseException) -> str:
             text = error.content.decode("utf-8", "replace")
         return f"{error.status_code} {error.reason_phrase}: {' '.join(text.split())[:_SHOWN_CHARS]}".rstrip(": ")
     if isinstance(error, ResponseHandlingException):
-        return f"unexpected answer: {_describe(error)}"
+        return f"unexpected answer: {describe(error)}"
     return " ".join(str(error).split())[:_SHOWN_CHARS] or type(error).__name__
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """One line about a failed try."""
     if isinstance(error, ResponseHandlingException):
         source = error.source

@@ -1,0 +1,167 @@
+"""A server that is away for a while: loads wait for it and say so, a single question gets its answer soon."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from cli_runner import Run
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+
+from pearl_qdrant.encoder.protocol import ModelInfo
+from pearl_qdrant.errors import StoreUnavailableError
+from pearl_qdrant.store import server_connection
+from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
+from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.server import ServerCollection, ServerStore
+
+INFO = ModelInfo("m", "sha256:0", 4, "mean", "", has_head=False, device="cpu", runtime="onnx", precision="fp32")
+
+
+@pytest.fixture
+def double() -> Iterator[QdrantDouble]:
+    """A server that can be stopped and started."""
+    with QdrantDouble() as double:
+        yield double
+
+
+def quick(wait_s: float = 20.0) -> RetryPolicy:
+    """The policy of a load, with waits of milliseconds."""
+    return RetryPolicy(first_wait_s=0.01, max_wait_s=0.05, budget_s=wait_s, connect_budget_s=wait_s)
+
+
+def create(double: QdrantDouble, policy: RetryPolicy) -> tuple[ServerStore, ServerCollection]:
+    """An empty collection, opened with this policy."""
+    store = ServerStore.connect(double.url, retry=policy)
+    return store, store.create(Manifest.for_model(INFO, collection="base", kb="base"))
+
+
+def points(n: int, start: int = 0) -> tuple[list[NamePoint], np.ndarray, np.ndarray]:
+    """`n` points with vectors."""
+    made = [NamePoint("base", f"E{i}", f"n{i}", f"n{i}", True) for i in range(start, start + n)]
+    return made, np.random.default_rng(0).standard_normal((n, 4)).astype(np.float32), np.ones(n, dtype=np.bool_)
+
+
+def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """A server that restarts during a load costs time and no name, and I am told once that it is waited for."""
+    store, collection = create(double, quick())
+    refused = threading.Event()
+
+    def restart() -> None:
+        refused.wait(10)
+        double.start()
+
+    with caplog.at_level(logging.WARNING), collection.writer() as writer:
+        writer.write(*points(300))
+        writer.flush()
+        double.stop()
+        waiting = threading.Thread(target=restart)
+        waiting.start()
+        said = collection._connection._say_waiting
+
+        def say(error: BaseException, seconds: float) -> None:
+            said(error, seconds)
+            refused.set()
+
+        collection._connection._say_waiting = say  # type: ignore[method-assign]
+        writer.write(*points(300, start=300))
+        writer.flush()
+        waiting.join()
+
+    assert collection.count() == 600
+    said_lines = [record.getMessage() for record in caplog.records]
+    assert sum("does not answer" in line and "waiting" in line for line in said_lines) == 1
+    assert sum("answers again" in line for line in said_lines) >= 1
+    store.close()
+
+
+def test_waiting_is_said_at_once_and_then_every_half_minute(
+    double: QdrantDouble, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a server is away, the log tells at the first failure, and again when 30 s have passed."""
+    store, collection = create(double, quick())
+    clock = [1000.0]
+    monkeypatch.setattr(server_connection.time, "monotonic", lambda: clock[0])
+    with caplog.at_level(logging.WARNING):
+        for seconds in (0.0, 10.0, 20.0, 30.5, 40.0, 61.0):
+            clock[0] = 1000.0 + seconds
+            collection._connection._say_waiting(ConnectionError("down"), seconds)
+    told = [record.getMessage() for record in caplog.records]
+
+    assert [line.rpartition("waiting, ")[2] for line in told] == ["0 of 20 s", "30 of 20 s", "61 of 20 s"]
+    store.close()
+
+
+def test_a_load_is_given_ten_minutes_and_a_question_a_few_seconds() -> None:
+    """What waits how long: a load for both kinds of trouble, a single link for a busy server only."""
+    load, question = RetryPolicy.waiting(600.0), RetryPolicy()
+
+    assert (load.budget_s, load.connect_budget_s, load.tries) == (600.0, 600.0, None)
+    assert question.connect_budget_s <= 2.5
+    assert question.budget_s == 120.0
+
+
+def test_no_wait_is_begun_that_ends_past_the_budget() -> None:
+    """Where nothing listens, the shorter budget counts; where the server is busy, the longer one."""
+    policy = RetryPolicy(first_wait_s=0.02, max_wait_s=0.02, budget_s=10.0, connect_budget_s=0.1)
+    tried: list[int] = []
+
+    def fail() -> None:
+        tried.append(1)
+        raise ConnectionError("down")
+
+    with pytest.raises(GaveUpError) as caught:
+        policy.call(fail, lambda error: True, is_unreachable=lambda error: True)
+    n_tries = len(tried)
+
+    def fail_often() -> int:
+        tried.append(1)
+        if len(tried) < n_tries + 20:
+            raise ConnectionError("busy")
+        return len(tried)
+
+    assert 2 <= n_tries <= 11
+    assert caught.value.seconds < 5
+    assert policy.call(fail_often, lambda error: True) == n_tries + 20
+
+
+def test_a_busy_server_is_waited_for_by_a_single_question(double: QdrantDouble) -> None:
+    """A 503 is no reason to give a link up: only where nothing listens that is said soon."""
+    store, collection = create(double, RetryPolicy(first_wait_s=0.001, max_wait_s=0.01, connect_budget_s=0.0))
+    double.faults = [Fault("status", match=".*", status=503) for _ in range(12)]
+
+    assert collection.count() == 0
+    store.close()
+
+
+def nobody_listens() -> str:
+    """A URL of this machine at which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_a_store_that_need_not_wait_does_not(double: QdrantDouble) -> None:
+    """With no wait, one try is all."""
+    store = open_store(nobody_listens(), wait_s=0)
+    with pytest.raises(StoreUnavailableError) as caught:
+        store.collections()
+    store.close()
+
+    assert caught.value.tries == 1
+
+
+def test_ingest_waits_as_long_as_it_is_told(run: Run, tmp_path: object, model: object) -> None:
+    """`ingest --wait 0` fails at the first refusal; it says so, and names no wait of minutes."""
+    base = tmp_path / "base.tsv"  # type: ignore[operator]
+    base.write_text("E1\tname\n", encoding="utf-8")
+    outcome = run("ingest", str(base), "--model", str(model), "--store", nobody_listens(), "--wait", "0")
+
+    assert outcome.status == 1
+    assert "did not answer after 1 tr" in outcome.err
