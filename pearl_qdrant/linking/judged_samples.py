@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.judging import SAME_LOGIT, Judged
+from pearl_qdrant.linking.judging import Judged, best_first
 from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration, RankingModel
 from pearl_qdrant.linking.reliability import Answers, BoolArray, FloatArray
 
@@ -107,15 +107,14 @@ class Samples:
     def judged_by(self, model: RankingModel) -> Samples:
         """The same candidates by other coefficients, in their new order."""
         logits = np.where(np.isfinite(self.logits), self.features @ model.features, -np.inf)
-        order = np.argsort(-np.round(logits, 4), axis=1, kind="stable")
-        logits = np.take_along_axis(logits, order, axis=1)
+        order, n_tied = best_first(logits)
         return replace(
             self,
-            logits=logits,
+            logits=np.take_along_axis(logits, order, axis=1),
             nil_logits=self.nil_features @ model.nil_features,
             features=np.take_along_axis(self.features, order[:, :, None], axis=1),
             is_right=np.take_along_axis(self.is_right, order, axis=1),
-            n_tied=(np.isfinite(logits) & (logits >= logits[:, :1] - SAME_LOGIT)).sum(axis=1),
+            n_tied=n_tied,
         )
 
     def answers(self, calibration: Calibration) -> Answers:

@@ -5,12 +5,14 @@ names, one for each entity  ->  features  ->  logit of each, and of NIL  ->  bes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking import surface as facts
 from pearl_qdrant.linking.ranking import FEATURES, RankingModel
 from pearl_qdrant.linking.reranker import TOP, Reranker
@@ -174,26 +176,55 @@ def judge_names(
         return Judged(mention, [], nil_logit, nil_features)
     features = np.array([_features(ours, name, types, question, judge) for name in names])
     logits = (features @ judge.model.features).tolist()
-    order = sorted(range(len(names)), key=lambda i: (-round(logits[i], 4), names[i].point.kb, names[i].point.entity_id))
-    highest = logits[order[0]]
-    tied = {i for i in order if highest - logits[i] <= SAME_LOGIT}
-    found = [Found(names[i], features[i], logits[i], len(tied) > 1 and i in tied) for i in order]
-    return Judged(mention, found[: max(question.limit, len(tied))], nil_logit, nil_features)
+    found = in_order(Found(name, row, logit) for name, row, logit in zip(names, features, logits, strict=True))
+    n_tied = sum(entity.tie for entity in found)
+    return Judged(mention, found[: max(question.limit, n_tied)], nil_logit, nil_features)
 
 
 def rerank(judged: Judged, reranker: Reranker, mention: str) -> Judged:
-    """The same with what a reranker says of the first candidates added to their logits, in the new order."""
+    """The same with what a reranker says of the first candidates added to their logits, in the new order of all.
+
+    Its scores count less their mean, so that they say of the others, which it has not seen, as much as it says of the
+    first ones on average: nothing. These keep their logits, and may come before those that it speaks against.
+
+    Raises:
+        ModelError: If it does not give one finite score for each candidate.
+    """
     first = judged.found[:TOP]
     if len(first) < 2:
         return judged
     scores = reranker.score(mention, [entity.point for entity in first])
-    mean = sum(scores) / len(scores)
-    again = [replace(e, logit=e.logit + s - mean, tie=False) for e, s in zip(first, scores, strict=True)]
-    again.sort(key=lambda entity: (-round(entity.logit, 4), entity.key))
-    highest = again[0].logit
-    n_tied = sum(highest - entity.logit <= SAME_LOGIT for entity in again)
-    tied = [replace(entity, tie=n_tied > 1 and i < n_tied) for i, entity in enumerate(again)]
-    return replace(judged, found=[*tied, *judged.found[TOP:]])
+    if len(scores) != len(first) or not all(map(math.isfinite, scores)):
+        raise ModelError(
+            f"The reranker was given {len(first)} candidates and gave the scores {list(scores)}. One finite number for "
+            f"each is needed."
+        )
+    mean = math.fsum(scores) / len(scores)
+    moved = [replace(entity, logit=entity.logit + score - mean) for entity, score in zip(first, scores, strict=True)]
+    return replace(judged, found=in_order([*moved, *judged.found[TOP:]]))
+
+
+def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The order of candidates: first those that nothing separates from the best one, then the others by their logits.
+
+    Args:
+        logits: Finite ones, and minus infinity where there is no candidate, (..., k); k > 0.
+
+    Returns:
+        Places in `logits`, (..., k), equal ones as they come; and how many of the first nothing separates, (...,): 1
+        for a single best one, 0 where there is none.
+    """
+    is_tied = np.isfinite(logits) & (logits >= logits.max(axis=-1, keepdims=True) - SAME_LOGIT)
+    order = np.argsort(np.where(is_tied, -np.inf, -np.round(logits, 4)), axis=-1, kind="stable")
+    return order, is_tied.sum(axis=-1)
+
+
+def in_order(found: Iterable[Found]) -> list[Found]:
+    """Entities, best first, equal ones by base and id, with the ties marked; at least one."""
+    by_key = sorted(found, key=lambda entity: entity.key)
+    order, tied = best_first(np.array([entity.logit for entity in by_key]))
+    n_tied = int(tied)
+    return [replace(by_key[i], tie=place < n_tied and n_tied > 1) for place, i in enumerate(order.tolist())]
 
 
 def _dense(name: Name, judge: Judge) -> float:

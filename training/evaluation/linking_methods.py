@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.held_out import HeldOut, judge_held_out
 from pearl_qdrant.linking.judged_samples import Samples, collect
-from pearl_qdrant.linking.judging import SAME_LOGIT, Found, Judged
+from pearl_qdrant.linking.judging import Judged, in_order
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
@@ -212,10 +212,5 @@ def _judge_again(judged: Judged, model: RankingModel) -> Judged:
     if not judged.found:
         return judged
     logits = (np.array([entity.features for entity in judged.found]) @ model.features).tolist()
-    order = sorted(range(len(logits)), key=lambda i: (-round(logits[i], 4), judged.found[i].key))
-    tied = sum(logits[order[0]] - logit <= SAME_LOGIT for logit in logits)
-    found = [
-        Found(judged.found[i].name, judged.found[i].features, logits[i], tied > 1 and place < tied)
-        for place, i in enumerate(order)
-    ]
+    found = in_order(replace(entity, logit=logit) for entity, logit in zip(judged.found, logits, strict=True))
     return Judged(judged.mention, found, float(judged.nil_features @ model.nil_features), judged.nil_features)

@@ -1,0 +1,130 @@
+"""The order of candidates, and which of them nothing separates: one rule for every place that orders them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pearl_qdrant.errors import ModelError
+from pearl_qdrant.linking.decision import decide
+from pearl_qdrant.linking.judged_samples import Samples
+from pearl_qdrant.linking.judging import SAME_LOGIT, Judge, Judged, Name, Question, judge_names, rerank
+from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.store.schema import NamePoint
+
+BY_SPELLING = Judge(RankingModel.from_names({"lexical": 1.0}, {}), 0.0, 0.0)
+
+STRADDLING = [0.50006, 0.50014, 0.50003, 0.49997]
+"""The best two are closer than what counts as equal. In four decimals the first and the last pair are equal, and the
+last of all is as near to the first as the second is."""
+
+STEP = 3e-5  # neither what counts as equal nor what is rounded is a multiple of it, so that no test hangs on a last bit
+logit_lists = st.lists(st.integers(0, 15).map(lambda n: 0.500002 + n * STEP), min_size=1, max_size=12)
+
+
+def judged(logits: Sequence[float], *, limit: int = 20) -> Judged:
+    """Candidates a, b, c and so on whose logits are given."""
+    names = [Name(NamePoint("kb", chr(97 + i), "x", "x", True), None, logit) for i, logit in enumerate(logits)]
+    return judge_names("y", names, None, Question(limit), BY_SPELLING)
+
+
+class Scores:
+    """A reranker that gives scores by id, 0 for others; remembers what it was shown."""
+
+    def __init__(self, **scores: float) -> None:
+        self.scores = scores
+        self.seen: list[str] = []
+
+    def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
+        self.seen = [point.entity_id for point in candidates]
+        return [self.scores.get(key, 0.0) for key in self.seen]
+
+
+def check_order(found: Judged) -> None:
+    """Tied ones are those close to the best, and stand first by id; the others follow by their logits."""
+    logits = found.logits
+    close = [max(logits) - logit <= SAME_LOGIT for logit in logits]
+    n_close = sum(close)
+    assert close == [True] * n_close + [False] * (len(logits) - n_close)
+    assert [entity.tie for entity in found.found] == [n_close > 1 and one for one in close]
+    assert [entity.key for entity in found.found[:n_close]] == sorted(e.key for e in found.found[:n_close])
+    behind = [round(logit, 4) for logit in logits[n_close:]]
+    assert behind == sorted(behind, reverse=True)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(logit_lists)
+@example(STRADDLING)
+def test_tied_candidates_stand_first_and_together(logits: list[float]) -> None:
+    """Nothing that is worse stands between entities that nothing separates."""
+    check_order(judged(logits))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(logit_lists, st.lists(st.integers(-7, 7).map(lambda n: 10 * n * STEP), min_size=10, max_size=10))
+@example(STRADDLING, [0.0] * 10)
+@example([0.5] * 12, [0.0] * 9 + [-0.1])
+def test_the_same_holds_after_reranking(logits: list[float], scores: list[float]) -> None:
+    """Of all candidates, those that were not looked at again too."""
+    reranker = Scores(**{chr(97 + i): score for i, score in enumerate(scores)})
+
+    check_order(rerank(judged(logits), reranker, "y"))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(logit_lists)
+@example(STRADDLING)
+def test_coefficients_are_fitted_on_the_same_order(logits: list[float]) -> None:
+    """A fit that judges again orders and ties candidates as the linker does."""
+    found = judged(logits)
+    features = np.zeros((1, len(logits), len(FEATURES)), dtype=np.float32)
+    features[0, :, FEATURES.index("lexical")] = logits
+    one, right = np.ones(1), np.zeros((1, len(logits)), dtype=np.bool_)
+    nil_features = np.zeros((1, len(NIL_FEATURES)))
+    made = Samples(np.array([logits]), one, right, one.astype(int), one == 0, one, features, nil_features)
+
+    again = made.judged_by(BY_SPELLING.model)
+
+    assert again.logits[0] == pytest.approx(found.logits, abs=1e-6)
+
+
+def test_a_candidate_that_a_reranker_speaks_against_falls_behind_those_it_has_not_seen() -> None:
+    """The order is that of the probabilities, past the tenth candidate too."""
+    before = judged([1 - i / 100 for i in range(15)])
+    reranker = Scores(a=9.0, b=-9.0, c=-9.0)
+
+    after = rerank(before, reranker, "y")
+    link = decide(after, Calibration(), 15, 0.0, "null")
+
+    assert reranker.seen == list("abcdefghij")
+    assert [entity.point.entity_id for entity in after.found] == list("adefghijklmnobc")
+    probabilities = [candidate.probability or 0.0 for candidate in link.candidates]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert math.fsum(after.logits) == pytest.approx(math.fsum(before.logits)), "the odds against NIL stay"
+
+
+def test_a_candidate_that_was_not_reranked_may_share_a_tie() -> None:
+    """Twelve entities of one name are tied, and stay tied where a reranker says the same of all it sees."""
+    before = judged([0.5] * 12)
+
+    after = rerank(before, Scores(**dict.fromkeys("abcdefghij", 3.0)), "y")
+
+    assert [entity.tie for entity in before.found] == [True] * 12
+    assert [entity.tie for entity in after.found] == [True] * 12
+
+
+@pytest.mark.parametrize("scores", [[1.0], [1.0, float("nan")], [1.0, 2.0, 3.0], [float("inf"), 0.0]])
+def test_a_reranker_that_gives_no_scores_is_refused(scores: list[float]) -> None:
+    """A number that is none, or one too few, is an error that shows them, not an order by chance."""
+
+    class Broken:
+        def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
+            return scores
+
+    with pytest.raises(ModelError, match=r"was given 2 candidates and gave the scores \["):
+        rerank(judged([0.5, 0.4]), Broken(), "y")
