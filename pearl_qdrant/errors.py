@@ -12,6 +12,8 @@
     │   ├── ManifestError        a collection without a manifest, or with an unreadable one
     │   ├── ModelMismatchError   the collection was made by another model
     │   ├── StoreLockedError     another process has the embedded collection open
+    │   ├── StoreForkedError     what another process opened was used in a fork of it
+    │   ├── StoreClosedError     a store, collection or writer was used after it was closed
     │   ├── StoreUnavailableError  no answer after all retries; trying later can help
     │   ├── StoreRejectedError   the store refused the request; trying again cannot help
     │   ├── StoreFullError       no space left on the device
@@ -145,6 +147,30 @@ class StoreLockedError(StoreError):
         )
 
 
+class StoreForkedError(StoreError):
+    """What one process opened was used in a process that was forked from it.
+
+    Attributes:
+        what: What was used.
+        owner: The process that opened it.
+        pid: The process that used it.
+    """
+
+    def __init__(self, what: str, *, owner: int, pid: int) -> None:
+        self.what = what
+        self.owner = owner
+        self.pid = pid
+        super().__init__(
+            f"{what} was opened by process {owner} and cannot be used by process {pid}, which was forked from it. Open "
+            f"it in this process (if it is embedded, after process {owner} has closed it), or start processes with "
+            f"multiprocessing's 'spawn' method."
+        )
+
+
+class StoreClosedError(StoreError):
+    """A store, a collection or a writer was used after it was closed, or a writer before it was entered."""
+
+
 class StoreUnavailableError(StoreError):
     """The store did not answer after all retries.
 
@@ -152,6 +178,7 @@ class StoreUnavailableError(StoreError):
         url: Where the store is, without any key.
         tries: How often it was tried.
         seconds: For how long, in seconds.
+        last: What the last try failed with, without any key.
     """
 
     def __init__(self, url: str, *, tries: int, seconds: float, last: str) -> None:

@@ -1,7 +1,8 @@
 """Every default, written once, and the settings that the environment can change.
 
 Order: an explicit argument or command-line option, then the environment, then the default here. Library code does
-not read the environment by itself: only `Settings.from_environment` does, called by the command line.
+not read the environment behind the caller's back: the entry points (the command line, `EntityLinker.open`) do so for
+arguments left out.
 """
 
 from __future__ import annotations
@@ -47,28 +48,36 @@ def default_store(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the environment may set.
+class ServerAccess:
+    """How a Qdrant server is reached; of no meaning for an embedded store.
 
     Attributes:
-        store: Folder or URL: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
         api_key: QDRANT_API_KEY; only ever sent to a URL.
-        model: PEARL_QDRANT_MODEL.
-        device: PEARL_QDRANT_DEVICE: auto, cpu, cuda or cuda:N.
+        allow_plain_http: PEARL_QDRANT_ALLOW_PLAIN_HTTP: whether the key may go over plain HTTP to another host.
+        ca_file: PEARL_QDRANT_CA: certificates (PEM) of an authority that is trusted beside the system's.
+        compress: PEARL_QDRANT_COMPRESS: whether answers are compressed, for a far host.
     """
 
-    store: str
     api_key: str | None = None
-    model: str = DEFAULT_MODEL
-    device: str = DEFAULT_DEVICE
+    allow_plain_http: bool = False
+    ca_file: str | None = None
+    compress: bool = False
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServerAccess:
         """Read the settings; empty variables count as absent."""
-        store = environment.get("PEARL_QDRANT_STORE") or environment.get("QDRANT_URL")
         return cls(
-            store=store or str(default_store(environment)),
             api_key=environment.get("QDRANT_API_KEY") or None,
-            model=environment.get("PEARL_QDRANT_MODEL") or DEFAULT_MODEL,
-            device=environment.get("PEARL_QDRANT_DEVICE") or DEFAULT_DEVICE,
+            allow_plain_http=_is_on(environment.get("PEARL_QDRANT_ALLOW_PLAIN_HTTP")),
+            ca_file=environment.get("PEARL_QDRANT_CA") or None,
+            compress=_is_on(environment.get("PEARL_QDRANT_COMPRESS")),
         )
+
+
+def store_location(environment: Mapping[str, str] = os.environ) -> str:
+    """The store that the environment names: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder."""
+    return environment.get("PEARL_QDRANT_STORE") or environment.get("QDRANT_URL") or str(default_store(environment))
+
+
+def _is_on(value: str | None) -> bool:
+    return (value or "").strip().lower() in ("1", "true", "yes", "on")

@@ -9,6 +9,7 @@ by the next request that it matches.
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from collections.abc import Callable
 from typing import Any, final
@@ -28,6 +29,7 @@ class QdrantDouble:
         requests: "METHOD /path" of all requests, in order of arrival.
         upsert_sizes: Points of each upsert that was applied, in order.
         headers: Headers of the last request, with lower-case names.
+        n_stalled: Answers that were compressed, and so stalled.
         before_fault: Called, once a fault is due, before it happens.
         strict: Refuse filters on fields without an index.
         max_points, max_bytes: Answer 413 to an upsert over this.
@@ -37,11 +39,12 @@ class QdrantDouble:
         schema, config: Payload indexes and optimizer settings by collection.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.client = QdrantClient(":memory:")
+        self._tls = tls
         self.lock = threading.Lock()
         self.stopping = threading.Event()
-        self._server = DoubleServer(("127.0.0.1", 0), handler_of(self))
+        self._server = DoubleServer(("127.0.0.1", 0), handler_of(self), tls)
         self._address = self._server.server_address
         self._thread: threading.Thread | None = None
         self.reset()
@@ -56,6 +59,7 @@ class QdrantDouble:
         self.requests: list[str] = []
         self.upsert_sizes: list[int] = []
         self.headers: dict[str, str] = {}
+        self.n_stalled = 0
         self.before_fault: Callable[[], None] | None = None
         self.strict = False
         self.max_points: int | None = None
@@ -75,7 +79,7 @@ class QdrantDouble:
     @property
     def url(self) -> str:
         """Where it answers."""
-        return f"http://127.0.0.1:{self._address[1]}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._address[1]}"
 
     def __enter__(self) -> QdrantDouble:
         self.start()
@@ -88,7 +92,7 @@ class QdrantDouble:
     def start(self) -> None:
         """Listen; after `stop` on the same port again, with all that was stored."""
         if self._server.is_closed:
-            self._server = DoubleServer(self._address, handler_of(self))
+            self._server = DoubleServer(self._address, handler_of(self), self._tls)
             self.stopping = threading.Event()
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()

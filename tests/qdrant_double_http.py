@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
+import ssl
 import threading
 import time
 from dataclasses import dataclass
@@ -55,6 +57,7 @@ class Double(Protocol):
 
     requests: list[str]
     headers: dict[str, str]
+    n_stalled: int
     stopping: threading.Event
 
     def take_fault(self, request: str) -> Fault | None: ...
@@ -68,8 +71,10 @@ class DoubleServer(ThreadingHTTPServer):
     daemon_threads = False  # server_close then waits for the handlers
     block_on_close = True
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, address: Any, handler: Any, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(address, handler)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self._open: set[socket.socket] = set()
         self.n_connections = 0
         self.is_closed = False
@@ -143,6 +148,9 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
+                if "gzip" in self.headers.get("Accept-Encoding", ""):
+                    self.stall(data)
+                    return
                 self.send_header("Content-Length", str(len(data)))
                 if retry_after is not None:
                     self.send_header("Retry-After", retry_after)
@@ -151,6 +159,22 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
                 self.wfile.flush()
             except OSError:
                 self.close_connection = True  # the client has given up waiting
+
+        def stall(self, data: bytes) -> None:
+            """Answer as a real server does where compression is accepted: in chunks that wait for each other.
+
+            Without TCP_NODELAY the last packet waits for the acknowledgement of the first, which the client's kernel
+            delays by 40 ms on a connection that is kept alive.
+            """
+            double.n_stalled += 1
+            self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, False)
+            packed = gzip.compress(data, 1)
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for chunk in (b"%x\r\n%s\r\n" % (len(packed), packed), b"0\r\n\r\n"):
+                self.wfile.write(chunk)
+                self.wfile.flush()
 
         def drop(self) -> None:
             self.close_connection = True

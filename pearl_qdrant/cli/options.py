@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,16 +68,15 @@ collection_option: Callable[[F], F] = click.option(
 )
 
 
-def api_key() -> str | None:
-    """The server's key. From the environment only: a command line shows in the list of processes."""
-    return os.environ.get("QDRANT_API_KEY") or None
-
-
 def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
-    """The store that `--store` names; `wait_s` as in `open_store`."""
+    """The store that `--store` names; `wait_s` as in `open_store`.
+
+    The key comes from the environment only: a command line shows in the list of processes.
+    """
+    from pearl_qdrant.settings import ServerAccess
     from pearl_qdrant.store.open import open_store
 
-    return open_store(location, api_key=api_key(), wait_s=wait_s)
+    return open_store(location, access=ServerAccess.from_environment(), wait_s=wait_s)
 
 
 def only_collection(location: str) -> str:
@@ -127,7 +125,6 @@ def open_linker(
     return EntityLinker.open(
         *(collections or [only_collection(location)]),
         store=location,
-        api_key=api_key(),
         model=model,
         device=device,
         threshold=threshold,

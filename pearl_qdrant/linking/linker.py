@@ -30,7 +30,7 @@ from pearl_qdrant.linking.stored_calibration import calibration_of, model_of
 from pearl_qdrant.linking.unrelated import unrelated_cosine
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Annotation, Entity, Link
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, default_store
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, ServerAccess, store_location
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import MAX_NAMES, entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
@@ -110,6 +110,8 @@ class EntityLinker:
         *collections: str,
         store: str | None = None,
         api_key: str | None = None,
+        allow_plain_http: bool | None = None,
+        ca_file: str | None = None,
         model: str | None = None,
         device: str = DEFAULT_DEVICE,
         threshold: float | None = None,
@@ -117,10 +119,15 @@ class EntityLinker:
     ) -> EntityLinker:
         """Open collections with the model that made them.
 
+        What is left out of the first four is read from the environment, as the command line does.
+
         Args:
             collections: Names of collections, at least one; all made by one model.
-            store: Folder or URL; the default is the user's data folder.
-            api_key: For a URL.
+            store: Folder or URL: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
+            api_key: For a URL: QDRANT_API_KEY.
+            allow_plain_http: Whether the key may go over plain HTTP to another host, in a private network:
+                PEARL_QDRANT_ALLOW_PLAIN_HTTP.
+            ca_file: Certificates (PEM) of an authority to trust: PEARL_QDRANT_CA.
             model: Shipped name, folder or hub id; by default the one that the first collection names.
             device: auto, cpu, cuda or cuda:N.
             threshold: Probability under which a mention is NIL, in [0, 1]; by default what was calibrated, or 0.5.
@@ -134,7 +141,14 @@ class EntityLinker:
         """
         if not collections:
             raise ValueError("name at least one collection")
-        opened_store = open_store(store or str(default_store()), api_key=api_key)
+        access = ServerAccess.from_environment()
+        access = replace(
+            access,
+            api_key=api_key or access.api_key,
+            allow_plain_http=access.allow_plain_http if allow_plain_http is None else allow_plain_http,
+            ca_file=ca_file or access.ca_file,
+        )
+        opened_store = open_store(store or store_location(), access=access)
         try:
             opened = [opened_store.open(name) for name in collections]
             manifest = opened[0].manifest

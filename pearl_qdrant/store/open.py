@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.protocol import Store
 
 
@@ -12,12 +13,15 @@ def is_url(location: str) -> bool:
     return location.startswith(("http://", "https://"))
 
 
-def open_store(location: str, *, api_key: str | None = None, wait_s: float | None = None) -> Store:
+def open_store(
+    location: str, *, access: ServerAccess | None = None, api_key: str | None = None, wait_s: float | None = None
+) -> Store:
     """Open the store at a folder (embedded) or a URL (server).
 
     Args:
         location: A folder, created when the first collection is, or http(s)://HOST:PORT.
-        api_key: Sent to a URL only.
+        access: How a server is reached; nothing of it is read from the environment here.
+        api_key: In place of that of `access`; sent to a URL only.
         wait_s: How long to wait for a server that does not answer, in seconds, with a warning in the log every 30;
             for loads. None: a few seconds where nothing listens, two minutes where it is busy. 0: not at all.
 
@@ -29,7 +33,15 @@ def open_store(location: str, *, api_key: str | None = None, wait_s: float | Non
         from pearl_qdrant.store.server import ServerStore
 
         retry = RetryPolicy() if wait_s is None else RetryPolicy.waiting(wait_s)
-        return ServerStore.connect(location, api_key=api_key, retry=retry)
+        access = access or ServerAccess()
+        return ServerStore.connect(
+            location,
+            api_key=api_key or access.api_key,
+            retry=retry,
+            allow_plain_http=access.allow_plain_http,
+            ca_file=access.ca_file,
+            compress=access.compress,
+        )
     from pearl_qdrant.store.edge import EdgeStore
 
     return EdgeStore(Path(location).expanduser())

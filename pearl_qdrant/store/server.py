@@ -19,7 +19,13 @@ from qdrant_client import QdrantClient, models
 
 from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreRejectedError
+from pearl_qdrant.errors import (
+    CollectionExistsError,
+    CollectionNotFoundError,
+    ManifestError,
+    StoreClosedError,
+    StoreRejectedError,
+)
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import server_connection, server_indexing
 from pearl_qdrant.store.hybrid import search_hybrid
@@ -59,20 +65,34 @@ class ServerStore:
         timeout: float = REQUEST_TIMEOUT_S,
         retry: RetryPolicy | None = None,
         indexing: Indexing | None = None,
+        allow_plain_http: bool = False,
+        ca_file: str | None = None,
+        compress: bool = False,
     ) -> ServerStore:
         """Use the server at `url`; sends nothing yet.
 
         Args:
             url: http:// or https://, port 6333 unless given.
-            api_key: Sent with every request; refused for plain HTTP to another host.
+            api_key: Sent with every request; refused for plain HTTP to another host, unless that is allowed.
             timeout: Of one try, in seconds.
             retry: How often and how patiently a request is tried.
             indexing: How `finalize` waits.
+            allow_plain_http: Whether the key may go over plain HTTP to another host: in a private network alone.
+            ca_file: Certificates (PEM) of an authority that is trusted beside the system's.
+            compress: Ask for compressed answers: for a far host, where bytes cost more than waiting.
 
         Raises:
-            SettingsError: If the URL is none, or the key would travel in plain text.
+            SettingsError: If the URL is none, the key would travel in plain text, or `ca_file` cannot be read.
         """
-        connection = server_connection.connect(url, api_key=api_key, timeout=timeout, retry=retry or RetryPolicy())
+        connection = server_connection.connect(
+            url,
+            api_key=api_key,
+            timeout=timeout,
+            retry=retry or RetryPolicy(),
+            allow_plain_http=allow_plain_http,
+            ca_file=ca_file,
+            compress=compress,
+        )
         return cls(connection, indexing=indexing)
 
     @classmethod
@@ -378,8 +398,9 @@ class ServerCollection:
         self._closed = True
 
     def _check_open(self) -> None:
+        self._connection.owner.check()
         if self._closed:
-            raise ValueError(f"the collection '{self._name}' is closed")
+            raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
 
     def _call(self, request: Callable[[], Any]) -> Any:
         self._check_open()

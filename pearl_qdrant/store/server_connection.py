@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import math
+import ssl
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -13,14 +16,19 @@ import httpx
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
 
-from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, SettingsError
+from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, SettingsError, StoreClosedError
 from pearl_qdrant.store import server_errors
+from pearl_qdrant.store.ownership import Owner
 from pearl_qdrant.store.retry import RetryPolicy
 
 T = TypeVar("T")
 
-_CONNECT_TIMEOUT_S = 10.0
+_log = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 2.5
 """A host that drops packets is known sooner than a slow answer."""
+
+_SAY_EVERY_S = 30.0
 
 # Uploads use two connections, serving a few more; idle ones are kept, since a new one costs a round trip or three.
 _PLAIN = {"Accept-Encoding": "identity"}
@@ -37,6 +45,7 @@ class Connection:
         client: The qdrant-client behind it.
         location: URL without any key, or what stands for it in local mode.
         is_local: Whether this is qdrant-client's local mode: no optimizer, no payload indexes, no parallel writes.
+        owner: The process that made it. In a fork two processes on one connection would read each other's answers.
     """
 
     def __init__(
@@ -55,6 +64,9 @@ class Connection:
         self._secret = secret
         self._owns_client = owns_client
         self._closed = False
+        self.owner = Owner(f"The store {location}")
+        self._last_said: float | None = None
+        self._waiting_lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Connection({self.location!r})"
@@ -71,13 +83,20 @@ class Connection:
 
         Raises:
             StoreError: Whatever went wrong, translated.
-            ValueError: If the connection is closed.
+            StoreForkedError: If another process made the connection.
+            StoreClosedError: If it is closed.
         """
+        self.owner.check()
         if self._closed:
-            raise ValueError(f"the store at {self.location} is closed")
+            raise StoreClosedError(f"The store {self.location} was closed. Open it again.")
         try:
-            return self._retry.call(
-                request, server_errors.can_heal, retry_after=server_errors.retry_after_s, cancelled=cancelled
+            result = self._retry.call(
+                request,
+                server_errors.can_heal,
+                retry_after=server_errors.retry_after_s,
+                is_unreachable=server_errors.is_unreachable,
+                on_wait=self._say_waiting,
+                cancelled=cancelled,
             )
         except PearlQdrantError:
             raise
@@ -90,6 +109,26 @@ class Connection:
                 ours.args = tuple(str(part).replace(self._secret, "***") for part in ours.args)
                 raise ours from None
             raise ours from error
+        self._say_answering()
+        return result
+
+    def _say_waiting(self, error: BaseException, seconds: float) -> None:
+        """Tell at once that the server is waited for, and again every `_SAY_EVERY_S`; one thread for all."""
+        now = time.monotonic()
+        with self._waiting_lock:
+            if self._last_said is not None and now - self._last_said < _SAY_EVERY_S:
+                return
+            self._last_said = now
+        budget = self._retry.connect_budget_s if server_errors.is_unreachable(error) else self._retry.budget_s
+        why = server_errors.describe(error)
+        why = why.replace(self._secret, "***") if self._secret else why
+        _log.warning("Qdrant at %s does not answer (%s): waiting, %.0f of %.0f s", self.location, why, seconds, budget)
+
+    def _say_answering(self) -> None:
+        """Tell that the wait is over."""
+        if self._last_said is not None:
+            self._last_said = None
+            _log.warning("Qdrant at %s answers again", self.location)
 
     def call_rest(
         self,
@@ -139,8 +178,8 @@ class Connection:
         return sorted(collection.name for collection in answer.collections)
 
     def close(self) -> None:
-        """Close the client if this connection made it."""
-        if self._owns_client and not self._closed:
+        """Close the client if this connection made it, in this process."""
+        if self._owns_client and self.owner.is_here and not self._closed:
             self.client.close()
         self._closed = True
 
@@ -152,32 +191,32 @@ class Connection:
             return []
 
 
-def connect(url: str, *, api_key: str | None, timeout: float, retry: RetryPolicy, compress: bool = False) -> Connection:
-    """Prepare a connection; sends nothing yet.
-
-    Args:
-        url, api_key, timeout, retry: As in `ServerStore.connect`.
-        compress: Ask for compressed answers: for a far host, where bytes cost more than waiting.
+def connect(
+    url: str,
+    *,
+    api_key: str | None,
+    timeout: float,
+    retry: RetryPolicy,
+    allow_plain_http: bool = False,
+    ca_file: str | None = None,
+    compress: bool = False,
+) -> Connection:
+    """Prepare a connection; sends nothing yet. Arguments as in `ServerStore.connect`.
 
     Raises:
-        SettingsError: If the URL is none, holds a secret, or would carry the key in plain text to another host.
+        SettingsError: If the URL is none, holds a secret, or would carry the key in plain text to another host; or if
+            the file of the authority cannot be read.
     """
     location, host, is_encrypted = _check_url(url)
     key = (api_key or "").strip() or None
     if key is not None:
-        if not (key.isascii() and key.isprintable()):
-            raise SettingsError("The API key holds characters that no HTTP header may carry. Check QDRANT_API_KEY.")
-        if not is_encrypted and not _is_loopback(host):
-            raise SettingsError(
-                f"Refusing to send the API key over plain HTTP to {host}: anyone on the way could read it. "
-                f"Use https://, or reach the server through a tunnel on localhost."
-            )
-
+        _check_key(key, host, is_safe=is_encrypted or _is_loopback(host), allow_plain_http=allow_plain_http)
     exact = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S)).as_dict()
 
     def limit_times(request: httpx.Request) -> None:
         request.extensions["timeout"] = exact  # qdrant-client rounds its timeout up to whole seconds
 
+    trust: dict[str, Any] = {"verify": _trusting(ca_file)} if ca_file else {}
     client = QdrantClient(
         url=location,
         timeout=math.ceil(timeout),
@@ -188,8 +227,37 @@ def connect(url: str, *, api_key: str | None, timeout: float, retry: RetryPolicy
         limits=_LIMITS,
         event_hooks={"request": [limit_times]},
         trust_env=not _is_loopback(host),  # what stays on this machine goes through no proxy
+        **trust,
     )
     return Connection(client, location=location, retry=retry, secret=key, owns_client=True)
+
+
+def _check_key(key: str, host: str, *, is_safe: bool, allow_plain_http: bool) -> None:
+    """Refuse a key that cannot be sent, or that anyone on the way could read."""
+    if not (key.isascii() and key.isprintable()):
+        raise SettingsError("The API key holds characters that no HTTP header may carry. Check QDRANT_API_KEY.")
+    if is_safe:
+        return
+    if not allow_plain_http:
+        raise SettingsError(
+            f"Refusing to send the API key over plain HTTP to {host}: anyone on the way could read it. Use https://, "
+            f"or reach the server through a tunnel on localhost. Inside a private network, such as that of a compose "
+            f"file, allow it with PEARL_QDRANT_ALLOW_PLAIN_HTTP=1."
+        )
+    _log.warning("The API key goes over plain HTTP to %s, as allowed: right in a private network alone", host)
+
+
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    """TLS that trusts one authority more."""
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(
+            f"The authority's certificates cannot be read from {ca_file}: {error}. Name a file in PEM format in "
+            f"PEARL_QDRANT_CA."
+        ) from error
+    return context
 
 
 def _check_url(url: str) -> tuple[str, str, bool]:

@@ -125,7 +125,10 @@ def _advice(error: BaseException, status: int | None, lower: str, collection: st
             " That is a limit of the server's strict mode: ask for less (--limit), or raise it in strict_mode_config."
         )
     if isinstance(error, ResponseHandlingException) and _is_permanent(error.source):
-        return " Check the URL: https:// needs a server with TLS and a certificate that this machine trusts."
+        return (
+            " Check the URL: https:// needs a server with TLS and a certificate that this machine trusts. Name an "
+            "authority of your own in PEARL_QDRANT_CA."
+        )
     if status == 404 or isinstance(error, (ResponseHandlingException, AssertionError)):
         return " Is this the URL of a Qdrant server, and a current version?"
     return ""
