@@ -24,6 +24,7 @@ from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
     ManifestError,
+    StoreClosedError,
     StoreError,
     StoreFullError,
     StoreLockedError,
@@ -289,7 +290,7 @@ def test_opening_twice_in_one_process_shares_the_collection(store: EdgeStore) ->
 
     assert second.count() == 10
     assert second.manifest.names == 10
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(StoreClosedError, match="closed"):
         first.count()
     second.close()
     assert store.open("toy").count() == 10
@@ -422,7 +423,7 @@ def test_while_it_is_loaded_a_collection_is_counted_but_not_searched(store: Edge
             pass
 
     assert nearest_names(collection, vectors) == [point.name for point in points]
-    with pytest.raises(ValueError, match="with statement"):
+    with pytest.raises(StoreClosedError, match="with statement"):
         writer.write(points, vectors, encodable)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from store_cases import DIM, manifest_of, many, point, put, yes
 
@@ -10,6 +12,7 @@ from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
     ModelMismatchError,
+    StoreClosedError,
 )
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS
@@ -114,3 +117,36 @@ def test_payload_indexes_are_there_before_the_load(request: pytest.FixtureReques
         assert collection.status().payload_indexes == ()  # local mode has none, and needs none
     else:
         assert set(INDEXED_FIELDS) <= set(collection.status().payload_indexes)
+
+
+def test_a_closed_collection_is_refused_in_words(store: Store, collection: Collection, name: str) -> None:
+    """Using a collection, or a load outside its block, is an error of this package that says what to do."""
+    points, vectors = many(2)
+    writer = collection.writer()
+    with pytest.raises(StoreClosedError, match=f"'{name}' is not open: use it in a with statement"):
+        writer.write(points, vectors, yes(2))
+    with pytest.raises(StoreClosedError, match="with statement"):
+        writer.flush()
+    collection.finalize()
+    collection.close()
+    collection.close()
+    uses: list[Callable[[], object]] = [
+        collection.count,
+        collection.status,
+        collection.type_counts,
+        collection.finalize,
+        lambda: collection.writer().__enter__(),
+        lambda: collection.upsert(points, vectors, yes(2)),
+        lambda: collection.search(vectors, limit=1),
+        lambda: collection.find(names=["a"], limit=1),
+        lambda: collection.get([points[0].id]),
+        lambda: next(collection.scroll()),
+        lambda: collection.replace_payloads(points),
+        lambda: collection.delete_entities(["E1"]),
+        lambda: collection.delete_points({points[0].id}),
+        lambda: collection.write_manifest(manifest_of(name)),
+    ]
+
+    for use in uses:
+        with pytest.raises(StoreClosedError, match=f"Collection '{name}' was closed. Open it again"):
+            use()

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from pearl_qdrant.errors import (
@@ -29,6 +30,7 @@ from pearl_qdrant.store.edge_folder import (
     write_atomically,
 )
 from pearl_qdrant.store.edge_lock import CollectionLock
+from pearl_qdrant.store.ownership import Owner
 from pearl_qdrant.store.schema import Manifest
 
 MAX_NAME_BYTES = 200
@@ -61,6 +63,7 @@ class EdgeStore:
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.realpath(path))
         self._opened: list[EdgeCollection] = []
+        self._owner = Owner(f"The store {self.location}")
 
     def __repr__(self) -> str:
         return f"EdgeStore({self.location!r})"
@@ -72,6 +75,7 @@ class EdgeStore:
 
     def collections(self) -> list[str]:
         """Names of the folders that hold a collection, usable or not; sorted."""
+        self._owner.check()
         try:
             return sorted(path.name for path in self._path.iterdir() if _is_collection(path))
         except FileNotFoundError:
@@ -85,9 +89,9 @@ class EdgeStore:
         """Create a collection; as in `protocol.Store.create`. It appears whole or not at all."""
         name = manifest.collection
         path = self._folder(name)
-        if path.exists():
-            raise CollectionExistsError(name)
         try:
+            if path.exists():
+                raise CollectionExistsError(name)
             self._path.mkdir(parents=True, exist_ok=True)
             self._sweep()
             making = Path(tempfile.mkdtemp(prefix=".new-", dir=self._path))
@@ -111,8 +115,7 @@ class EdgeStore:
     def open(self, name: str) -> EdgeCollection:
         """Open a collection; as in `protocol.Store.open`. Opened twice in a process, it is shared."""
         path = self._folder(name)
-        if not _is_collection(path):
-            raise CollectionNotFoundError(name, self.collections())
+        self._check_is_there(path)
         collection = EdgeCollection(CollectionFolder.acquire(path, name))
         self._opened.append(collection)
         return collection
@@ -125,39 +128,84 @@ class EdgeStore:
             StoreLockedError: If it is open, here or in another process.
         """
         path = self._folder(name)
-        if not _is_collection(path):
-            raise CollectionNotFoundError(name, self.collections())
+        self._check_is_there(path)
         if CollectionFolder.is_open(path):
             raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
         try:
-            lock = CollectionLock.acquire(path / LOCK_FILE, name)
-            if os.name == "nt":  # an open file cannot be renamed there
-                lock.release()
-            doomed = Path(tempfile.mkdtemp(prefix=".deleted-", dir=self._path))
-            path.rename(doomed / "collection")
-            if os.name != "nt":
-                lock.release()
-            shutil.rmtree(doomed)
-        except FileNotFoundError as error:
+            doomed = self._set_aside(path)
+        except FileNotFoundError as error:  # somebody else was faster
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
             raise StoreError(f"Collection '{name}' cannot be deleted: {error}.") from error
+        try:
+            shutil.rmtree(doomed)
+        except FileNotFoundError:  # swept up by another process
+            pass
+        except OSError as error:
+            raise StoreError(
+                f"Collection '{name}' is deleted, but not all of its files are ({error}): remove {doomed} by hand."
+            ) from error
+
+    def _set_aside(self, path: Path) -> Path:
+        """Take a collection away from under its name; returns where it is now.
+
+        Raises:
+            StoreLockedError: If another process has it open.
+            OSError: If it cannot be moved.
+        """
+        lock = CollectionLock.acquire(path / LOCK_FILE, path.name)
+        try:
+            if os.name == "nt":  # an open file cannot be renamed there
+                lock.release()
+            doomed = Path(tempfile.mkdtemp(prefix=".deleted-", dir=self._path))
+            try:
+                path.rename(doomed / "collection")
+            except OSError:
+                doomed.rmdir()
+                raise
+            return doomed
+        finally:
+            lock.release()
 
     def close(self) -> None:
-        """Close the collections that were opened here."""
+        """Close the collections that were opened here; in a process that was forked since, nothing is closed."""
         while self._opened:
             self._opened.pop().close()
 
     def _folder(self, name: str) -> Path:
-        """Where a collection of that name lies. Raises as `check_name`."""
+        """Where a collection of that name lies.
+
+        Raises:
+            StoreForkedError: If another process opened this store.
+            StoreRejectedError: As `check_name`.
+        """
+        self._owner.check()
         check_name(name)
         return self._path / name
 
+    def _check_is_there(self, path: Path) -> None:
+        """Refuse to go on without a collection.
+
+        Raises:
+            CollectionNotFoundError: If there is none at `path`.
+            StoreError: If nobody can tell.
+        """
+        try:
+            is_there = _is_collection(path)
+        except OSError as error:
+            raise StoreError(
+                f"Collection '{path.name}' cannot be looked for in {self.location}: {error}. Name a folder that can be "
+                f"read with --store."
+            ) from error
+        if not is_there:
+            raise CollectionNotFoundError(path.name, self.collections())
+
     def _sweep(self) -> None:
-        """Remove what processes that died left half-made or half-deleted."""
+        """Remove what processes that died left half-made or half-deleted; others may do so at the same time."""
         for path in [*self._path.glob(".new-*"), *self._path.glob(".deleted-*")]:
-            if time.time() - path.stat().st_mtime > _STALE_S:
-                shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_collection(path: Path) -> bool:

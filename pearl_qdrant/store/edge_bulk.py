@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import PearlQdrantError, StoreError
+from pearl_qdrant.errors import PearlQdrantError, StoreClosedError, StoreError
 from pearl_qdrant.store.edge_folder import CollectionFolder, IndexState
 from pearl_qdrant.store.edge_points import check_points
 from pearl_qdrant.store.edge_process import COMPACT, COUNT, FINISH, FLUSH, POINTS, Answer, EdgeProcess
@@ -30,6 +30,7 @@ QUEUE = 8
 
 
 _FULL_S = 0.005  # how long `write` sleeps while too much waits
+_LOOK_S = 0.5  # how often who waits for an answer looks whether anybody is there to give it
 
 
 def _taken_lock() -> threading.Lock:
@@ -69,10 +70,17 @@ class _Talk(threading.Thread):
         """Queue a request and wait until it is done.
 
         Raises:
+            StoreClosedError: If the load ended before it.
             StoreError: If it, or one before it, failed.
         """
         self.put(request)
-        request.done.acquire()
+        while not request.done.acquire(timeout=_LOOK_S):
+            if self.is_alive():
+                continue
+            if request.done.acquire(blocking=False):
+                break
+            # Another thread has ended the load meanwhile: what was put after its end nobody takes.
+            raise StoreClosedError(f"The load of collection '{self._job.collection}' has ended.")
         if self.error is not None:
             raise self.error
         return request.answer
@@ -160,6 +168,9 @@ class EdgeWriter:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        if not self._folder.owner.is_here:  # a fork has neither the thread nor the collection
+            self._talk = self._lent = None
+            return
         talk, lent = self._open_talk(), self._lent
         assert lent is not None
         self._talk = self._lent = None
@@ -207,6 +218,9 @@ class EdgeWriter:
                 self._folder.write_index_state(IndexState(state.vectors, state.rewritten + rewritten))
 
     def _open_talk(self) -> _Talk:
+        self._folder.owner.check()
         if self._talk is None:
-            raise ValueError("the writer is not open: use it in a with statement")
+            raise StoreClosedError(
+                f"The writer of collection '{self._folder.name}' is not open: use it in a with statement."
+            )
         return self._talk

@@ -13,6 +13,7 @@ from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOpera
 
 from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.errors import StoreClosedError
 from pearl_qdrant.store import edge_shard
 from pearl_qdrant.store.edge_bulk import EdgeWriter
 from pearl_qdrant.store.edge_folder import SHARD_FOLDER, CollectionFolder, IndexState
@@ -41,7 +42,8 @@ class EdgeCollection:
     @property
     def _folder(self) -> CollectionFolder:
         if self._folder_open is None:
-            raise ValueError(f"the collection '{self._name}' is closed")
+            raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
+        self._folder_open.owner.check()
         return self._folder_open
 
     @property
@@ -180,8 +182,9 @@ class EdgeCollection:
     def count(self) -> int:
         """Exact number of points; works while a writer is open, too."""
         folder = self._folder
-        if folder.count_while_lent is not None:
-            return folder.count_while_lent()
+        count_while_lent = folder.count_while_lent
+        if count_while_lent is not None:
+            return count_while_lent()
         with folder.shard("counting it") as shard:
             return edge_shard.count_points(shard)
 
@@ -267,7 +270,10 @@ class EdgeCollection:
         )
 
     def close(self) -> None:
-        """Close it; the last to do so in this process lets other processes in. Closing twice is no error."""
+        """Close it; the last to do so in this process lets other processes in. Closing twice is no error.
+
+        In a process that was forked from the one that opened it, the other one's stays open.
+        """
         folder, self._folder_open = self._folder_open, None
         if folder is not None:
             folder.release()

@@ -10,20 +10,25 @@ However often a collection is opened in a process, there is one `CollectionFolde
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
+import msgspec
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.errors import CollectionNotFoundError, StoreError, StoreLockedError
+from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreClosedError, StoreError, StoreLockedError
 from pearl_qdrant.store import edge_lock, edge_shard
 from pearl_qdrant.store.edge_process import Job
+from pearl_qdrant.store.ownership import Owner
 from pearl_qdrant.store.schema import Manifest
 
 MANIFEST_FILE = "manifest.json"
@@ -34,14 +39,27 @@ SHARD_FOLDER = "shard"
 SMALL_POINTS = 20_000
 """Up to so many points a load keeps the payload indexes; beyond, they are made with the graph (`edge_writer.py`)."""
 
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
+"""Far more than a manifest has: the table of n-grams takes 350 KB, a checkpoint 200 bytes."""
+
+_MAX_INDEX_BYTES = 4096  # it has 60
+
 COMPACT_POINTS = 50_000
 """Points at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes."""
 
 COMPACT_LEAN_POINTS = 100_000
 """The same without payload indexes: 1.6 KB of anonymous memory a point until then, n-grams included."""
 
-_open_folders: dict[Path, CollectionFolder] = {}
-_registry = threading.RLock()
+
+class _Registry:
+    """What this process has open, by path, and the lock around it."""
+
+    def __init__(self) -> None:
+        self.lock: AbstractContextManager[object] = threading.RLock()
+        self.folders: dict[Path, CollectionFolder] = {}
+
+
+_registry = _Registry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +97,29 @@ def read_manifest(path: Path, collection: str) -> Manifest:
     Raises:
         ManifestError: If there is none, or it is unreadable.
     """
+    text = None
     try:
-        text = (path / MANIFEST_FILE).read_bytes()
-    except FileNotFoundError:
-        return Manifest.parse(None, collection)
+        if (path / MANIFEST_FILE).is_file():
+            with (path / MANIFEST_FILE).open("rb") as file:
+                text = file.read(MAX_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise ManifestError(collection, f"unreadable: {error}") from error
+    if text is not None and len(text) > MAX_MANIFEST_BYTES:
+        raise ManifestError(collection, f"it has more than {MAX_MANIFEST_BYTES:,} bytes")
     return Manifest.parse(text, collection)
 
 
 class CollectionFolder:
     """One collection that this process has open. Thread-safe: one lock stands around all use of the shard.
 
+    Of the two locks, the registry's is taken first: who holds a folder's may not ask for it.
+
     Attributes:
         name: Of the collection.
         path: Its folder.
         manifest: As last read or written.
         count_while_lent: Counts points while a writer has the shard; None otherwise.
+        owner: The process that opened it.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -101,6 +127,7 @@ class CollectionFolder:
         self.name = name
         self.path = path
         self.count_while_lent: Callable[[], int] | None = None
+        self.owner = Owner(f"Collection '{name}'")
         self._mutex = threading.RLock()
         self._users = 0
         self._lent_to: str | None = None
@@ -121,34 +148,34 @@ class CollectionFolder:
             CollectionNotFoundError: If it was deleted just now.
             ManifestError: If it has no usable manifest.
             StoreLockedError: If another process has it open.
-            StoreError: If its files are damaged.
+            StoreError: If its files are damaged, or cannot be written.
         """
-        with _registry:
-            folder = _open_folders.get(path)
+        _watch_process()
+        with _registry.lock:
+            folder = _registry.folders.get(path)
             if folder is None:
                 try:
                     folder = cls(path, name)
                 except FileNotFoundError as error:
                     raise CollectionNotFoundError(name) from error
-                _open_folders[path] = folder
+                _registry.folders[path] = folder
             folder._users += 1
             return folder
 
     @staticmethod
     def is_open(path: Path) -> bool:
         """Whether this process has it open."""
-        with _registry:
-            return path in _open_folders
+        with _registry.lock:
+            return path in _registry.folders
 
     def release(self) -> None:
-        """Give it back; the last one closes it."""
-        with _registry, self._mutex:
+        """Give it back; the last one closes it. In a process that was forked from the owner, it does nothing."""
+        if not self.owner.is_here:
+            return
+        with _registry.lock, self._mutex:
             self._users -= 1
-            if self._users:
-                return
-            _open_folders.pop(self.path, None)
             # A writer that is still open has the shard: it finds nobody left, and closes for us.
-            if self._lent_to is None:
+            if not self._users and self._lent_to is None:
                 self._close()
 
     @contextmanager
@@ -161,13 +188,12 @@ class CollectionFolder:
         Raises:
             StoreError: If a writer or `finalize` has it, or Edge fails.
         """
+        self.owner.check()
         with self._mutex:
+            if self._lent_to is not None:
+                raise StoreError(f"Collection '{self.name}' is {self._lent_to}: wait for its end before {doing}.")
             if self._shard is None:
-                raise StoreError(
-                    f"Collection '{self.name}' is {self._lent_to}: wait for its end before {doing}."
-                    if self._lent_to
-                    else f"Collection '{self.name}' is closed."
-                )
+                raise StoreClosedError(f"Collection '{self.name}' is closed. Open it again before {doing}.")
             with edge_shard.edge_errors(self.name, doing):
                 yield self._shard
 
@@ -181,20 +207,18 @@ class CollectionFolder:
         with self.shard("starting that") as shard:
             self._shard = None
             self._lent_to = lent_to
-            try:
-                shard.flush()
-                shard.close()
-            except BaseException:
-                self._take_back()
-                raise
+        # It is ours alone now. Not under the lock, which `_take_back` takes after the registry's.
         try:
+            self._shut(shard, "starting that")
             yield
         finally:
             self._take_back()
 
     def _take_back(self) -> None:
         """Open the shard again, unless all users have gone meanwhile."""
-        with _registry, self._mutex:
+        if not self.owner.is_here:
+            return
+        with _registry.lock, self._mutex:
             self._lent_to = None
             self.count_while_lent = None
             if self._users:
@@ -216,8 +240,9 @@ class CollectionFolder:
     def index_state(self) -> IndexState | None:
         """How far the graph goes; None if none was built."""
         try:
-            return IndexState(**json.loads((self.path / INDEX_FILE).read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):  # an unreadable one costs no more than a finalize
+            with (self.path / INDEX_FILE).open("rb") as file:
+                return msgspec.json.decode(file.read(_MAX_INDEX_BYTES), type=IndexState)
+        except (OSError, ValueError, RecursionError):  # an unreadable one costs no more than a finalize
             return None
 
     def write_index_state(self, state: IndexState) -> None:
@@ -266,12 +291,53 @@ class CollectionFolder:
             else:
                 return
 
+    def _shut(self, shard: EdgeShard, doing: str) -> None:
+        """Flush and close a shard; closed it is in any case."""
+        with edge_shard.edge_errors(self.name, doing):
+            try:
+                shard.flush()
+            finally:
+                shard.close()
+
     def _close(self) -> None:
+        """Close it for good; the caller holds both locks."""
+        _registry.folders.pop(self.path, None)
         shard, self._shard = self._shard, None
         try:
             if shard is not None:
-                with edge_shard.edge_errors(self.name, "closing it"):
-                    shard.flush()
-                    shard.close()
+                self._shut(shard, "closing it")
         finally:
             self._lock.release()
+
+    def _disown(self) -> None:
+        """In a process that was just forked: leave files and locks to the owner, whatever happens here."""
+        if self._shard is not None:
+            # What Edge does when a shard is collected is to flush it: one reference more, and it never is.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._shard))
+        self._lock.release()
+
+
+def _disown_all() -> None:
+    """What was open in the process that this one was forked from is not open here."""
+    for folder in _registry.folders.values():
+        folder._disown()
+    _registry.folders.clear()
+    _registry.lock = threading.RLock()  # a thread that did not come along may hold it
+
+
+def _close_all() -> None:
+    """Close at the end of the process what was left open, but for what a thread is at work on."""
+    for folder in list(_registry.folders.values()):
+        if folder.owner.is_here and folder._mutex.acquire(blocking=False):
+            with suppress(StoreError):
+                if folder._lent_to is None:
+                    folder._close()
+            folder._mutex.release()
+
+
+@cache
+def _watch_process() -> None:
+    """Be there when this process forks or ends; asked for once, when the first collection is opened."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_disown_all)
+    atexit.register(_close_all)

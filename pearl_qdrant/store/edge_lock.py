@@ -11,12 +11,16 @@ from typing import IO
 
 import portalocker
 
-from pearl_qdrant.errors import StoreLockedError
+from pearl_qdrant.errors import StoreError, StoreLockedError
+from pearl_qdrant.store.ownership import Owner
 
 WAIT_S = 2.0
 """How long a second process waits: enough for one that is just closing."""
 
 POLL_S = 0.05
+
+_OWNER_CHARS = 100  # of what a lock file says
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class CollectionLock:
@@ -24,6 +28,7 @@ class CollectionLock:
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
+        self._owner = Owner("The lock of a collection")
 
     @classmethod
     def acquire(cls, path: Path, collection: str, *, wait_s: float | None = None) -> CollectionLock:
@@ -37,18 +42,17 @@ class CollectionLock:
         Raises:
             StoreLockedError: If another process keeps it.
             FileNotFoundError: If the folder is gone, or was deleted meanwhile.
+            StoreError: If the file cannot be written, or the file system takes no locks.
         """
         deadline = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
-        file = path.open("a+", encoding="utf-8")
         try:
-            while True:
-                try:
-                    portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
-                    break
-                except portalocker.LockException as error:
-                    if time.monotonic() >= deadline:
-                        raise StoreLockedError(collection, _owner(path)) from error
-                time.sleep(POLL_S)
+            file = os.fdopen(os.open(path, _FLAGS, 0o666), "r+", encoding="utf-8")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise cannot_write(collection, path.parent, error) from error
+        try:
+            _wait_for(file, path, collection, deadline)
             if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 raise FileNotFoundError(str(path))
             file.truncate(0)
@@ -60,18 +64,48 @@ class CollectionLock:
         return cls(file)
 
     def release(self) -> None:
-        """Unlock; the file stays, empty."""
-        self._file.truncate(0)
-        portalocker.unlock(self._file)
+        """Unlock; the file stays, empty. In a process that was forked from the owner, only its copy is given up."""
+        if self._owner.is_here and not self._file.closed:
+            self._file.truncate(0)
+            portalocker.unlock(self._file)
         self._file.close()
 
 
+def cannot_write(collection: str, folder: Path, error: OSError) -> StoreError:
+    """The error for a collection whose folder cannot be written."""
+    return StoreError(
+        f"Collection '{collection}' cannot be opened: {error}. An embedded collection is locked and its files are "
+        f"written to even where it is only searched: make {folder} writable for this user, or copy the store to a "
+        f"folder that is and name that with --store."
+    )
+
+
+def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> None:
+    """Lock, waiting for another owner. Raises as `CollectionLock.acquire`."""
+    while True:
+        try:
+            portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
+        except portalocker.AlreadyLocked as error:
+            if time.monotonic() >= deadline:
+                raise StoreLockedError(collection, _owner(path)) from error
+        except portalocker.LockException as error:
+            raise StoreError(
+                f"Collection '{collection}' cannot be locked ({error}): the file system takes no locks. Keep the store "
+                f"on a local disk, or use a Qdrant server (--store http://localhost:6333)."
+            ) from error
+        else:
+            return
+        time.sleep(POLL_S)
+
+
 def _owner(path: Path) -> str:
-    """Who holds the lock, as it says itself."""
+    """Who holds the lock, as it says itself: a stranger may have written it."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace") or "unknown"
+        with path.open(encoding="utf-8", errors="replace") as file:
+            said = file.read(_OWNER_CHARS)
     except OSError:  # where locks are mandatory, nobody else may read
         return "unknown"
+    return "".join(char if char.isprintable() else "?" for char in said) or "unknown"
 
 
 def _command() -> str:

@@ -317,6 +317,8 @@ class Manifest(BaseModel):
         try:
             loaded = json.loads(text) if isinstance(text, (str, bytes)) else text
             manifest = cls.model_validate(loaded)
+        except RecursionError as error:
+            raise ManifestError(collection, "unreadable: its JSON is nested too deeply") from error
         except (ValueError, ValidationError) as error:
             raise ManifestError(collection, f"unreadable: {str(error).splitlines()[0]}") from error
         if manifest.format_version > MANIFEST_VERSION:

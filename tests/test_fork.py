@@ -1,0 +1,320 @@
+"""What a process has opened is its own: processes that are forked from it are refused, and harm nothing."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qdrant_double import QdrantDouble
+from test_edge_store import ROOT, manifest_of, many, nearest_names
+
+from pearl_qdrant.errors import StoreForkedError, StoreLockedError
+from pearl_qdrant.store import edge_folder, edge_lock
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge_collection import EdgeCollection
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.server import ServerStore
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),  # of threads, since 3.12
+]
+
+HANGS_S = 60  # seconds after which a child is killed; it takes none
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    """An empty embedded store."""
+    opened = EdgeStore(tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def filled(store: EdgeStore) -> EdgeCollection:
+    """A collection of 20 points that were not flushed yet."""
+    collection = store.create(manifest_of())
+    collection.upsert(*many(20))
+    return collection
+
+
+def in_child(do: Callable[[], object]) -> str:
+    """What `do` returns in a forked child, or what it raises there, as text."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(HANGS_S)
+        try:
+            said = str(do())
+        except BaseException as error:  # noqa: BLE001 - the parent is told
+            said = f"{type(error).__name__}: {error}"
+            traceback.print_exc()
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answers:
+        said = answers.read().decode()
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, f"the child ended with {status}"
+    return said
+
+
+def digests(store: EdgeStore) -> dict[str, str]:
+    """Digest of each file of a store."""
+    files = sorted(file for file in Path(store.location).rglob("*") if file.is_file())
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+USES: list[Callable[[EdgeStore, EdgeCollection], object]] = [
+    lambda store, collection: collection.count(),
+    lambda store, collection: collection.search(many(1)[1], limit=1),
+    lambda store, collection: collection.upsert(*many(5, start=100)),
+    lambda store, collection: collection.get(["00000000-0000-4000-8000-000000000000"]),
+    lambda store, collection: next(collection.scroll()),
+    lambda store, collection: collection.write_manifest(manifest_of()),
+    lambda store, collection: collection.delete_entities(["E1"]),
+    lambda store, collection: collection.writer().__enter__(),
+    lambda store, collection: collection.finalize(),
+    lambda store, collection: collection.status(),
+    lambda store, collection: store.open("toy"),
+    lambda store, collection: store.create(manifest_of("other")),
+    lambda store, collection: store.delete("toy"),
+    lambda store, collection: store.collections(),
+]
+
+
+def test_whatever_a_fork_does_with_a_collection_is_refused_in_words(store: EdgeStore, filled: EdgeCollection) -> None:
+    """A forked process is told which process opened the collection and what to do; the files stay as they are."""
+    before = digests(store)
+    told = [in_child(lambda use=use: use(store, filled)) for use in USES]
+
+    for text in told:
+        assert text.startswith("StoreForkedError: "), text
+        assert f"opened by process {os.getpid()} and cannot be used by process" in text
+        assert "Open it in this process" in text
+        assert "'spawn'" in text
+    assert digests(store) == before
+    assert filled.count() == 20
+
+
+def lets_go(store: EdgeStore, collection: EdgeCollection) -> None:
+    """All the ways in which a process gives up what it has open."""
+    collection.close()
+    store.close()
+    del collection
+    edge_folder._close_all()
+    gc.collect()
+
+
+def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: EdgeStore, filled: EdgeCollection) -> None:
+    """Closing in a fork writes nothing and unlocks nothing; the parent goes on, and nobody else gets in."""
+    before = digests(store)
+    in_child(lambda: lets_go(store, filled))
+    other = [
+        sys.executable,
+        "-c",
+        "import sys; from pearl_qdrant.store.edge import *; EdgeStore(sys.argv[1]).delete('toy')",
+    ]
+    told = subprocess.run([*other, store.location], capture_output=True, text=True, check=False)
+
+    assert digests(store) == before
+    assert f"StoreLockedError: Collection 'toy' is open in another process (process {os.getpid()}" in told.stderr
+    filled.upsert(*many(20, start=20))
+    filled.close()
+    assert store.open("toy").count() == 40
+
+
+EXITS = """
+import gc, hashlib, os, sys
+from pathlib import Path
+
+import numpy as np
+
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.schema import Manifest, NamePoint
+
+def add(start):
+    names = [f"name {i}" for i in range(start, start + 20)]
+    points = [NamePoint(kb="test", entity_id=name, name=name, canonical_name=name, is_canonical=True) for name in names]
+    collection.upsert(points, np.eye(20, 8, k=-start % 8, dtype=np.float32) + 1, np.ones(20, dtype=np.bool_))
+
+def digests():
+    return {file: hashlib.sha256(file.read_bytes()).digest() for file in place.rglob("*") if file.is_file()}
+
+place = Path(sys.argv[1])
+store = EdgeStore(place)
+collection = store.create(Manifest(collection="toy", kb="test", model="m", weights_hash="", dim=8, has_head=False))
+add(0)
+before = digests()
+if os.fork() == 0:
+    if sys.argv[2] == "collect":
+        del collection, store
+        gc.collect()
+    sys.exit(0)  # with all that an interpreter does at its end
+_, status = os.wait()
+assert status == 0, status
+assert digests() == before
+add(20)
+"""
+
+
+@pytest.mark.parametrize("way", ["exit", "collect"])
+def test_a_fork_that_ends_leaves_files_and_lock_to_its_parent(tmp_path: Path, way: str) -> None:
+    """What the end of a forked interpreter collects is not flushed into the files of its parent."""
+    place = tmp_path / "store"
+    script = [sys.executable, "-c", EXITS, str(place), way]
+    ended = subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert EdgeStore(place).open("toy").count() == 40
+
+
+def _add_ten(collection: EdgeCollection, number: int) -> None:
+    """Work for a process of multiprocessing; raises what the store raises."""
+    collection.upsert(*many(10, start=100 * number))
+
+
+def test_processes_of_multiprocessing_are_refused_instead_of_losing_points(
+    store: EdgeStore, filled: EdgeCollection, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Five forked processes that add points are refused one by one; before, their points were gone after reopening."""
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_add_ten, args=(filled, number)) for number in range(5)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(HANGS_S)
+
+    assert [worker.exitcode for worker in workers] == [1] * 5
+    assert capfd.readouterr().err.count("StoreForkedError: Collection 'toy' was opened by process") == 5
+    filled.close()
+    assert store.open("toy").count() == 20
+
+
+def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore) -> None:
+    """A forked process that leaves the load's block by an error does not end the load of its parent."""
+    collection = store.create(manifest_of())
+    points, vectors, encodable = many(50)
+
+    def leave() -> str:
+        try:
+            writer.write(points, vectors, encodable)
+        except StoreForkedError as error:
+            writer.__exit__(type(error), error, None)
+            collection.close()
+            return "refused"
+        return "written"
+
+    with collection.writer() as writer:
+        writer.write(points[:20], vectors[:20], encodable[:20])
+        writer.flush()
+        told = in_child(leave)
+        writer.write(points[20:], vectors[20:], encodable[20:])
+
+    assert told == "refused"
+    assert nearest_names(collection, vectors) == [point.name for point in points]
+
+
+def test_a_fork_may_open_a_store_of_its_own(store: EdgeStore, filled: EdgeCollection) -> None:
+    """What the other process does not have open can be opened in a fork, even one made while a thread opens another."""
+    filled.close()
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with edge_folder._registry.lock:
+            held.set()
+            forked.wait(HANGS_S)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(HANGS_S)
+    told = in_child(lambda: EdgeStore(Path(store.location)).open("toy").count())
+    forked.set()
+    holder.join()
+
+    assert told == "20"
+
+
+def test_a_lock_outlives_the_forks_of_its_owner(store: EdgeStore, filled: EdgeCollection, tmp_path: Path) -> None:
+    """A fork that lives on after its parent has closed does not keep the collection locked."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(HANGS_S)
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    filled.close()
+    lock = edge_lock.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0)
+    with pytest.raises(StoreLockedError):
+        edge_lock.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0)
+    lock.release()
+    os.close(writing)
+    os.close(reading)
+    os.waitpid(pid, 0)
+
+    assert store.open("toy").count() == 20
+
+
+def test_a_fork_does_not_share_a_servers_connections(name: str) -> None:
+    """On one connection two processes would read each other's answers: a fork is refused, and its parent goes on."""
+    with QdrantDouble() as double:
+        store = ServerStore.connect(double.url)
+        collection: Collection = store.create(manifest_of(name))
+        vectors = np.ones((1, 8), dtype=np.float32)
+        before = len(double.requests)
+        uses: list[Callable[[], object]] = [
+            collection.count,
+            lambda: collection.search(vectors, limit=1),
+            lambda: collection.upsert(*many(1)),
+            collection.writer,
+            store.collections,
+            lambda: store.open(name),
+            store.close,
+        ]
+        told = [in_child(use) for use in uses]
+
+        for text in told[:-1]:
+            assert text.startswith(f"StoreForkedError: The store {double.url} was opened by process {os.getpid()}")
+        assert told[-1] == "None"
+        assert len(double.requests) == before
+        collection.upsert(*many(3))
+        assert collection.count() == 3
+        store.close()
+
+
+def test_a_fork_during_an_upload_leaves_the_upload_alone(name: str) -> None:
+    """A forked process that leaves the block of an upload sends nothing and waits for no thread."""
+    with QdrantDouble() as double:
+        store = ServerStore.connect(double.url)
+        collection = store.create(manifest_of(name))
+        points, vectors, encodable = many(50)
+
+        def leave() -> str:
+            try:
+                writer.write(points, vectors, encodable)
+            except StoreForkedError:
+                writer.__exit__(None, None, None)
+                return "refused"
+            return "written"
+
+        with collection.writer() as writer:
+            writer.write(points[:20], vectors[:20], encodable[:20])
+            told = in_child(leave)
+            writer.write(points[20:], vectors[20:], encodable[20:])
+
+        assert told == "refused"
+        assert collection.count() == 50
+        store.close()
