@@ -322,6 +322,7 @@ class ServerCollection:
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace all but the vectors of points that are there."""
+        self._check_open()
         uploader = Uploader(self._connection, self._name)
         uploader.replace_payloads(points)
 

@@ -16,7 +16,7 @@ from typing import final
 from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import StoreRejectedError
+from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
 from pearl_qdrant.store.schema import Manifest, NamePoint
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_errors import RequestTooLargeError
@@ -126,6 +126,8 @@ class ServerWriter:
 
     def __init__(self, connection: Connection, collection: str, manifest: Manifest) -> None:
         self._uploader = Uploader(connection, collection)
+        self._owner = connection.owner
+        self._name = collection
         self._manifest = manifest
         self._threads = 1 if connection.is_local else _UPLOAD_THREADS
         self._pool: ThreadPoolExecutor | None = None
@@ -138,7 +140,7 @@ class ServerWriter:
 
     def __exit__(self, *exc_info: object) -> None:
         pool, failed = self._pool, exc_info[0] is not None
-        if pool is None:
+        if pool is None or not self._owner.is_here:  # a fork has none of the threads
             return
         try:
             if not failed:
@@ -167,8 +169,9 @@ class ServerWriter:
         self._collect(block_above=0)
 
     def _open_pool(self) -> ThreadPoolExecutor:
+        self._owner.check()
         if self._pool is None:
-            raise ValueError("the writer is not open: use it in a with statement")
+            raise StoreClosedError(f"The writer of collection '{self._name}' is not open: use it in a with statement.")
         return self._pool
 
     def _collect(self, *, block_above: int) -> None:
