@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_edge_store import manifest_of
+from test_edge_store import manifest_of, many
 
-from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store import edge_folder
+from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError
+from pearl_qdrant.store import edge, edge_bulk, edge_folder, edge_lock
 from pearl_qdrant.store.edge import EdgeStore
 
 JOIN_S = 30.0  # far more than anything here takes: a thread that is still there hangs
@@ -91,3 +92,121 @@ def test_a_flush_that_fails_while_another_thread_closes_hangs_nobody(
     assert "os error 5" in str(failures[0])
     reopened = store.open("toy")
     assert reopened.count() == 0
+
+
+def test_a_folder_that_another_process_sweeps_up_first_is_no_error(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes that create collections at once may find the same remains of a third; both create theirs."""
+    store.create(manifest_of("first")).close()
+    remains = Path(store.location) / ".deleted-abc"
+    remains.mkdir()
+    glob = Path.glob
+
+    def glob_and_lose(path: Path, pattern: str) -> Iterator[Path]:
+        found = list(glob(path, pattern))
+        if remains in found:
+            remains.rmdir()
+        return iter(found)
+
+    monkeypatch.setattr(Path, "glob", glob_and_lose)
+    store.create(manifest_of("second"))
+
+    assert not remains.exists()
+    assert store.collections() == ["first", "second"]
+
+
+def test_a_deletion_whose_remains_another_process_sweeps_up_is_done(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is set aside to be deleted may be deleted by another process: it is gone, and that was wanted."""
+    store.create(manifest_of()).close()
+    rmtree = shutil.rmtree
+
+    def lose_and_rmtree(path: Path) -> None:
+        rmtree(path)
+        rmtree(path)
+
+    monkeypatch.setattr(edge.shutil, "rmtree", lose_and_rmtree)
+    store.delete("toy")
+
+    assert store.collections() == []
+    assert list(Path(store.location).iterdir()) == []
+
+
+def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two processes that delete one collection, the second is told that there is none; no folder stays."""
+    store.create(manifest_of()).close()
+    acquire = edge_lock.CollectionLock.acquire
+
+    def acquire_and_lose(path: Path, collection: str) -> edge_lock.CollectionLock:
+        lock = acquire(path, collection)
+        shutil.rmtree(path.parent)
+        return lock
+
+    monkeypatch.setattr(edge.CollectionLock, "acquire", acquire_and_lose)
+    with pytest.raises(CollectionNotFoundError, match="'toy' does not exist"):
+        store.delete("toy")
+
+    assert list(Path(store.location).iterdir()) == []
+
+
+def test_a_collection_that_cannot_be_moved_is_not_left_locked(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If deleting fails, the collection is as it was, and can be opened by others."""
+    store.create(manifest_of()).close()
+    failures: list[StoreError] = []
+
+    def fail(path: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        try:
+            store.delete("toy")
+        except StoreError as error:
+            failures.append(error)  # and with it all that its traceback holds
+
+    assert "cannot be deleted: [Errno 13] Permission denied" in str(failures[0])
+    edge_lock.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0).release()
+    assert [path.name for path in Path(store.location).iterdir()] == ["toy"]
+
+
+def test_a_count_that_comes_when_the_load_has_ended_does_not_wait_for_ever(store: EdgeStore) -> None:
+    """A thread that counts while another one ends the load is answered, or told that it has ended."""
+    collection = store.create(manifest_of())
+    told: list[str] = []
+
+    def count() -> None:
+        try:
+            talk.ask(edge_bulk._Request(edge_bulk.COUNT))
+        except StoreClosedError as error:
+            told.append(str(error))
+
+    with collection.writer() as writer:
+        writer.write(*many(20))
+        talk = writer._open_talk()
+    late = threading.Thread(target=count, daemon=True)
+    late.start()
+    late.join(JOIN_S)
+
+    assert told == ["The load of collection 'toy' has ended."]
+    assert collection.count() == 20
+
+
+def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_same_process(store: EdgeStore) -> None:
+    """Opened again before the load has ended, it is the same collection; before, the process locked itself out."""
+    collection = store.create(manifest_of())
+    with collection.writer() as writer:
+        writer.write(*many(20))
+        collection.close()
+        again = store.open("toy")
+        with pytest.raises(StoreError, match="being loaded"):
+            again.status()
+
+    assert again.count() == 20
+    again.close()
+    assert store.open("toy").count() == 20
