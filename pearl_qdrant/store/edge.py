@@ -6,6 +6,7 @@ process (`edge_writer.py`), because of the engine's memory and because it holds 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -96,9 +97,9 @@ class EdgeStore:
             self._sweep()
             making = Path(tempfile.mkdtemp(prefix=".new-", dir=self._path))
         except OSError as error:
-            raise StoreError(f"The store {self.location} cannot be written: {error}.") from error
+            raise self._not_created(name, error) from error
         try:
-            edge_shard.check_space(making, name)
+            edge_shard.check_space(making, name, doing="creating it")
             with edge_shard.edge_errors(name, "creating it"):
                 edge_shard.create_shard(making / SHARD_FOLDER, manifest.dim)
             write_atomically(making / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
@@ -107,7 +108,7 @@ class EdgeStore:
         except OSError as error:
             if path.exists():  # somebody else was faster
                 raise CollectionExistsError(name) from error
-            raise StoreError(f"Collection '{name}' cannot be created in {self.location}: {error}.") from error
+            raise self._not_created(name, error) from error
         finally:
             shutil.rmtree(making, ignore_errors=True)
         return self.open(name)
@@ -199,6 +200,15 @@ class EdgeStore:
             ) from error
         if not is_there:
             raise CollectionNotFoundError(path.name, self.collections())
+
+    def _not_created(self, name: str, error: OSError) -> StoreError:
+        """Why there is no collection of that name now."""
+        if error.errno == errno.ENOSPC:
+            return edge_shard.full_error(name, str(error), doing="creating it")
+        return StoreError(
+            f"Collection '{name}' cannot be created in {self.location}: {error}. Name a folder that can be written "
+            f"with --store."
+        )
 
     def _sweep(self) -> None:
         """Remove what processes that died left half-made or half-deleted; others may do so at the same time."""

@@ -237,7 +237,8 @@ class EdgeCollection:
         folder = self._folder
         # Old and new segments lie side by side until the new ones are whole.
         used = sum(file.stat().st_blocks * 512 for file in (folder.path / SHARD_FOLDER / "segments").rglob("*"))
-        edge_shard.check_space(folder.path, folder.name, used + edge_shard.MIN_FREE_BYTES)
+        needed = used + edge_shard.MIN_FREE_BYTES
+        edge_shard.check_space(folder.path, folder.name, needed, doing="building its graph")
         with folder.lent("being finalized"):
             child = EdgeProcess(folder.finalize_job())
             try:

@@ -78,7 +78,8 @@ class IndexState:
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file: a reader, or a crash, sees the old one or the new one whole."""
     temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8") as file:
+    temporary.unlink(missing_ok=True)  # of a process that died, or a stranger's link to another file
+    with temporary.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -12,6 +12,7 @@ from typing import IO
 import portalocker
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
+from pearl_qdrant.store import edge_shard
 from pearl_qdrant.store.ownership import Owner
 
 WAIT_S = 2.0
@@ -50,7 +51,7 @@ class CollectionLock:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise cannot_write(collection, path.parent, error) from error
+            raise edge_shard.cannot_write(collection, str(path.parent), str(error)) from error
         try:
             _wait_for(file, path, collection, deadline)
             if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
@@ -69,15 +70,6 @@ class CollectionLock:
             self._file.truncate(0)
             portalocker.unlock(self._file)
         self._file.close()
-
-
-def cannot_write(collection: str, folder: Path, error: OSError) -> StoreError:
-    """The error for a collection whose folder cannot be written."""
-    return StoreError(
-        f"Collection '{collection}' cannot be opened: {error}. An embedded collection is locked and its files are "
-        f"written to even where it is only searched: make {folder} writable for this user, or copy the store to a "
-        f"folder that is and name that with --store."
-    )
 
 
 def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> None:

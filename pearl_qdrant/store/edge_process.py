@@ -180,12 +180,13 @@ class EdgeProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             code = self._process.returncode
-        name = self._job.collection
+        name, is_graph = self._job.collection, self._job.task == "finalize"
         why = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
         is_bus = -code == getattr(signal, "SIGBUS", None)
         free = self._free_bytes()
         if free < (edge_shard.MIN_FREE_BYTES if is_bus else edge_shard.OPEN_BYTES):
-            return edge_shard.full_error(name, f"{free / 1e6:,.0f} MB free; the process that writes it {why}")
+            what = f"{free / 1e6:,.0f} MB free; the process that writes it {why}"
+            return edge_shard.full_error(name, what, doing="building its graph" if is_graph else "writing to it")
         if is_bus:
             why += (
                 f", a write to a mapped file that failed though {free / 1e6:,.0f} MB are free now: the disk was full "
@@ -195,10 +196,11 @@ class EdgeProcess:
             why += ", perhaps because memory ran out"
         self._stderr.seek(0)
         said = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_TAIL:]
-        doing = "builds the graph of" if self._job.task == "finalize" else "writes"
+        doing = "builds the graph of" if is_graph else "writes"
+        kept = "is stored in it" if is_graph else "it had acknowledged"
         return StoreError(
-            f"The process that {doing} collection '{name}' {why}. What it had acknowledged is kept; run the same "
-            f"command again to go on." + (f"\nIts last words: {said}" if said else "")
+            f"The process that {doing} collection '{name}' {why}. What {kept} is kept; run the same command again to "
+            f"go on." + (f"\nIts last words: {said}" if said else "")
         )
 
     def _free_bytes(self) -> int:

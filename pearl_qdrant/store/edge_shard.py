@@ -153,7 +153,7 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
         StoreFullError: If there is no space for the little that opening writes.
         StoreError: If its files are damaged.
     """
-    check_space(path.parent, collection, OPEN_BYTES)
+    check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
     if is_in_memory(path):
         _fill_holes(path, collection)
     _read_ahead(path)
@@ -182,7 +182,8 @@ def _fill_holes(path: Path, collection: str) -> None:
                     os.posix_fallocate(opened.fileno(), 0, status.st_size)
         except OSError as error:
             if error.errno == errno.ENOSPC:
-                raise full_error(collection, "a file system in memory, which takes more when it is read") from error
+                what = "a file system in memory, which takes more when it is read"
+                raise full_error(collection, what, doing="opening it") from error
 
 
 def is_in_memory(path: Path) -> bool:
@@ -274,7 +275,7 @@ def type_filter(types: Sequence[str]) -> Filter:
     return Filter(must=[any_of(FILTER_FIELD, types)])
 
 
-def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES) -> None:
+def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES, *, doing: str = "writing to it") -> None:
     """Refuse to write where too little space is left.
 
     Raises:
@@ -282,14 +283,29 @@ def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES) -> No
     """
     free = shutil.disk_usage(path).free
     if free < needed:
-        raise full_error(collection, f"{free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB needed")
+        raise full_error(collection, f"{free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB needed", doing=doing)
 
 
-def full_error(collection: str, what: str) -> StoreFullError:
-    """The error for a full disk."""
+def full_error(collection: str, what: str, *, doing: str) -> StoreFullError:
+    """The error for a full disk; what it says of the collection depends on what went on."""
+    standing = {
+        "creating it": "It was not created",
+        "building its graph": "What is stored in it is kept, without the new graph",
+        "writing to it": "What was acknowledged is kept",
+        "deleting from it": "What was acknowledged is kept",
+    }.get(doing, "What is stored in it is kept")
     return StoreFullError(
-        f"No space left for collection '{collection}' ({what}). What was acknowledged is kept: free some space and "
-        f"run the same command again."
+        f"No space left for collection '{collection}' ({what}). {standing}: free some space and run the same command "
+        f"again."
+    )
+
+
+def cannot_write(collection: str, folder: str, what: str) -> StoreError:
+    """The error for a collection whose files cannot be written."""
+    return StoreError(
+        f"Collection '{collection}' cannot be opened for writing ({what}). An embedded collection is locked and its "
+        f"files are written to even where it is only searched: make {folder} writable for this user, or copy the "
+        f"store to where it is and name that folder with --store."
     )
 
 
@@ -316,7 +332,9 @@ def classify(message: str, collection: str, doing: str) -> StoreError:
     """Which of our errors an error of Qdrant Edge is, by its message: it has nothing else to go by."""
     lower = message.lower()
     if any(sign in lower for sign in ("no space left", "errno 28", "os error 28", "storagefull", "quota exceeded")):
-        return full_error(collection, message.rpartition(": ")[2])
+        return full_error(collection, message.rpartition(": ")[2], doing=doing)
+    if any(sign in lower for sign in ("permission denied", "read-only file system", "os error 13", "os error 30")):
+        return cannot_write(collection, "its folder", message.rpartition(": ")[2])
     if "wouldblock" in lower:
         return StoreLockedError(collection, "a writer that has not ended yet")
     if "shard is not initialized" in lower:

@@ -1,0 +1,227 @@
+"""Folders that cannot serve as an embedded store, and files in them that a stranger wrote: errors in words."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from small_disk import small_disk
+from test_edge_store import manifest_of, many
+
+from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
+from pearl_qdrant.store import edge_folder, edge_lock, edge_shard
+from pearl_qdrant.store.edge import EdgeStore
+
+DEEP = b"[" * 200_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    """A store with a closed collection of 20 points."""
+    opened = EdgeStore(tmp_path / "store")
+    collection = opened.create(manifest_of())
+    collection.upsert(*many(20))
+    collection.close()
+    yield opened
+    opened.close()
+
+
+def folder_of(store: EdgeStore) -> Path:
+    """Of its collection."""
+    return Path(store.location) / "toy"
+
+
+WRITABLE = r"is only searched: make .*/toy writable for this user, or copy the store to where it is .*--store"
+
+
+def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_path: Path) -> None:
+    """Even a search writes a lock and Edge's own files: a file system mounted read-only is refused with a way out."""
+    with small_disk(tmp_path / "disk", "200m") as disk:
+        store = EdgeStore(disk)
+        store.create(manifest_of()).close()
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+        with pytest.raises(StoreError, match=rf"'toy' cannot be opened for writing .*Read-only.*{WRITABLE}"):
+            store.open("toy")
+        with pytest.raises(StoreError, match=r"'toy' cannot be opened for writing .*Read-only"):
+            store.delete("toy")
+        with pytest.raises(StoreError, match=r"'other' cannot be created in .*Read-only.*--store"):
+            store.create(manifest_of("other"))
+        assert store.collections() == ["toy"]
+
+
+def test_a_lock_that_cannot_be_made_is_told(store: EdgeStore) -> None:
+    """Whatever stands in the way of the lock file is named, and what to do."""
+    lock = folder_of(store) / ".lock"
+    lock.unlink()
+    lock.mkdir()
+
+    with pytest.raises(StoreError, match=rf"directory.*{WRITABLE}"):
+        store.open("toy")
+    with pytest.raises(StoreError, match="directory"):
+        store.delete("toy")
+
+
+def test_a_file_system_without_locks_is_told(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems take no locks: that is not another process that has the collection."""
+
+    def refuse(file: object, flags: object) -> None:
+        raise edge_lock.portalocker.LockException(OSError(errno.ENOLCK, "No locks available"))
+
+    monkeypatch.setattr(edge_lock.portalocker, "lock", refuse)
+
+    with pytest.raises(StoreError, match=r"'toy' cannot be locked .*No locks available.*local disk.*server"):
+        store.open("toy")
+
+
+def test_engine_files_that_may_not_be_read_are_not_called_damaged(store: EdgeStore) -> None:
+    """What Edge says of permissions is passed on as such."""
+    told = edge_shard.classify("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
+
+    assert "cannot be opened for writing (Permission denied (os error 13))" in str(told)
+    assert "damaged" not in str(told)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store: store.create(manifest_of()),
+        lambda store: store.open("toy"),
+        lambda store: store.delete("toy"),
+        lambda store: store.collections(),
+    ],
+)
+@pytest.mark.parametrize("part", ["x" * 300, "/".join(["y" * 200] * 30)])
+def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[[EdgeStore], Any], part: str) -> None:
+    """A path that the file system does not take is an error of the store with what the system says."""
+    with pytest.raises(StoreError, match=r"(?s)File name too long.*--store"):
+        act(EdgeStore(tmp_path / part))
+
+
+def test_a_collection_that_may_not_be_looked_at_is_told(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can tell whether a collection is there if the folder cannot be read."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pearl_qdrant.store.edge._is_collection", refuse)
+
+    for act in (store.open, store.delete):
+        with pytest.raises(StoreError, match=r"'toy' cannot be looked for in .*Permission denied.*--store"):
+            act("toy")
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (DEEP, "its JSON is nested too deeply"),
+        (b'{"collection": ' + DEEP, "its JSON is nested too deeply"),
+        (b"1" * 100_000, "unreadable"),
+        (b'{"dim": -1}', "unreadable"),
+        (b" " * 101, "it has more than 100 bytes"),
+    ],
+)
+def test_a_manifest_that_was_made_to_break_its_reader_is_refused(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
+) -> None:
+    """JSON that no reader survives, or that is larger than any manifest, is an unusable manifest."""
+    if "100 bytes" in why:
+        monkeypatch.setattr(edge_folder, "MAX_MANIFEST_BYTES", 100)
+    (folder_of(store) / "manifest.json").write_bytes(content)
+
+    with pytest.raises(ManifestError, match=why):
+        store.open("toy")
+    store.delete("toy")
+
+
+def test_a_manifest_that_is_no_file_is_refused(store: EdgeStore) -> None:
+    """A folder or a pipe in its place is no manifest, and nobody waits for what comes through it."""
+    manifest = folder_of(store) / "manifest.json"
+    manifest.unlink()
+    for make in (manifest.mkdir, lambda: os.mkfifo(manifest)):
+        make()
+        with pytest.raises(ManifestError, match="there is none"):
+            store.open("toy")
+        manifest.rmdir() if manifest.is_dir() else manifest.unlink()
+
+
+@pytest.mark.parametrize("content", [DEEP, b"null", b'{"vectors": "many"}', b'{"vectors": []}', b"\xff", b"1" * 9999])
+def test_a_note_of_the_graph_that_is_unreadable_costs_a_finalize(store: EdgeStore, content: bytes) -> None:
+    """How far the graph goes can be found out again: a broken note is as none."""
+    (folder_of(store) / "index.json").write_bytes(content)
+    collection = store.open("toy")
+
+    assert collection.status().indexed_vectors == 0
+    assert collection.count() == 20
+
+
+def test_a_strangers_links_lead_to_no_file_outside(store: EdgeStore, tmp_path: Path) -> None:
+    """A link in the place of the lock or of a manifest in the making does not overwrite what it leads to."""
+    outside = tmp_path / "outside"
+    outside.write_text("precious", encoding="utf-8")
+    folder = folder_of(store)
+    (folder / ".manifest.json.new").symlink_to(outside)
+    collection = store.open("toy")
+    collection.write_manifest(collection.manifest.model_copy(update={"names": 7}))
+    collection.close()
+    (folder / ".lock").unlink()
+    (folder / ".lock").symlink_to(outside)
+
+    with pytest.raises(StoreError, match="'toy' cannot be opened for writing"):
+        store.open("toy")
+    assert outside.read_text(encoding="utf-8") == "precious"
+    assert json.loads((folder / "manifest.json").read_bytes())["names"] == 7
+
+
+def test_what_a_lock_file_says_of_its_owner_is_shown_safely(store: EdgeStore) -> None:
+    """A stranger may have written it: control characters do not reach the terminal, nor does a gigabyte."""
+    lock = folder_of(store) / ".lock"
+    held = edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
+    lock.write_bytes("process 1: \x1b[31m\u202e\a".encode() + b"x" * 1_000_000)
+    with pytest.raises(StoreError) as told:
+        edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
+    held.release()
+
+    assert str(told.value).isprintable()
+    assert "(process 1: ?[31m??xxx" in str(told.value)
+    assert len(str(told.value)) < 400
+
+
+KEPT = "What is stored in it is kept: free some space"
+
+
+def test_a_full_disk_says_what_is_true_of_the_collection(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was stored where nothing could be created; what was stored before is kept; what was acknowledged too."""
+    collection = store.open("toy")
+    full = SimpleNamespace(**vars(edge_shard.shutil) | {"disk_usage": lambda path: SimpleNamespace(free=0)})
+    monkeypatch.setattr(edge_shard, "shutil", full)
+
+    with pytest.raises(StoreFullError, match=r"for collection 'other'.*It was not created: free some space"):
+        store.create(manifest_of("other"))
+    with pytest.raises(StoreFullError, match="What was acknowledged is kept: free some space"):
+        collection.upsert(*many(1))
+    collection.close()
+    with pytest.raises(StoreFullError, match=KEPT):
+        store.open("toy")
+    assert KEPT in str(edge_shard.classify("No space left on device (os error 28)", "toy", "searching it"))
+
+
+def test_a_disk_that_is_too_full_for_a_folder_is_told_as_full(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where not even a folder can be made, the reason is the disk."""
+
+    def refuse(**settings: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pearl_qdrant.store.edge.tempfile.mkdtemp", refuse)
+
+    with pytest.raises(StoreFullError, match="It was not created"):
+        store.create(manifest_of("other"))
