@@ -24,7 +24,9 @@
     ├── TrainingError            a run cannot go on: it diverged, or its folder is of another run
     ├── UnknownTypeError         a filter on a type that no entity has
     ├── CalibrationError         too few labelled mentions, or a precision that no threshold has
-    └── EntityNotFoundError
+    ├── EntityNotFoundError
+    ├── InvalidEntityError       what was to be added is no entity; also a TypeError and a ValueError
+    └── LinkerClosedError        a linker was used after it was closed
 
 A wrong argument of a Python call stays ``ValueError``. Messages say what happened, with the values, and what
 to do about it; the values are attributes too.
@@ -192,6 +194,28 @@ class StoreUnavailableError(StoreError):
         )
 
 
+class ShardUnavailableError(StoreError):
+    """A node of a cluster answers, but another one that has a shard of the collection does not.
+
+    Attributes:
+        url: Where the node is that answers.
+        collection: Name, if the request was about one.
+        tries: How often it was tried.
+        last: What the last try failed with, without any key.
+    """
+
+    def __init__(self, url: str, collection: str | None, *, tries: int, last: str) -> None:
+        self.url = url
+        self.collection = collection
+        self.tries = tries
+        self.last = last
+        what = f"a shard of collection '{collection}'" if collection else "a shard"
+        super().__init__(
+            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries). Bring the node "
+            f"back; a collection that is made with --replicas 2 is searched without it. See: pearl-qdrant doctor"
+        )
+
+
 class StoreRejectedError(StoreError):
     """The store refused a request; sending it again cannot help."""
 
@@ -243,6 +267,25 @@ class EntityNotFoundError(PearlQdrantError):
         super().__init__(
             f"No entity '{entity_id}' in {', '.join(self.collections)}. "
             f"Ids are case-sensitive; find one with: pearl-qdrant link NAME"
+        )
+
+
+class InvalidEntityError(PearlQdrantError, TypeError, ValueError):
+    """What was to be added is no entity, or lacks an id or a name."""
+
+
+class LinkerClosedError(PearlQdrantError):
+    """A linker was used after it was closed.
+
+    Attributes:
+        collections: Names of those that it linked to.
+    """
+
+    def __init__(self, collections: Iterable[str]) -> None:
+        self.collections = tuple(collections)
+        super().__init__(
+            f"The linker to {', '.join(self.collections)} is closed. Use it within its `with` block, or open another "
+            f"one with EntityLinker.open."
         )
 
 

@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from cli_runner import Outcome, Run
-from store_cases import KINDS, manifest_of
+from store_cases import KINDS, LIMITS, manifest_of
 from tiny_models import make_pearl
 
 from pearl_qdrant.cli import main
@@ -87,6 +87,60 @@ def http() -> Iterator[Store]:
         double.strict = True
         double.optimizer_polls = 2
         opened = ServerStore.connect(double.url, indexing=Indexing(poll_s=0.01))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[Store]:
+    """A server whose strict mode has narrow limits, and which compresses its answers."""
+    from qdrant_double import QdrantDouble
+
+    from pearl_qdrant.store.server import ServerStore
+    from pearl_qdrant.store.server_indexing import Indexing
+
+    with QdrantDouble() as double:
+        double.strict = True
+        double.limits = LIMITS
+        opened = ServerStore.connect(double.url, compress=True, indexing=Indexing(poll_s=0.01))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A server with a certificate of an authority of one's own."""
+    import ssl
+
+    import trustme
+    from qdrant_double import QdrantDouble
+
+    from pearl_qdrant.store.server import ServerStore
+    from pearl_qdrant.store.server_indexing import Indexing
+
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    path = tmp_path_factory.mktemp("tls") / "ca.pem"
+    authority.cert_pem.write_to_path(str(path))
+    with QdrantDouble(context) as double:
+        opened = ServerStore.connect(double.url, api_key="k", ca_file=str(path), indexing=Indexing(poll_s=0.01))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[Store]:
+    """A server that loses every third request or its answer, or is too busy for it."""
+    from qdrant_double import QdrantDouble
+
+    from pearl_qdrant.store.retry import RetryPolicy
+    from pearl_qdrant.store.server import ServerStore
+    from pearl_qdrant.store.server_indexing import Indexing
+
+    with QdrantDouble() as double:
+        double.drop_every = 3
+        policy = RetryPolicy(first_wait_s=0.001, max_wait_s=0.01)
+        opened = ServerStore.connect(double.url, retry=policy, indexing=Indexing(poll_s=0.01))
         yield opened
         opened.close()
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
-from qdrant_double_http import DoubleServer, Fault, Refused, handler_of
+from qdrant_double_http import DoubleServer, Fault, Kind, Refused, handler_of
 
 
 @final
@@ -32,6 +32,9 @@ class QdrantDouble:
         n_stalled: Answers that were compressed, and so stalled.
         before_fault: Called, once a fault is due, before it happens.
         strict: Refuse filters on fields without an index.
+        limits: Numbers of strict mode by the server's names, told with the collection, and enforced.
+        n_refused: Requests refused for one of them.
+        drop_every: Every so many requests are lost: by turns before they are applied, after, and with a 503.
         max_points, max_bytes: Answer 413 to an upsert over this.
         optimizer_polls: For so many looks the optimizer is busy after indexing is switched on.
         optimizer_error: What the optimizer failed with.
@@ -62,6 +65,9 @@ class QdrantDouble:
         self.n_stalled = 0
         self.before_fault: Callable[[], None] | None = None
         self.strict = False
+        self.limits: dict[str, Any] = {}
+        self.n_refused = 0
+        self.drop_every = 0
         self.max_points: int | None = None
         self.max_bytes: int | None = None
         self.optimizer_polls = 0
@@ -110,6 +116,9 @@ class QdrantDouble:
     def take_fault(self, request: str) -> Fault | None:
         """The fault for this request, used up."""
         with self.lock:
+            if self.drop_every and len(self.requests) % self.drop_every == 0:
+                kinds: tuple[Kind, ...] = ("drop", "apply_then_drop", "status")
+                return Fault(kinds[len(self.requests) // self.drop_every % len(kinds)])
             for fault in self.faults:
                 if re.match(fault.match, request):
                     self.faults.remove(fault)
@@ -133,8 +142,20 @@ class QdrantDouble:
                         raise Refused(400, f"Bad request: {error}") from error
         raise Refused(404, "")
 
+    def check_limit(self, name: str, value: float | None, called: str) -> None:
+        """Refuse more than a limit of strict mode, in the server's words."""
+        limit = self.limits.get(name)
+        if limit is not None and value is not None and value > limit:
+            self.n_refused += 1
+            raise Refused(
+                400,
+                f'Bad request: Limit exceeded {value} > {limit} for "{called}". Help: Reduce the "{called}" parameter.',
+            )
+
     def check_filter(self, name: str, wanted: models.Filter | None) -> None:
-        """Refuse a filter on a field without an index, as strict mode does."""
+        """Refuse a filter on a field without an index, as strict mode does, and a condition that is too large."""
+        for size in _condition_sizes(wanted):
+            self.check_limit("condition_max_size", size, "condition limit")
         if not self.strict or wanted is None:
             return
         for key, kind in _filter_keys(wanted):
@@ -144,6 +165,17 @@ class QdrantDouble:
                     f'Bad request: Index required but not found for "{key}" of one of the following types: [{kind}]. '
                     "Help: Create an index for this key or use a different filter.",
                 )
+
+
+def _condition_sizes(condition: Any) -> list[int]:
+    """Values of each condition in a filter."""
+    if isinstance(condition, models.Filter):
+        parts = [part for clause in (condition.must, condition.should, condition.must_not) for part in clause or []]
+        return [size for part in parts for size in _condition_sizes(part)]
+    if isinstance(condition, models.HasIdCondition):
+        return [len(condition.has_id)]
+    match = getattr(condition, "match", None)
+    return [len(match.any)] if isinstance(match, models.MatchAny) else []
 
 
 def _filter_keys(condition: Any) -> list[tuple[str, str]]:
@@ -179,6 +211,8 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
     info["config"]["optimizer_config"].update(config)
     if not double.keeps_metadata:
         info["config"].pop("metadata", None)
+    if double.limits:
+        info["config"]["strict_mode_config"] = {"enabled": True, **double.limits}
     if double.optimizer_error is not None:
         info["optimizer_status"] = {"error": double.optimizer_error}
     is_indexing = config.get("indexing_threshold") != 0
@@ -240,6 +274,7 @@ def _optimizations(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _upsert(double: QdrantDouble, name: str, body: bytes) -> Any:
     points = _parse(models.PointsList, body).points
+    double.check_limit("upsert_max_batchsize", len(points), "upsert limit")
     too_many = double.max_points is not None and len(points) > double.max_points
     if too_many or (double.max_bytes is not None and len(body) > double.max_bytes):
         raise Refused(413, "Payload Too Large")
@@ -273,6 +308,7 @@ def _count(double: QdrantDouble, name: str, body: bytes) -> Any:
 def _scroll(double: QdrantDouble, name: str, body: bytes) -> Any:
     wanted = _parse(models.ScrollRequest, body)
     double.check_filter(name, wanted.filter)
+    double.check_limit("max_query_limit", wanted.limit, "limit")
     points, following = double.client.scroll(
         name,
         scroll_filter=wanted.filter,
@@ -286,8 +322,14 @@ def _scroll(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _query_batch(double: QdrantDouble, name: str, body: bytes) -> Any:
     searches = _parse(models.QueryRequestBatch, body).searches
+    double.check_limit("search_max_batchsize", len(searches), "search batch limit")
     for search in searches:
         double.check_filter(name, search.filter)
+        double.check_limit("max_query_limit", search.limit, "limit")
+        if search.params is not None:
+            double.check_limit("search_max_hnsw_ef", search.params.hnsw_ef, "hnsw_ef")
+            quantization = search.params.quantization
+            double.check_limit("search_max_oversampling", quantization and quantization.oversampling, "oversampling")
         search.params = None
     answers = double.client.query_batch_points(name, requests=searches)
     return [answer.model_dump(mode="json") for answer in answers]
@@ -295,6 +337,7 @@ def _query_batch(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _facet(double: QdrantDouble, name: str, body: bytes) -> Any:
     wanted = _parse(models.FacetRequest, body)
+    double.check_limit("max_query_limit", wanted.limit, "limit")
     if wanted.key not in double.schema[name]:
         raise Refused(400, f"Bad request: Field index is needed to facet on `{wanted.key}`")
     return double.client.facet(name, wanted.key, facet_filter=wanted.filter, limit=wanted.limit or 10)

@@ -6,6 +6,7 @@ import gzip
 import json
 import socket
 import ssl
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -88,6 +89,11 @@ class DoubleServer(ThreadingHTTPServer):
         self.n_connections += 1
         super().process_request(request, client_address)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that does not trust our certificate hangs up; other errors are told."""
+        if not isinstance(sys.exc_info()[1], ssl.SSLError):
+            super().handle_error(request, client_address)
+
     def shutdown_request(self, request: Any) -> None:
         self._open.discard(request)
         super().shutdown_request(request)
@@ -148,12 +154,12 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
+                if retry_after is not None:
+                    self.send_header("Retry-After", retry_after)
                 if "gzip" in self.headers.get("Accept-Encoding", ""):
                     self.stall(data)
                     return
                 self.send_header("Content-Length", str(len(data)))
-                if retry_after is not None:
-                    self.send_header("Retry-After", retry_after)
                 self.end_headers()
                 self.wfile.write(data)
                 self.wfile.flush()

@@ -14,9 +14,20 @@ from pearl_qdrant.store.schema import Manifest, NamePoint
 
 DIM = 8
 
-KINDS: list[Any] = ["edge", "server-local", "server-http"]
+KINDS: list[Any] = ["edge", "server-local", "server-http", "server-limited", "server-tls", "server-faulty"]
 if os.environ.get("QDRANT_URL"):
     KINDS.append(pytest.param("server-real", marks=pytest.mark.server))
+
+
+LIMITS = {
+    "max_query_limit": 120,
+    "search_max_batchsize": 3,
+    "upsert_max_batchsize": 50,
+    "condition_max_size": 30,
+    "search_max_hnsw_ef": 64,
+    "search_max_oversampling": 1.5,
+}
+"""Narrow limits of strict mode."""
 
 
 def manifest_of(name: str, *, dim: int = DIM, weights_hash: str = "sha256:" + "a" * 64) -> Manifest:

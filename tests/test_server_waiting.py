@@ -14,7 +14,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
 from pearl_qdrant.encoder.protocol import ModelInfo
-from pearl_qdrant.errors import StoreUnavailableError
+from pearl_qdrant.errors import ShardUnavailableError, StoreUnavailableError
 from pearl_qdrant.store import server_connection
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
@@ -65,9 +65,10 @@ def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: p
         waiting.start()
         said = collection._connection._say_waiting
 
-        def say(error: BaseException, seconds: float) -> None:
-            said(error, seconds)
-            refused.set()
+        def say(error: BaseException, tries: int, seconds: float) -> None:
+            said(error, tries, seconds)
+            if tries == 2:
+                refused.set()
 
         collection._connection._say_waiting = say  # type: ignore[method-assign]
         writer.write(*points(300, start=300))
@@ -84,14 +85,14 @@ def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: p
 def test_waiting_is_said_at_once_and_then_every_half_minute(
     double: QdrantDouble, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a server is away, the log tells at the first failure, and again when 30 s have passed."""
+    """While a server is away, the log tells at once, and again when 30 s have passed."""
     store, collection = create(double, quick())
     clock = [1000.0]
     monkeypatch.setattr(server_connection.time, "monotonic", lambda: clock[0])
     with caplog.at_level(logging.WARNING):
         for seconds in (0.0, 10.0, 20.0, 30.5, 40.0, 61.0):
             clock[0] = 1000.0 + seconds
-            collection._connection._say_waiting(ConnectionError("down"), seconds)
+            collection._connection._say_waiting(ConnectionError("down"), 2, seconds)
     told = [record.getMessage() for record in caplog.records]
 
     assert [line.rpartition("waiting, ")[2] for line in told] == ["0 of 20 s", "30 of 20 s", "61 of 20 s"]
@@ -165,3 +166,40 @@ def test_ingest_waits_as_long_as_it_is_told(run: Run, tmp_path: object, model: o
 
     assert outcome.status == 1
     assert "did not answer after 1 tr" in outcome.err
+
+
+def test_one_hiccup_is_not_worth_a_word(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """A request that is answered at the second try leaves no warning in the log."""
+    store, collection = create(double, RetryPolicy(first_wait_s=0.001))
+    double.faults = [Fault("drop", match=".*")]
+    with caplog.at_level(logging.WARNING):
+        assert collection.count() == 0
+
+    assert not caplog.records
+    store.close()
+
+
+SHARD_AWAY = (
+    "Service internal error: 1 of 1 read operations failed: Service internal error: Failed to connect to "
+    "http://qdrant-2:6335/, error: tonic::transport::Error(Transport, ...)"
+)
+
+
+def test_a_search_that_a_replica_can_answer_is_tried_again_at_once(double: QdrantDouble) -> None:
+    """Where one node is away and another has the shard, the second try waits for nothing."""
+    store, collection = create(double, RetryPolicy(tries=2, first_wait_s=1000.0, max_wait_s=1000.0, budget_s=10.0))
+    double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY)]
+
+    assert collection.count() == 0
+    store.close()
+
+
+def test_a_shard_that_is_away_is_named_as_such(double: QdrantDouble) -> None:
+    """A cluster with a node away is not a server to be started: the error names collection, shard and node."""
+    store, collection = create(double, RetryPolicy(tries=3, first_wait_s=0.001, max_wait_s=0.001))
+    double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY) for _ in range(3)]
+
+    with pytest.raises(ShardUnavailableError, match=r"shard of collection 'base' .*qdrant-2:6335.*--replicas 2") as e:
+        collection.count()
+    assert "docker compose" not in str(e.value)
+    store.close()

@@ -70,6 +70,7 @@ def search_hybrid(
     lexical_limit: int,
     settles: Settles | None,
     read: Callable[[dict[str, Any] | None], NamePoint],
+    most: int | None = None,
 ) -> list[list[ScoredName]]:
     """Names near by dense vector or by n-grams; see `protocol.Collection.search_hybrid`.
 
@@ -81,6 +82,7 @@ def search_hybrid(
         limit, lexical_limit: Names a query at most.
         settles: As in `protocol.Collection.search_hybrid`.
         read: From a payload to the point.
+        most: Points that one query may ask for; None: any number.
 
     Returns:
         q lists.
@@ -97,7 +99,7 @@ def search_hybrid(
     for start in range(0, len(vectors), BATCH_MENTIONS):
         part = range(start, min(start + BATCH_MENTIONS, len(vectors)))
         mentions = [_mention(vectors, lexical, i) for i in part]
-        _find_near(run, mentions, limit)
+        _find_near(run, mentions, limit, most)
         unsettled = [mention for mention in mentions if settles is None or not _is_settled(mention, settles, read)]
         _find_shared(run, unsettled, lexical_limit)
         _score(run, unsettled)
@@ -112,11 +114,11 @@ def _mention(vectors: FloatArray, lexical: SparseRows | None, i: int) -> _Mentio
     return _Mention(i, vector, lexical.row(i))
 
 
-def _find_near(run: RunQueries, mentions: Sequence[_Mention], limit: int) -> None:
+def _find_near(run: RunQueries, mentions: Sequence[_Mention], limit: int, most: int | None) -> None:
     """Points by dense vector."""
     asked = [mention for mention in mentions if mention.vector is not None]
     vectors = [mention.vector for mention in asked if mention.vector is not None]
-    for mention, near in zip(asked, nearest(run, vectors, limit), strict=True):
+    for mention, near in zip(asked, nearest(run, vectors, limit, most), strict=True):
         mention.near = near
 
 

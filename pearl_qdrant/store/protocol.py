@@ -205,7 +205,14 @@ class Collection(Protocol):
         ...
 
     def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
-        """Points by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}."""
+        """Points by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}.
+
+        A server may allow fewer values than `limit`: then those are the most frequent ones.
+        """
+        ...
+
+    def has_type(self, name: str) -> bool:
+        """Whether any point passes a filter for this type; exact, where `type_counts` may be cut."""
         ...
 
     def delete_entities(self, entity_ids: Sequence[str]) -> int:

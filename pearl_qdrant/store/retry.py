@@ -74,7 +74,8 @@ class RetryPolicy:
         *,
         retry_after: Callable[[BaseException], float | None] = lambda error: None,
         is_unreachable: Callable[[BaseException], bool] = lambda error: False,
-        on_wait: Callable[[BaseException, float], None] = lambda error, seconds: None,
+        heals_at_once: Callable[[BaseException], bool] = lambda error: False,
+        on_wait: Callable[[BaseException, int, float], None] = lambda error, tries, seconds: None,
         cancelled: threading.Event | None = None,
     ) -> T:
         """Run `request` until it succeeds.
@@ -84,7 +85,8 @@ class RetryPolicy:
             can_heal: Whether trying again can help after this error; other errors pass through at once.
             retry_after: Wait in seconds that the server asked for, or None.
             is_unreachable: Whether the error says that nothing accepts a connection.
-            on_wait: Called before each wait with the error, and the seconds since the first try.
+            heals_at_once: Whether the second try need not wait, as where another replica or connection answers it.
+            on_wait: Called before each wait with the error, the tries so far, and the seconds since the first.
             cancelled: Once set, ends waits and further tries.
 
         Raises:
@@ -93,6 +95,8 @@ class RetryPolicy:
         event = cancelled or threading.Event()
 
         def wait(state: tenacity.RetryCallState) -> float:
+            if state.attempt_number == 1 and heals_at_once(_failure(state)):
+                return 0.0
             return self.wait_s(state.attempt_number, retry_after(_failure(state)))
 
         def give_up(state: tenacity.RetryCallState) -> NoReturn:
@@ -109,7 +113,9 @@ class RetryPolicy:
             retry=tenacity.retry_if_exception(can_heal),
             stop=is_over,
             wait=wait,
-            before_sleep=lambda state: on_wait(_failure(state), time.monotonic() - state.start_time),
+            before_sleep=lambda state: on_wait(
+                _failure(state), state.attempt_number, time.monotonic() - state.start_time
+            ),
             sleep=tenacity.sleep_using_event(event),
             retry_error_callback=give_up,
         )

@@ -66,7 +66,13 @@ _score = itemgetter(0)
 
 
 def search(
-    run: RunQueries, vectors: FloatArray, *, dim: int, limit: int, read: Callable[[dict[str, Any] | None], NamePoint]
+    run: RunQueries,
+    vectors: FloatArray,
+    *,
+    dim: int,
+    limit: int,
+    read: Callable[[dict[str, Any] | None], NamePoint],
+    most: int | None = None,
 ) -> list[list[ScoredName]]:
     """Nearest names of each vector, best first, equal scores by point id; see `protocol.Collection.search`.
 
@@ -76,6 +82,7 @@ def search(
         dim: Width of the collection's vectors.
         limit: Names a query at most.
         read: From a payload to the point.
+        most: Points that one query may ask for; None: any number.
 
     Returns:
         q lists.
@@ -88,15 +95,19 @@ def search(
     rows = np.flatnonzero(vectors.any(axis=1)).tolist()
     for start in range(0, len(rows), BATCH_QUERIES):
         batch = rows[start : start + BATCH_QUERIES]
-        for row, found in zip(batch, nearest(run, [vectors[row] for row in batch], limit), strict=True):
+        for row, found in zip(batch, nearest(run, [vectors[row] for row in batch], limit, most), strict=True):
             results[row] = [ScoredName(read(point.payload), cosine(point.score)) for point in found]
     return results
 
 
-def nearest(run: RunQueries, vectors: Sequence[FloatArray], limit: int) -> list[list[FoundPoint]]:
+def nearest(
+    run: RunQueries, vectors: Sequence[FloatArray], limit: int, most: int | None = None
+) -> list[list[FoundPoint]]:
     """One batch of vectors; asks again, for more points, where a tie reaches over the end of a result."""
     results: list[list[FoundPoint]] = [[] for _ in range(len(vectors))]
-    open_rows, fetch, most = list(range(len(vectors))), limit + 1, limit + _MAX_TIES
+    most = limit + _MAX_TIES if most is None else min(most, limit + _MAX_TIES)
+    limit = min(limit, most)
+    open_rows, fetch = list(range(len(vectors))), min(limit + 1, most)
     while open_rows:
         tied = []
         found = run([NameQuery(fetch, vector=vectors[i]) for i in open_rows])

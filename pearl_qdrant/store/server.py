@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from hashlib import sha256
-from itertools import islice
+from heapq import merge
+from itertools import islice, product
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,6 +36,7 @@ from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, LEXICAL, Checkpoint, 
 from pearl_qdrant.store.search import RunQueries, chunks, search, storable
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_indexing import Indexing
+from pearl_qdrant.store.server_limits import Limits, at_most
 from pearl_qdrant.store.server_points import check_points
 from pearl_qdrant.store.server_queries import run_queries, type_filter
 from pearl_qdrant.store.server_upload import ServerWriter, Uploader
@@ -160,7 +162,7 @@ class ServerStore:
             raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
         if manifest.has_lexical and LEXICAL not in (info.config.params.sparse_vectors or {}):
             raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
-        return ServerCollection(self._connection, name, manifest, indexing=self._indexing)
+        return ServerCollection(self._connection, name, manifest, limits=Limits.of(info), indexing=self._indexing)
 
     def delete(self, name: str) -> None:
         """Delete a collection, even one without a manifest; as in `protocol.Store.delete`."""
@@ -177,11 +179,14 @@ class ServerStore:
 class ServerCollection:
     """One collection on a server; as in `protocol.Collection`. Searches may run in many threads."""
 
-    def __init__(self, connection: Connection, name: str, manifest: Manifest, *, indexing: Indexing) -> None:
+    def __init__(
+        self, connection: Connection, name: str, manifest: Manifest, *, limits: Limits, indexing: Indexing
+    ) -> None:
         self._connection = connection
         self._client = connection.client
         self._name = name
         self._manifest = manifest
+        self._limits = limits
         self._indexing = indexing
         self._closed = False
 
@@ -202,6 +207,7 @@ class ServerCollection:
         """The manifest as it is now."""
         info = self._call(lambda: self._client.get_collection(self._name))
         self._manifest = _parse_manifest(info.config.metadata, self._name)
+        self._limits = Limits.of(info)
         return self._manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -226,12 +232,12 @@ class ServerCollection:
         self._check_open()
         server_indexing.ensure_payload_indexes(self._connection, self._name)
         server_indexing.begin_load(self._connection, self._name)
-        return ServerWriter(self._connection, self._name, self._manifest)
+        return ServerWriter(self._connection, self._name, self._manifest, self._limits)
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; visible to search when this returns."""
         self._check_open()
-        uploader = Uploader(self._connection, self._name)
+        uploader = Uploader(self._connection, self._name, self._limits)
         for batch in uploader.batches(check_points(points, vectors, encodable, self._manifest)):
             uploader.send(batch)
 
@@ -245,7 +251,8 @@ class ServerCollection:
         run = self._queries(types)
         if run is None:
             return [[] for _ in range(len(vectors))]
-        return search(run, vectors, dim=self._manifest.dim, limit=limit, read=self._read)
+        self._limits.check_query(limit, self._name)
+        return search(run, vectors, dim=self._manifest.dim, limit=limit, read=self._read, most=self._limits.query)
 
     def search_hybrid(
         self,
@@ -267,6 +274,7 @@ class ServerCollection:
         run = self._queries(types)
         if run is None:
             return [[] for _ in range(len(vectors))]
+        self._limits.check_query(lexical_limit, self._name)  # what the caller wants; `limit` is some more
         return search_hybrid(
             run,
             vectors,
@@ -276,6 +284,7 @@ class ServerCollection:
             lexical_limit=lexical_limit,
             settles=settles,
             read=self._read,
+            most=self._limits.query,
         )
 
     def _queries(self, types: Sequence[str]) -> RunQueries | None:
@@ -283,8 +292,14 @@ class ServerCollection:
         query_filter = type_filter(types)
         if types and query_filter is None:
             return None
-        quantization = self._manifest.quantization
-        return partial(run_queries, self._connection, self._name, query_filter=query_filter, quantization=quantization)
+        return partial(
+            run_queries,
+            self._connection,
+            self._name,
+            query_filter=query_filter,
+            quantization=self._manifest.quantization,
+            limits=self._limits,
+        )
 
     def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
         return NamePoint.from_payload(payload, self._name)
@@ -301,21 +316,25 @@ class ServerCollection:
             raise ValueError("find needs entity_ids or names")
         if limit < 1:
             raise ValueError(f"limit must be positive, it is {limit}")
-        must: list[models.Condition] = []
+        types_match = type_filter(types)
+        if types and types_match is None:
+            return []
+        fixed = [] if types_match is None else [types_match]
+        groups: list[list[models.Condition]] = []
         for key, values in (("entity_id", entity_ids), ("name", names)):
             if values:
-                must.append(models.FieldCondition(key=key, match=models.MatchAny(any=storable(values))))
-        if types:
-            types_match = type_filter(types)
-            if types_match is None:
-                return []
-            must.append(types_match)
-        return list(islice(self._scroll(models.Filter(must=must), page=min(limit, _PAGE)), limit))
+                parts = chunks(storable(dict.fromkeys(values)), at_most(_VALUES, self._limits.values))
+                groups.append([models.FieldCondition(key=key, match=models.MatchAny(any=part)) for part in parts])
+        page = min(limit, self._page_size)
+        # Without a storable value there is no part, and so no filter: nothing is found.
+        filters = [models.Filter(must=[*parts, *fixed]) for parts in product(*groups)]
+        pages = [self._scroll(one, page=page) for one in filters]
+        return list(islice(merge(*pages, key=lambda point: point.id), limit))
 
     def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
         """Points by id, those of them that are there."""
         found = {}
-        for some in chunks(ids, _PAGE):
+        for some in chunks(ids, self._page_size):
             records = self._call(partial(self._client.retrieve, self._name, some, with_payload=True))
             found.update({str(r.id): self._read(r.payload) for r in records})
         return found
@@ -323,12 +342,12 @@ class ServerCollection:
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace all but the vectors of points that are there."""
         self._check_open()
-        uploader = Uploader(self._connection, self._name)
+        uploader = Uploader(self._connection, self._name, self._limits)
         uploader.replace_payloads(points)
 
     def scroll(self) -> Iterator[NamePoint]:
         """All points, ordered by point id."""
-        return self._scroll(None, page=_PAGE)
+        return self._scroll(None, page=self._page_size)
 
     def count(self) -> int:
         """Exact number of points."""
@@ -343,14 +362,20 @@ class ServerCollection:
         """Points by value of each type field."""
         counts = {}
         for key in FACET_FIELDS:
-            answer = self._call(partial(self._client.facet, self._name, key, limit=limit, exact=True))
+            most = at_most(limit, self._limits.query)
+            answer = self._call(partial(self._client.facet, self._name, key, limit=most, exact=True))
             counts[key] = {str(hit.value): hit.count for hit in answer.hits}
         return counts
+
+    def has_type(self, name: str) -> bool:
+        """Whether any point passes a filter for this type."""
+        wanted = type_filter([name])
+        return wanted is not None and self._count(wanted) > 0
 
     def delete_entities(self, entity_ids: Sequence[str]) -> int:
         """Delete all points of these entities; returns how many points went."""
         deleted = 0
-        for values in chunks(storable(dict.fromkeys(entity_ids)), _VALUES):
+        for values in chunks(storable(dict.fromkeys(entity_ids)), at_most(_VALUES, self._limits.values)):
             condition = models.FieldCondition(key="entity_id", match=models.MatchAny(any=values))
             selector = models.Filter(must=[condition])
             # Counted before: a try whose answer was lost has deleted already.
@@ -362,7 +387,7 @@ class ServerCollection:
 
     def delete_points(self, ids: AbstractSet[str]) -> None:
         """Delete points by id; ids that are not there do not matter."""
-        for some in chunks(sorted(ids), _VALUES):
+        for some in chunks(sorted(ids), at_most(_VALUES, self._limits.values)):
             points: list[models.ExtendedPointId] = [*some]
             selector = models.PointIdsList(points=points)
             self._call(partial(self._client.delete, self._name, selector, wait=True))
@@ -397,6 +422,11 @@ class ServerCollection:
     def close(self) -> None:
         """Nothing is held open, but using it further is an error."""
         self._closed = True
+
+    @property
+    def _page_size(self) -> int:
+        """Points a scroll request."""
+        return at_most(_PAGE, self._limits.query)
 
     def _check_open(self) -> None:
         self._connection.owner.check()

@@ -95,6 +95,7 @@ class Connection:
                 server_errors.can_heal,
                 retry_after=server_errors.retry_after_s,
                 is_unreachable=server_errors.is_unreachable,
+                heals_at_once=server_errors.heals_at_once,
                 on_wait=self._say_waiting,
                 cancelled=cancelled,
             )
@@ -112,8 +113,10 @@ class Connection:
         self._say_answering()
         return result
 
-    def _say_waiting(self, error: BaseException, seconds: float) -> None:
-        """Tell at once that the server is waited for, and again every `_SAY_EVERY_S`; one thread for all."""
+    def _say_waiting(self, error: BaseException, tries: int, seconds: float) -> None:
+        """Tell that the server is waited for, and again every `_SAY_EVERY_S`; one thread does for all."""
+        if tries == 1:
+            return
         now = time.monotonic()
         with self._waiting_lock:
             if self._last_said is not None and now - self._last_said < _SAY_EVERY_S:
@@ -186,9 +189,10 @@ class Connection:
     def _existing(self) -> list[str]:
         """Names for the message of a missing collection; none if the server does not tell."""
         try:
-            return sorted(collection.name for collection in self.client.get_collections().collections)
+            answer = self._retry.call(self.client.get_collections, server_errors.can_heal)
         except server_errors.CLIENT_ERRORS:
             return []
+        return sorted(collection.name for collection in answer.collections)
 
 
 def connect(

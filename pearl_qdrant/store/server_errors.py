@@ -19,6 +19,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
+    ShardUnavailableError,
     StoreError,
     StoreFullError,
     StoreRejectedError,
@@ -63,6 +64,21 @@ def is_unreachable(error: BaseException) -> bool:
     )
 
 
+def heals_at_once(error: BaseException) -> bool:
+    """Whether the next try is answered by somebody else: by another replica, or on a fresh connection."""
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
+    return is_shard_away(error)
+
+
+def is_shard_away(error: BaseException) -> bool:
+    """Whether a node answered that another node, which has a shard, did not."""
+    if not isinstance(error, UnexpectedResponse) or (error.status_code or 0) < 500:
+        return False
+    lower = error.content.lower()
+    return b"failed to connect to" in lower or (b"operations failed" in lower and b" of " in lower)
+
+
 def retry_after_s(error: BaseException, now: datetime | None = None) -> float | None:
     """Seconds that the server asked us to wait, or None; a Retry-After date counts from `now`."""
     if isinstance(error, ResourceExhaustedResponse):
@@ -93,6 +109,8 @@ def translate(error: BaseException, *, url: str, collection: str | None) -> Stor
         collection: The collection that the request was about, if any.
     """
     if isinstance(error, GaveUpError):
+        if is_shard_away(error.last):
+            return ShardUnavailableError(url, collection, tries=error.tries, last=describe(error.last))
         return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=describe(error.last))
     text = _server_message(error)
     lower = text.lower()

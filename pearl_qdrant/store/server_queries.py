@@ -17,6 +17,7 @@ from qdrant_client import models
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, OVERSAMPLING, Quantization
 from pearl_qdrant.store.search import FoundPoint, NameQuery, storable
 from pearl_qdrant.store.server_connection import Connection
+from pearl_qdrant.store.server_limits import Limits, at_most
 
 _WHOLE = {"quantization": {"ignore": True}}  # for points that are found already
 
@@ -49,8 +50,9 @@ def run_queries(
     *,
     query_filter: models.Filter | None,
     quantization: Quantization,
+    limits: Limits,
 ) -> Sequence[Sequence[FoundPoint]]:
-    """Points by dense vector or by n-grams, in one request.
+    """Points by dense vector or by n-grams, in one request, or in several where strict mode allows few queries in one.
 
     Args:
         connection: Where to ask.
@@ -58,6 +60,7 @@ def run_queries(
         queries: q queries.
         query_filter: Which points may be found.
         quantization: Of the collection.
+        limits: Of strict mode.
 
     Returns:
         q lists.
@@ -66,9 +69,18 @@ def run_queries(
         StoreError: If the server does not answer, refuses, or answers something else.
     """
     wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
-    searches = [_search(query, wanted, quantization) for query in queries]
+    searches = [_search(query, wanted, quantization, limits) for query in queries]
     if connection.is_local:
         return _ask_local(connection, collection, searches)
+    found: list[Sequence[FoundPoint]] = []
+    n_together = at_most(len(searches), limits.searches)
+    for start in range(0, len(searches), max(1, n_together)):
+        found += _ask(connection, collection, searches[start : start + n_together])
+    return found
+
+
+def _ask(connection: Connection, collection: str, searches: Sequence[dict[str, Any]]) -> list[list[Hit]]:
+    """One request."""
     body = orjson.dumps({"searches": searches}, option=orjson.OPT_SERIALIZE_NUMPY)
     path = "/collections/{name}/points/query/batch"
     return connection.call_rest(
@@ -76,13 +88,16 @@ def run_queries(
     )
 
 
-def _search(query: NameQuery, wanted: dict[str, Any] | None, quantization: Quantization) -> dict[str, Any]:
+def _search(
+    query: NameQuery, wanted: dict[str, Any] | None, quantization: Quantization, limits: Limits
+) -> dict[str, Any]:
     """One query as the server takes it."""
     search: dict[str, Any] = {"limit": query.limit, "with_payload": query.has_payload}
     if query.vector is not None:
         # Quantised vectors only find: Qdrant does not score anew unless told. Of points that are found already, the
         # whole ones are compared at once.
-        rescore = {"quantization": {"rescore": True, "oversampling": OVERSAMPLING[quantization]}}
+        oversampling = at_most(OVERSAMPLING[quantization], limits.oversampling)
+        rescore = {"quantization": {"rescore": True, "oversampling": oversampling}}
         params = rescore if query.ids is None else _WHOLE
         search |= {"query": np.ascontiguousarray(query.vector, dtype=np.float32), "using": DENSE, "params": params}
     else:

@@ -20,6 +20,7 @@ from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
 from pearl_qdrant.store.schema import Manifest, NamePoint
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_errors import RequestTooLargeError
+from pearl_qdrant.store.server_limits import Limits, at_most
 from pearl_qdrant.store.server_points import CheckedPoint, check_payloads, check_points, cut_batches, join
 
 MAX_BATCH_POINTS = 256
@@ -40,8 +41,8 @@ class Uploader:
         cancelled: Once set, ends retries.
     """
 
-    def __init__(self, connection: Connection, collection: str) -> None:
-        self.max_points = MAX_BATCH_POINTS
+    def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
+        self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
         self.max_bytes = MAX_BATCH_BYTES
         self.cancelled = threading.Event()
         self._connection = connection
@@ -124,8 +125,8 @@ class ServerWriter:
     `write` or `flush`, and stays: after it nothing more is written.
     """
 
-    def __init__(self, connection: Connection, collection: str, manifest: Manifest) -> None:
-        self._uploader = Uploader(connection, collection)
+    def __init__(self, connection: Connection, collection: str, manifest: Manifest, limits: Limits) -> None:
+        self._uploader = Uploader(connection, collection, limits)
         self._owner = connection.owner
         self._name = collection
         self._manifest = manifest

@@ -1,0 +1,105 @@
+"""Limits of a server's strict mode: read, kept to, and named where something cannot be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import Run
+from qdrant_double import QdrantDouble
+from store_cases import manifest_of, many, point, unit, yes
+
+from pearl_qdrant.errors import StoreRejectedError
+from pearl_qdrant.store.server import ServerCollection, ServerStore
+
+
+@pytest.fixture
+def double() -> Iterator[QdrantDouble]:
+    """A server whose strict mode allows ten points a query."""
+    with QdrantDouble() as double:
+        double.strict = True
+        double.limits = {"max_query_limit": 10}
+        yield double
+
+
+@pytest.fixture
+def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
+    """A collection of 60 names."""
+    store = ServerStore.connect(double.url)
+    made = store.create(manifest_of("base"))
+    points, vectors = many(60)
+    made.upsert(points, vectors, yes(60))
+    yield made
+    store.close()
+
+
+def refused(double: QdrantDouble) -> int:
+    """Requests that the server refused for a limit."""
+    return double.n_refused
+
+
+def test_pages_follow_the_limit(double: QdrantDouble, collection: ServerCollection) -> None:
+    """Reading all points, some by id, or types, asks for no more at a time than the server allows."""
+    points = list(collection.scroll())
+    collection.get([p.id for p in points])
+    collection.type_counts()
+    collection.find(entity_ids=[p.entity_id for p in points[:5]], limit=1000)
+    collection.read_manifest()
+
+    assert len(points) == 60
+    assert refused(double) == 0
+
+
+def test_a_search_follows_the_limit(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A search for as many names as are allowed is answered, although one more would be asked for to see ties."""
+    found = collection.search(unit([1.0]), limit=10)[0]
+
+    assert len(found) == 10
+    assert refused(double) == 0
+
+
+def test_what_cannot_be_done_names_the_limit(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A search for more than is allowed is refused with the limit's name and both numbers, and not sent."""
+    n_before = len(double.requests)
+    with pytest.raises(StoreRejectedError, match=r"allows 10 points.*max_query_limit.*11 are needed"):
+        collection.search(unit([1.0]), limit=11)
+
+    assert len(double.requests) == n_before
+
+
+def test_upserts_and_deletions_follow_the_limits(double: QdrantDouble, collection: ServerCollection) -> None:
+    """Batches are as large as is allowed from the first on, and conditions hold as few values."""
+    double.limits = {"upsert_max_batchsize": 8, "condition_max_size": 4}
+    collection.read_manifest()
+    points = [point(f"N{i}", f"new {i}") for i in range(50)]
+    with collection.writer() as writer:
+        writer.write(points, np.repeat(unit([1.0]), 50, axis=0), yes(50))
+    collection.upsert(points[:20], np.repeat(unit([1.0]), 20, axis=0), yes(20))
+    removed = collection.delete_entities([p.entity_id for p in points])
+    found = collection.find(entity_ids=[f"E{i}" for i in range(30)], limit=1000)
+
+    assert removed == 50
+    assert max(double.upsert_sizes[-9:]) == 8
+    assert len(found) == 60
+    assert [p.id for p in found] == sorted(p.id for p in found)
+    assert refused(double) == 0
+
+
+def test_linking_works_under_narrow_limits(double: QdrantDouble, run: Run, tmp_path: Path, model: Path) -> None:
+    """Ingest, link with a type and show answer under limits lower than what is usually asked for."""
+    double.limits = {"max_query_limit": 12, "upsert_max_batchsize": 16, "search_max_batchsize": 2}
+    base = tmp_path / "base.tsv"
+    base.write_text("id\tname\ttype\n" + "".join(f"E{i}\tw{i} times\tkind{i}\n" for i in range(40)), encoding="utf-8")
+    common = ("--store", double.url)
+
+    assert run("ingest", str(base), "--model", str(model), *common).status == 0
+    linked = run("link", "w7 times", "--type", "kind39", "--threshold", "0", "--json", *common)
+    assert linked.status == 0, linked.err
+    assert [link["entity_id"] for link in linked.lines()] == ["E39"]
+    assert run("collections", "show", "base", *common).status == 0
+    too_many = run("link", "w7 times", "--limit", "13", *common)
+    assert too_many.status == 1
+    assert "max_query_limit" in too_many.err
+    assert refused(double) == 0
