@@ -41,6 +41,7 @@ class NilReason(str, Enum):
     NO_CANDIDATES = "no_candidates"
     BELOW_THRESHOLD = "below_threshold"
     AMBIGUOUS = "ambiguous"
+    TOO_LONG = "too_long"
 
 
 @dataclass(frozen=True, slots=True)

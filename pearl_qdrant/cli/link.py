@@ -22,7 +22,7 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.decision import OnTie
-    from pearl_qdrant.linking.linker import TypeMode
+    from pearl_qdrant.linking.mention_stream import TypeMode
     from pearl_qdrant.records import Candidate, Link
 
 

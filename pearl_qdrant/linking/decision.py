@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from pearl_qdrant.linking.judging import Judged
+from pearl_qdrant.linking.mentions import is_too_long
 from pearl_qdrant.linking.ranking import Calibration
 from pearl_qdrant.records import Link, NilReason
 
@@ -20,7 +21,8 @@ def decide(judged: Judged, calibration: Calibration, limit: int, threshold: floa
     """
     mention = judged.mention
     if not judged.found:
-        return Link(mention, None, None, None, NilReason.NO_CANDIDATES)
+        reason = NilReason.TOO_LONG if is_too_long(mention) else NilReason.NO_CANDIDATES
+        return Link(mention, None, None, None, reason)
     probabilities = calibration.probabilities(judged.logits, judged.nil_logit)
     candidates = tuple(e.to_candidate(p) for e, p in zip(judged.found[:limit], probabilities, strict=False))
     best = candidates[0]

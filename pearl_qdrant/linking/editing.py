@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from reprlib import repr as short_repr
 
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import InvalidEntityError, StoreError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import MAX_NAMES, name_points, names_of
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
 
 _BATCH = 1024
 
@@ -19,37 +22,90 @@ def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[En
     """Write entities; one of the same id loses the names that it no longer has. Returns the number of names written.
 
     Raises:
-        ValueError: If an entity has an empty id or name; those before it in batches of 1,024 are written.
+        InvalidEntityError: If something is no entity, or has an empty id or name; those before it in batches of 1,024
+            are written.
     """
     written = 0
-    entities = iter(entities)
-    while batch := list(islice(entities, _BATCH)):
-        for entity in batch:
-            _check(entity)
-        encoded = encoder.encode([name for entity in batch for name in entity.names()])
-        points = name_points(collection.manifest.kb, names_of(batch), encoded)
-        old = collection.find(entity_ids=[e.entity_id for e in batch], limit=MAX_NAMES)
-        collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
-        collection.delete_points({p.id for p in old} - {p.id for p in points})
-        written += len(points)
-    _note_counts(collection)
+    try:
+        for batch in _batches(entities):
+            encoded = encoder.encode([name for entity in batch for name in entity.names()])
+            points = name_points(collection.manifest.kb, names_of(batch), encoded)
+            old = points_of(collection, [e.entity_id for e in batch])
+            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
+            collection.delete_points({p.id for p in old} - {p.id for p in points})
+            written += len(points)
+    except StoreError:
+        raise  # it would take no counts either
+    except BaseException:
+        if written:
+            _note_counts(collection)
+        raise
+    if written:
+        _note_counts(collection)
     return written
 
 
-def _check(entity: Entity) -> None:
-    """An entity as readers make them.
+def _batches(entities: Iterable[Entity]) -> Iterator[list[Entity]]:
+    """Checked entities, each id once in a batch: as its last entity has it."""
+    if isinstance(entities, (str, bytes, Entity)) or not isinstance(entities, Iterable):
+        raise InvalidEntityError(f"add takes a list of entities, not {_shown(entities)}: write [Entity('id', 'name')]")
+    remaining = iter(entities)
+    while batch := list(islice(remaining, _BATCH)):
+        for entity in batch:
+            check_entity(entity)
+        yield list({entity.entity_id: entity for entity in batch}.values())
+
+
+def check_entity(entity: object) -> None:
+    """Refuse what is not an entity as readers make them.
 
     Raises:
-        TypeError: If the aliases are one string.
-        ValueError: If its id or a name is empty.
+        InvalidEntityError: If it is no `Entity`, a part of it is of the wrong type or no valid Unicode, or its id or a
+            name is empty.
     """
-    if isinstance(entity.aliases, str):
-        raise TypeError(
-            f"aliases of entity {entity.entity_id!r} is a tuple of names, not the string {entity.aliases!r}"
-        )
+    if not isinstance(entity, Entity):
+        raise InvalidEntityError(f"add takes entities, not {_shown(entity)}: write Entity('id', 'name')")
+    whose = f"of entity {short_repr(entity.entity_id)}"
+    for label, texts in (("aliases", entity.aliases), ("kb_types", entity.kb_types), ("types", entity.types)):
+        if isinstance(texts, (str, bytes)):
+            raise InvalidEntityError(f"{label} {whose} is a tuple of texts, not the string {short_repr(texts)}")
+        if not isinstance(texts, Sequence):
+            raise InvalidEntityError(f"{label} {whose} is a tuple of texts, not {_shown(texts)}")
+    if not isinstance(entity.extra, Mapping):
+        raise InvalidEntityError(f"extra {whose} is a mapping of texts, not {_shown(entity.extra)}")
     for label, text in (("id", entity.entity_id), *(("name", name) for name in entity.names())):
-        if not (text or "").strip():
-            raise ValueError(f"entity {entity.entity_id!r} has an empty {label}: {text!r}")
+        _check_text(text, label, whose)
+        if not text.strip():
+            raise InvalidEntityError(f"entity {entity.entity_id!r} has an empty {label}: {text!r}")
+    for text in (*entity.kb_types, *entity.types):
+        _check_text(text, "type", whose)
+    if entity.description is not None:
+        _check_text(entity.description, "description", whose)
+
+
+def _check_text(text: object, label: str, whose: str) -> None:
+    """Refuse what is no text, or none that can be stored."""
+    if not isinstance(text, str):
+        raise InvalidEntityError(f"a {label} {whose} is no text but {_shown(text)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidEntityError(
+            f"a {label} {whose} holds a lone surrogate at character {error.start}, which is no valid text: "
+            f"{text[:40]!a}. Decode its source with errors='replace'"
+        ) from error
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} {short_repr(value)}"
+
+
+def points_of(collection: Collection, entity_ids: Sequence[str]) -> list[NamePoint]:
+    """All names of some entities, however many there are."""
+    limit = MAX_NAMES
+    while len(found := collection.find(entity_ids=entity_ids, limit=limit)) == limit:
+        limit *= 4
+    return found
 
 
 def delete_entities(collection: Collection, entity_ids: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking import FEATURES, Calibration, RankingModel, shipped_model
 from pearl_qdrant.records import Candidate, Link, NilReason
 
@@ -56,6 +57,8 @@ def _rule(link: Link, calibration: Calibration) -> str:
         return f"linked: probability {link.probability or 0:.2f}, {why}"
     if link.nil_reason is NilReason.NO_CANDIDATES:
         return "NIL: nothing in the collection is near, or the type filter leaves nothing"
+    if link.nil_reason is NilReason.TOO_LONG:
+        return f"NIL: longer than any name, over {MAX_CHARACTERS:,} characters; it was not looked up"
     if link.nil_reason is NilReason.AMBIGUOUS:
         names = sum(c.tie or c.name == link.candidates[0].name for c in link.candidates)
         several = f"{names} or more" if names == len(link.candidates) else f"{names}"

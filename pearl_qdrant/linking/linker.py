@@ -3,54 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from itertools import islice
 from types import TracebackType
-from typing import Literal
+from typing import TypeVar
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import EntityNotFoundError, ManifestError, UnknownTypeError
+from pearl_qdrant.errors import EntityNotFoundError, LinkerClosedError
 from pearl_qdrant.linking.asynchronous import batched
-from pearl_qdrant.linking.candidates import Hide, Place, find_candidates
+from pearl_qdrant.linking.candidates import Hide
+from pearl_qdrant.linking.collection_facts import CollectionFacts
 from pearl_qdrant.linking.decision import OnTie, decide
-from pearl_qdrant.linking.editing import add_entities, delete_entities
+from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
 from pearl_qdrant.linking.given_spans import DocLike, GivenSpan
-from pearl_qdrant.linking.judging import Judge, Judged, Question, rerank
-from pearl_qdrant.linking.lexical import NgramRarity
-from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.judging import Judged
+from pearl_qdrant.linking.mention_stream import MentionStream, TypeMode
+from pearl_qdrant.linking.mentions import check_are_many
 from pearl_qdrant.linking.passages import annotate, annotate_batch
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.reranker import Reranker
-from pearl_qdrant.linking.stored_calibration import calibration_of, model_of
+from pearl_qdrant.linking.stored_calibration import calibration_of, common_calibration, model_of
 from pearl_qdrant.linking.unrelated import unrelated_cosine
-from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, ServerAccess, store_location
 from pearl_qdrant.store.open import open_store
-from pearl_qdrant.store.points import MAX_NAMES, entity_from_points
+from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import LinkCalibration, NamePoint
 
-TypeMode = Literal["hard", "soft", "off"]
-
-_log = logging.getLogger(__name__)
-
-BATCH = 1024
-"""Mentions encoded together by `link_batch`."""
-
-SEARCH_BATCH = 128
-"""Mentions searched for and judged together: their candidates take a few MB."""
+T = TypeVar("T")
 
 ASYNC_BATCH = 256
 """Mentions that `alink_batch` hands to a thread at a time."""
-
-_ALL_TYPES = 200_000
-"""More types than any base has: Wikidata has 100,000 classes with an item."""
 
 
 class EntityLinker:
@@ -94,15 +79,14 @@ class EntityLinker:
         self._store = store
         self._collections = tuple(collections)
         self._encoder = encoder
-        stored = _common_calibration(collections)
+        stored = common_calibration(collections)
         chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
         self._calibration = chosen if threshold is None else replace(chosen, threshold=_checked_threshold(threshold))
-        self._places = tuple(Place(collection, _rarity(collection)) for collection in collections)
-        n_names = sum(collection.manifest.names or collection.count() for collection in collections)
+        self._facts = CollectionFacts(collections)
+        self._facts.places()  # a damaged collection is to be found when it is opened
         model = model or (None if stored is None else model_of(stored)) or shipped_model()
-        self._judge = Judge(model, unrelated_cosine(encoder), math.log(max(1, n_names)))
-        self._reranker = reranker
-        self._known_types: frozenset[str] | None = None
+        self._stream = MentionStream(encoder, self._facts, model, unrelated_cosine(encoder), reranker)
+        self._is_closed = False
 
     @classmethod
     def open(
@@ -150,7 +134,7 @@ class EntityLinker:
         )
         opened_store = open_store(store or store_location(), access=access)
         try:
-            opened = [opened_store.open(name) for name in collections]
+            opened = [opened_store.open(name) for name in dict.fromkeys(collections)]
             manifest = opened[0].manifest
             encoder = load_encoder(
                 model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix
@@ -173,7 +157,7 @@ class EntityLinker:
     @property
     def model(self) -> RankingModel:
         """The coefficients that candidates are judged by."""
-        return self._judge.model
+        return self._stream.model
 
     def link(
         self,
@@ -218,7 +202,7 @@ class EntityLinker:
         threshold: float | None = None,
         on_tie: OnTie = "null",
     ) -> Iterator[Link]:
-        """Link many mentions, in order; takes any iterable, and reads at most `BATCH` ahead.
+        """Link many mentions, in order; takes any iterable, and reads a batch ahead.
 
         A mention that is no text at all (None, a number, broken Unicode) is NIL, and the others are linked. Arguments
         as in `link`.
@@ -255,6 +239,7 @@ class EntityLinker:
         on_tie: OnTie = "null",
     ) -> AsyncIterator[Link]:
         """`link_batch` for asyncio, in order; mentions may come from an asynchronous iterable, too."""
+        check_are_many(mentions)
         async for batch in batched(mentions, ASYNC_BATCH):
             links = self.link_batch(
                 batch, types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
@@ -277,21 +262,10 @@ class EntityLinker:
         back. Other arguments as in `link`; at least `DEFAULT_LIMIT` entities are judged, so that a probability does not
         depend on how many the caller wants to see.
         """
-        if limit < 1:
-            raise ValueError(f"limit must be at least 1, not {limit}")
-        if type_mode not in ("hard", "soft", "off"):
-            raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {type_mode!r}")
-        if isinstance(mentions, str):
-            raise TypeError(
-                "mentions is one string, whose letters would be linked one by one: give a list, or use link"
-            )
-        named = (types,) if isinstance(types, str) else tuple(types)
-        wanted = () if type_mode == "off" else named
-        self._check_types(wanted)
-        question = Question(
-            max(limit, DEFAULT_LIMIT), wanted, is_filter=type_mode == "hard", is_typed=type_mode != "off"
-        )
-        return self._judge_stream(iter(mentions), question, hide)
+        check_are_many(mentions)
+        with self._in_use():
+            question = self._stream.question(types, type_mode, limit)
+        return self._while_open(self._stream.judge(iter(mentions), question, hide, self._check_open))
 
     def annotate(
         self,
@@ -305,16 +279,17 @@ class EntityLinker:
         include_nil: bool = False,
     ) -> list[Annotation]:
         """Find the mentions of a passage and link them; see `linking.passages.annotate`."""
-        return annotate(
-            self,
-            text,
-            spans=spans,
-            types=types,
-            threshold=threshold,
-            context=context,
-            on_tie=on_tie,
-            include_nil=include_nil,
-        )
+        with self._in_use():
+            return annotate(
+                self,
+                text,
+                spans=spans,
+                types=types,
+                threshold=threshold,
+                context=context,
+                on_tie=on_tie,
+                include_nil=include_nil,
+            )
 
     def annotate_batch(
         self,
@@ -327,44 +302,11 @@ class EntityLinker:
         include_nil: bool = False,
     ) -> Iterator[list[Annotation]]:
         """Annotate many passages, in order; see `linking.passages.annotate_batch`."""
-        return annotate_batch(
-            self,
-            texts,
-            types=types,
-            threshold=threshold,
-            context=context,
-            on_tie=on_tie,
-            include_nil=include_nil,
+        self._check_open()
+        found = annotate_batch(
+            self, texts, types=types, threshold=threshold, context=context, on_tie=on_tie, include_nil=include_nil
         )
-
-    def _judge_stream(self, mentions: Iterator[str], question: Question, hide: Hide | None) -> Iterator[Judged]:
-        # One batch after the other: encoding the next one meanwhile takes the interpreter lock from the search, and
-        # both together longer (docs/experiments.md).
-        done = 0
-        while batch := list(islice(mentions, BATCH)):
-            cleaned = [clean_mention(mention) for mention in batch]
-            encoded = self._encoder.encode(cleaned)
-            for start in range(0, len(batch), SEARCH_BATCH):
-                part = slice(start, start + SEARCH_BATCH)
-                hidden = None if hide is None else partial(_shifted, hide, done + start)
-                found = find_candidates(
-                    self._places, cleaned[part], encoded.take(part), question, self._judge, hide=hidden
-                )
-                for mention, text, judged in zip(batch[part], cleaned[part], found, strict=True):
-                    again = judged if self._reranker is None else rerank(judged, self._reranker, text)
-                    yield replace(again, mention=mention)
-            done += len(batch)
-
-    def _check_types(self, types: Sequence[str]) -> None:
-        """Refuse a type that no entity has."""
-        if not types:
-            return
-        if self._known_types is None:
-            counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
-            self._known_types = frozenset(name for one in counts for values in one.values() for name in values)
-        for name in types:
-            if name not in self._known_types and name not in ENTITY_TYPES:
-                raise UnknownTypeError(name, [c.name for c in self._collections], self._known_types)
+        return self._while_open(found)
 
     def entity(self, entity_id: str) -> Entity:
         """An entity with all its names, types and description.
@@ -372,10 +314,10 @@ class EntityLinker:
         Raises:
             EntityNotFoundError: If no open collection has it.
         """
-        for collection in self._collections:
-            points = collection.find(entity_ids=[entity_id], limit=MAX_NAMES)
-            if points:
-                return entity_from_points(points)
+        with self._in_use():
+            for collection in self._collections:
+                if points := points_of(collection, [entity_id]):
+                    return entity_from_points(points)
         raise EntityNotFoundError(entity_id, [c.name for c in self._collections])
 
     def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
@@ -384,26 +326,65 @@ class EntityLinker:
         An entity of the same id loses the names that it no longer has. For whole bases use `pearl-qdrant ingest`.
 
         Args:
-            entities: What to add.
+            entities: What to add; of several with one id the last one counts.
             collection: Where; may be left out if only one is open.
 
         Raises:
+            InvalidEntityError: If something is no entity, or has an empty id or name; also a ValueError and TypeError.
             ValueError: If several collections are open and none is named.
         """
-        written = add_entities(self._target(collection), self._encoder, entities)
-        self._known_types = None
-        return written
+        with self._editing():
+            return add_entities(self._target(collection), self._encoder, entities)
 
     def delete(self, entity_ids: Iterable[str]) -> int:
         """Delete entities with all their names from every open collection; returns the number of names that went."""
+        if isinstance(entity_ids, (str, bytes)):
+            raise TypeError(f"entity_ids is a list of ids, not one: write [{entity_ids!r}]")
         wanted = list(entity_ids)
-        return sum(delete_entities(collection, wanted) for collection in self._collections)
+        with self._editing():
+            return sum(delete_entities(collection, wanted) for collection in self._collections)
 
     def close(self) -> None:
-        """Close the collections and the store."""
-        self._store.close()
+        """Close the collections and the store. Closing twice is no error; using it afterwards is one."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._store.close()
+
+    def _check_open(self) -> None:
+        """Refuse what is asked after `close`."""
+        if self._is_closed:
+            raise LinkerClosedError([c.name for c in self._collections])
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """While something is asked; what fails because another thread closed the linker meanwhile says so."""
+        self._check_open()
+        try:
+            yield
+        except LinkerClosedError:
+            raise
+        except Exception:
+            self._check_open()
+            raise
+
+    @contextmanager
+    def _editing(self) -> Iterator[None]:
+        """While a collection is changed: what is known of it is found anew afterwards, however that ended."""
+        with self._in_use():
+            try:
+                yield
+            finally:
+                self._facts.outdate()
+
+    def _while_open(self, answers: Iterator[T]) -> Iterator[T]:
+        """Answers one by one, and none after `close`."""
+        with self._in_use():
+            for answer in answers:
+                self._check_open()
+                yield answer
 
     def __enter__(self) -> EntityLinker:
+        self._check_open()
         return self
 
     def __exit__(
@@ -420,34 +401,6 @@ class EntityLinker:
                 return opened
         names = ", ".join(c.name for c in self._collections)
         raise ValueError(f"say which collection to add to, one of: {names} (got {collection!r})")
-
-
-def _common_calibration(collections: Sequence[Collection]) -> LinkCalibration | None:
-    """What was fitted to the collections, if it is the same for all; the order in which they are named is no reason."""
-    first = collections[0].manifest.calibration
-    if all(collection.manifest.calibration == first for collection in collections):
-        return first
-    _log.warning(
-        "the collections are calibrated differently: probabilities, threshold and ranking are those that come with the "
-        "package"
-    )
-    return None
-
-
-def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:
-    """`hide` for a batch that begins with mention `start`."""
-    return hide(start + number, point)
-
-
-def _rarity(collection: Collection) -> NgramRarity:
-    """That of a collection; counted now if it was made without, as one that was filled by `add`."""
-    text = collection.manifest.ngram_rarity
-    if text is not None:
-        try:
-            return NgramRarity.from_text(text)
-        except ValueError as error:
-            raise ManifestError(collection.name, f"its n-gram rarities are damaged ({error})") from error
-    return NgramRarity.from_names(point.name for point in collection.scroll())
 
 
 def _checked_threshold(threshold: float) -> float:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.ranking import Calibration, RankingModel
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration
+
+_log = logging.getLogger(__name__)
 
 
 def calibration_of(stored: LinkCalibration) -> Calibration:
@@ -27,3 +33,15 @@ def model_of(stored: LinkCalibration) -> RankingModel | None:
             f"This collection was calibrated by another version of pearl-qdrant ({error}). Fit it again: pearl-qdrant "
             f"calibrate"
         ) from error
+
+
+def common_calibration(collections: Sequence[Collection]) -> LinkCalibration | None:
+    """What was fitted to the collections, if it is the same for all; the order in which they are named is no reason."""
+    first = collections[0].manifest.calibration
+    if all(collection.manifest.calibration == first for collection in collections):
+        return first
+    _log.warning(
+        "the collections are calibrated differently: probabilities, threshold and ranking are those that come with the "
+        "package"
+    )
+    return None

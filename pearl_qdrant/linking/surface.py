@@ -11,13 +11,15 @@ from functools import lru_cache
 
 from pearl_qdrant.encoder.ngrams import fold_name
 
-_BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
+_BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # tried once a run of white space, not at each of its blanks
 
 _SMALL = frozenset("the of and in de a an for la le el at on to di du des der von und et y".split())
 """Words that an acronym passes over."""
 
 _ACRONYM = range(2, 9)
 """Letters of an acronym."""
+
+_LONG = 500  # characters: a thousand such strings taken apart would fill many MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,17 @@ class Surface:
     initials: frozenset[str]
 
 
-@lru_cache(maxsize=1000)  # each holds four objects that the garbage collector walks through
 def surface(text: str) -> Surface:
-    """Take a string apart."""
+    """Take a string apart; of the last ones that were not long it is remembered."""
+    return _remembered(text) if len(text) <= _LONG else _take_apart(text)
+
+
+@lru_cache(maxsize=1000)  # each holds four objects that the garbage collector walks through
+def _remembered(text: str) -> Surface:
+    return _take_apart(text)
+
+
+def _take_apart(text: str) -> Surface:
     folded = fold_name(text)
     core = fold_name(_BRACKETS.sub("", text)) if "(" in text or "[" in text else folded
     words = folded.split()

@@ -1,0 +1,39 @@
+"""A small base for tests of the linker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pearl_qdrant import Entity
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.linking.lexical import NgramRarity
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.points import name_points, names_of
+from pearl_qdrant.store.schema import Manifest
+
+ENTITIES = [
+    Entity("nyt", "The New York Times", ("NYTimes", "nytimes.com"), ("ORG", "newspaper"), ("ORG",), "A newspaper"),
+    Entity("nyp", "New York Post", ("nypost.com",), ("ORG", "newspaper"), ("ORG",)),
+    Entity("nyc", "New York", ("Big Apple", "NYC"), ("GPE", "city"), ("GPE",)),
+    Entity("nys", "New York State", ("New York",), ("GPE", "state"), ("GPE",)),
+    Entity("mi", "myocardial infarction", ("heart attack",), ("disease",), ("OTHER",)),
+    Entity("paper", "\U0001f5de", ("rolled paper",), ("symbol",)),
+    Entity("horse", "unicorn", ("\U0001f984",), ("symbol",)),
+]
+
+
+def fill(path: Path, name: str, model: str, entities: list[Entity], *, is_loaded: bool = False) -> None:
+    """Write a small collection; one that is loaded has its counts and its table of rarities, as after an ingest."""
+    encoder = load_encoder(model, device="cpu")
+    made = Manifest.for_model(encoder.info, collection=name, kb=name)
+    manifest = made.model_copy(update={"model": model, "state": "ready"})
+    names = [n for e in entities for n in e.names()]
+    if is_loaded:
+        rarity = NgramRarity.from_names(names).to_text()
+        counts = {"names": len(names), "entities": len(entities), "ngram_rarity": rarity}
+        manifest = manifest.model_copy(update=counts)
+    store = EdgeStore(path)
+    collection = store.create(manifest)
+    encoded = encoder.encode(names)
+    collection.upsert(name_points(name, names_of(entities), encoded), encoded.vectors, encoded.encodable)
+    store.close()

@@ -1,0 +1,188 @@
+"""Using a linker after it was closed: an error of ours that says so, from every way in, streams included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from linker_base import ENTITIES, fill
+
+from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.errors import LinkerClosedError, PearlQdrantError
+from pearl_qdrant.linking.linker import ASYNC_BATCH
+from pearl_qdrant.linking.mention_stream import BATCH
+from pearl_qdrant.linking.passages import PASSAGES_AT_ONCE
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> str:
+    """A store with the collection `base`."""
+    path = tmp_path_factory.mktemp("store")
+    fill(path, "base", str(model), ENTITIES)
+    return str(path)
+
+
+@pytest.fixture
+def linker(store: str) -> Iterator[EntityLinker]:
+    """A linker over the collection `base`."""
+    with EntityLinker.open("base", store=store, threshold=0.0) as opened:
+        yield opened
+
+
+async def collect(links: AsyncIterator[object]) -> list[object]:
+    """All that an asynchronous iterator gives."""
+    return [link async for link in links]
+
+
+def enter(linker: EntityLinker) -> None:
+    """Use it as a context manager."""
+    with linker:
+        raise AssertionError("a closed linker was entered")
+
+
+WAYS: dict[str, Callable[[EntityLinker], object]] = {
+    "link": lambda linker: linker.link("NYC"),
+    "link_batch": lambda linker: linker.link_batch(["NYC"]),
+    "link_batch of nothing": lambda linker: linker.link_batch([]),
+    "a type": lambda linker: linker.link("NYC", types=["GPE"]),
+    "judge_batch": lambda linker: linker.judge_batch(["NYC"]),
+    "alink": lambda linker: asyncio.run(linker.alink("NYC")),
+    "alink_batch": lambda linker: asyncio.run(collect(linker.alink_batch(["NYC"]))),
+    "annotate": lambda linker: linker.annotate("We saw NYC."),
+    "annotate nothing": lambda linker: linker.annotate(""),
+    "annotate_batch": lambda linker: linker.annotate_batch(["We saw NYC."]),
+    "entity": lambda linker: linker.entity("nyc"),
+    "add": lambda linker: linker.add([Entity("x", "y")]),
+    "add nothing": lambda linker: linker.add([]),
+    "delete": lambda linker: linker.delete(["nyc"]),
+    "with": enter,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_closed_linker_says_that_it_is_closed(linker: EntityLinker, way: str) -> None:
+    """Whatever is asked of it, at the call and not somewhere in the store; closing again does no harm."""
+    linker.close()
+    linker.close()
+
+    with pytest.raises(LinkerClosedError, match="The linker to base is closed") as caught:
+        WAYS[way](linker)
+
+    assert isinstance(caught.value, PearlQdrantError)
+    assert caught.value.collections == ("base",)
+    assert linker.calibration.threshold == 0.0, "what needs no store goes on"
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        lambda linker: linker.link_batch(["NYC"] * (BATCH + 1)),
+        lambda linker: linker.judge_batch(["NYC"] * 3),
+        lambda linker: linker.annotate_batch(["We saw NYC."] * (PASSAGES_AT_ONCE + 1)),
+        lambda linker: linker.annotate_batch(["no name", ""]),
+    ],
+    ids=["link_batch", "judge_batch", "annotate_batch", "annotate_batch of nothing"],
+)
+def test_a_stream_ends_with_the_linker(
+    linker: EntityLinker, stream: Callable[[EntityLinker], Iterator[object]]
+) -> None:
+    """Links that were being read when the linker was closed do not go on, whether they were searched for or not."""
+    answers = stream(linker)
+    next(answers)
+    linker.close()
+
+    with pytest.raises(LinkerClosedError):
+        next(answers)
+    assert list(answers) == []
+
+
+def test_an_asynchronous_stream_ends_with_the_linker(linker: EntityLinker) -> None:
+    """The batch that was read comes whole, the next one is refused."""
+    seen: list[object] = []
+
+    async def read() -> None:
+        async for link in linker.alink_batch(["NYC"] * 3 * ASYNC_BATCH):
+            seen.append(link)
+            linker.close()
+
+    with pytest.raises(LinkerClosedError):
+        asyncio.run(read())
+    assert len(seen) == ASYNC_BATCH
+
+
+class Interrupted:
+    """An encoder during whose work somebody does something else."""
+
+    def __init__(self, encoder: Encoder, meanwhile: Callable[[], None]) -> None:
+        self._encoder = encoder
+        self.meanwhile = lambda: None
+        self.info: ModelInfo = encoder.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        encoded = self._encoder.encode(names)
+        self.meanwhile()
+        return encoded
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda linker: linker.link("NYC"),
+        lambda linker: linker.annotate("We saw NYC."),
+        lambda linker: linker.add([Entity("x", "Xanadu")]),
+    ],
+    ids=["link", "annotate", "add"],
+)
+def test_a_linker_that_is_closed_in_the_middle_says_so(
+    linker: EntityLinker, ask: Callable[[EntityLinker], object]
+) -> None:
+    """When another thread closes it during a call, the error is the same, and not one of the store."""
+    encoder = Interrupted(linker.encoder, linker.close)
+    other = EntityLinker(linker._store, linker._collections, encoder)
+    encoder.meanwhile = other.close
+
+    with pytest.raises(LinkerClosedError):
+        ask(other)
+
+
+def test_an_error_of_the_callers_own_stays_what_it_is(linker: EntityLinker) -> None:
+    """What the caller's mentions raise is passed on while the linker is open."""
+
+    def mentions() -> Iterator[str]:
+        yield "NYC"
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        list(linker.link_batch(mentions()))
+
+
+def test_a_stream_that_is_given_up_leaves_the_linker_usable(linker: EntityLinker) -> None:
+    """Closing a generator early is no error, and neither is breaking off an asynchronous one."""
+    links = linker.link_batch(["NYC"] * 10)
+    next(links)
+    links.close()  # type: ignore[attr-defined]
+
+    async def first() -> str | None:
+        async for link in linker.alink_batch(["NYC"] * 1000):
+            return link.entity_id
+        return None
+
+    assert asyncio.run(first()) == "nyc"
+    assert linker.link("NYC").entity_id == "nyc"
+
+
+def test_a_cancelled_question_leaves_the_linker_usable(linker: EntityLinker) -> None:
+    """A task that asks may be cancelled; other questions are answered."""
+
+    async def ask() -> str | None:
+        task = asyncio.create_task(collect(linker.alink_batch(["NYC"] * 2000)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return (await linker.alink("NYC")).entity_id
+
+    assert asyncio.run(ask()) == "nyc"

@@ -1,0 +1,229 @@
+"""Adding and deleting entities of an open linker: it then answers as one that is opened afresh."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from linker_base import ENTITIES, fill
+
+from pearl_qdrant import Entity, EntityLinker, Link
+from pearl_qdrant.errors import InvalidEntityError, PearlQdrantError, UnknownTypeError
+from pearl_qdrant.linking import editing
+from pearl_qdrant.linking.collection_facts import CollectionFacts
+
+MENTIONS = ["New York", "NYTimes", "heart attack", "new york times magazine", "Company 7", "\U0001f984", "zzz"]
+MORE = [Entity(f"c{i}", f"Company {i}", (f"New York Company {i}",), ("firm",), ("ORG",)) for i in range(40)]
+
+
+def answers(linker: EntityLinker) -> list[Link]:
+    """What a linker says of some mentions, with every score."""
+    return list(linker.link_batch(MENTIONS, threshold=0.3))
+
+
+def reopened(path: Path) -> list[Link]:
+    """What a linker that is opened now says of them."""
+    with EntityLinker.open("base", store=str(path)) as linker:
+        return answers(linker)
+
+
+@pytest.mark.parametrize("is_loaded", [True, False], ids=["loaded", "filled by add"])
+def test_after_edits_a_linker_answers_as_a_reopened_one(tmp_path: Path, model: Path, is_loaded: bool) -> None:
+    """A mention has one probability, whether I opened the base before or after I added to it and deleted from it."""
+    fill(tmp_path, "base", str(model), ENTITIES, is_loaded=is_loaded)
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        before = answers(linker)
+        linker.add(MORE)
+        added = answers(linker)
+        linker.delete([entity.entity_id for entity in MORE[5:]])
+        deleted = answers(linker)
+        linker.add(MORE[5:])
+
+    assert added == reopened(tmp_path)
+    assert added != before, "the size of a base counts"
+    assert deleted != added
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        linker.delete([entity.entity_id for entity in MORE])
+        assert answers(linker) == before
+
+
+def test_a_type_comes_and_goes_with_its_entities(tmp_path: Path, model: Path) -> None:
+    """The type of an entity that was deleted is as unknown as in a linker that is opened afterwards."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as linker:
+        assert linker.link("heart attack", types=["disease"]).entity_id == "mi"
+        linker.delete(["mi"])
+        with pytest.raises(UnknownTypeError, match="No entity of type 'disease' in base"):
+            linker.link("heart attack", types=["disease"])
+        linker.add([Entity("flu", "influenza", (), ("disease",))])
+        assert linker.link("influenza", types=["disease"]).entity_id == "flu"
+
+
+def test_an_edit_in_the_middle_of_a_question_about_types_does_no_harm(tmp_path: Path, model: Path) -> None:
+    """Another thread may add while types are looked up."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+
+    class Sly(str):
+        """A type that is looked up just when an entity is added."""
+
+        def __hash__(self) -> int:
+            if not added:
+                added.append(linker.add([Entity("x", "Xanadu")]))
+            return super().__hash__()
+
+        def __eq__(self, other: object) -> bool:
+            return super().__eq__(other)
+
+    with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as linker:
+        added: list[int] = []
+        link = linker.link("New York", types=[Sly("GPE"), "newspaper"])
+
+    assert added == [1]
+    assert {candidate.entity_id for candidate in link.candidates} == {"nyt", "nyp", "nyc", "nys"}
+
+
+class Slow:
+    """A collection whose types take until they are allowed to be counted."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.allowed = threading.Event()
+        self.n_counts = 0
+
+    def type_counts(self, limit: int) -> dict[str, dict[str, int]]:
+        self.n_counts += 1
+        self.asked.set()
+        assert self.allowed.wait(60)
+        return {"types": {f"T{self.n_counts}": 1}}
+
+
+def test_what_was_counted_before_an_edit_is_counted_again_after_it() -> None:
+    """An edit that ends while types are being counted is not forgotten."""
+    slow = Slow()
+    facts = CollectionFacts([cast("Any", slow)])
+    seen: list[frozenset[str]] = []
+    asking = threading.Thread(target=lambda: seen.append(facts.types()))
+    asking.start()
+    assert slow.asked.wait(60)
+    editing_thread = threading.Thread(target=facts.outdate)
+    editing_thread.start()
+    slow.allowed.set()
+    asking.join(60)
+    editing_thread.join(60)
+
+    assert [*seen, facts.types(), facts.types()] == [{"T1"}, {"T2"}, {"T2"}]
+
+
+def test_counts_are_right_after_an_edit_that_stopped_half_way(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entities before a bad one are written, and counted; so are those before an error of the caller's own."""
+    monkeypatch.setattr(editing, "_BATCH", 2)
+    fill(tmp_path, "base", str(model), ENTITIES, is_loaded=True)
+
+    def broken() -> Iterator[Entity]:
+        yield from MORE[:4]
+        raise KeyError("the caller's")
+
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        (collection,) = linker._collections
+        with pytest.raises(InvalidEntityError, match="empty id"):
+            linker.add([*MORE[:2], Entity("", "Ghost")])
+        assert collection.manifest.names == collection.count() == 16 + 4
+        with pytest.raises(KeyError):
+            linker.add(broken())
+        assert collection.manifest.names == collection.count() == 16 + 8
+        assert answers(linker) == answers(EntityLinker(linker._store, [collection], linker.encoder))
+
+
+def test_an_entity_loses_old_names_however_many_are_replaced_at_once(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand entities with many names each, none keeps a name that it no longer has."""
+    monkeypatch.setattr(editing, "MAX_NAMES", 3)
+    fill(tmp_path, "base", str(model), ENTITIES)
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        (collection,) = linker._collections
+        linker.add([Entity(entity.entity_id, entity.canonical_name) for entity in ENTITIES])
+
+        assert collection.count() == len(ENTITIES)
+        linker.add([Entity("many", "Many", tuple(f"name {i}" for i in range(20)))])
+        assert len(linker.entity("many").aliases) == 20
+
+
+def test_of_several_entities_with_one_id_the_last_one_counts(tmp_path: Path, model: Path) -> None:
+    """In one call as in several calls: the entity of an id is replaced, names and all."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        assert linker.add([Entity("x", "First", ("Premier",)), Entity("y", "Why"), Entity("x", "Second")]) == 2
+
+        assert list(linker.entity("x").names()) == ["Second"]
+
+
+def test_a_collection_that_is_named_twice_counts_once(tmp_path: Path, model: Path) -> None:
+    """The same base given twice is the same base."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    once = reopened(tmp_path)
+
+    with EntityLinker.open("base", "base", store=str(tmp_path)) as linker:
+        assert answers(linker) == once
+        assert linker.add([Entity("x", "Xanadu")]) == 1
+
+
+NO_ENTITIES: list[object] = [
+    ("x", "y"),
+    None,
+    {"entity_id": "x", "canonical_name": "y"},
+    Entity(cast("str", 5), "five"),
+    Entity("x", cast("str", None)),
+    Entity("x", cast("str", b"y")),
+    Entity("x", "y", (cast("str", 7),)),
+    Entity("x", "y", cast("tuple[str]", None)),
+    Entity("x", "y", cast("tuple[str]", "abc")),
+    Entity("x", "y", (), cast("tuple[str]", "ORG")),
+    Entity("x", "y", (), (cast("str", 3),)),
+    Entity("x", "y", (), (), cast("tuple[str]", "ORG")),
+    Entity("x", "y", description=cast("str", 4)),
+    Entity("x", "y", extra=cast("dict[str, str]", ["a"])),
+    Entity("x\ud800", "y"),
+    Entity("x", "\udcff"),
+    Entity("", "y"),
+    Entity("x", " "),
+]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
+    """A linker to a base of one entity."""
+    path = tmp_path_factory.mktemp("store")
+    fill(path, "base", str(model), ENTITIES[:1])
+    with EntityLinker.open("base", store=str(path)) as linker:
+        yield linker
+
+
+@pytest.mark.parametrize("bad", NO_ENTITIES, ids=range(len(NO_ENTITIES)))
+def test_what_is_no_entity_is_refused_in_words(small: EntityLinker, bad: object) -> None:
+    """A pair, a dictionary, a number for an id: an error of ours that shows it, and nothing is written."""
+    with pytest.raises(PearlQdrantError) as caught:
+        small.add([Entity("good", "Good"), cast("Entity", bad)])
+
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, ValueError)
+    assert len(str(caught.value)) < 300
+    assert small._collections[0].count() == 3
+
+
+@pytest.mark.parametrize("bad", ["nyt", Entity("x", "y"), 5, None], ids=["text", "entity", "number", "nothing"])
+def test_what_is_no_list_of_entities_is_refused_in_words(small: EntityLinker, bad: object) -> None:
+    """A single entity without a list around it, as well."""
+    with pytest.raises(InvalidEntityError, match="add takes a list of entities, not"):
+        small.add(cast("list[Entity]", bad))
+
+
+def test_a_single_id_is_not_the_list_of_its_letters(small: EntityLinker) -> None:
+    """Deleting "nyt" without a list around it does not delete n, y and t."""
+    with pytest.raises(TypeError, match=r"entity_ids is a list of ids, not one: write \['nyt'\]"):
+        small.delete("nyt")
