@@ -39,6 +39,7 @@ class QdrantDouble:
         optimizer_polls: For so many looks the optimizer is busy after indexing is switched on.
         optimizer_error: What the optimizer failed with.
         keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
+        created: What each collection was created with.
         schema, config: Payload indexes and optimizer settings by collection.
     """
 
@@ -74,6 +75,7 @@ class QdrantDouble:
         self.optimizer_error: str | None = None
         self.keeps_metadata = True
         self.schema: dict[str, dict[str, str]] = {}
+        self.created: dict[str, dict[str, Any]] = {}
         self.config: dict[str, dict[str, Any]] = {}
         self.busy: dict[str, int] = {}
 
@@ -240,6 +242,7 @@ def _create(double: QdrantDouble, name: str, body: bytes) -> Any:
     if double.client.collection_exists(name):
         raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
     double.schema[name], double.config[name] = {}, {}
+    double.created[name] = wanted.model_dump(mode="json", exclude_none=True)
     return double.client.create_collection(
         name,
         vectors_config=wanted.vectors,

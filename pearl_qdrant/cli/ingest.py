@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ingest.scan import ScanResult
     from ingest.type_map import TypeMap
     from pearl_qdrant.encoder.protocol import Encoder
-    from pearl_qdrant.store.protocol import Collection, Store
+    from pearl_qdrant.store.protocol import Collection, Placement, Store
     from pearl_qdrant.store.schema import Quantization
 
 _MANY = 0.1  # share of a collection that an update deletes without asking
@@ -110,6 +110,17 @@ _SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rr
     help="OBO: synonyms to take as names; may be repeated. Default: EXACT.",
 )
 @yes_option
+@click.option(
+    "--shards", type=click.IntRange(min=1), help="Parts of a new collection in a cluster. [default: one a node]"
+)
+@click.option(
+    "--replicas", type=click.IntRange(min=1), help="Copies of each part. [default: the server's, 1 as a rule]"
+)
+@click.option(
+    "--write-consistency",
+    type=click.IntRange(min=1),
+    help="Replicas that must have a write before it counts. [default: the server's, 1 as a rule]",
+)
 @wait_option
 @json_option
 def ingest(
@@ -142,6 +153,9 @@ def ingest(
     require_sitelink: bool,
     scopes: tuple[str, ...],
     yes: bool,
+    shards: int | None,
+    replicas: int | None,
+    write_consistency: int | None,
     wait_s: float,
     as_json: bool,
 ) -> None:
@@ -189,6 +203,7 @@ def ingest(
             return
         from pearl_qdrant.encoder.loading import load_encoder
         from pearl_qdrant.errors import StoreError
+        from pearl_qdrant.store.protocol import Placement
 
         encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
         click.echo(describe(encoder), err=True)
@@ -207,7 +222,10 @@ def ingest(
             else:
                 if restart:
                     _begin_anew(opened_store, name, yes)
-                target = _open_or_create(opened_store, name, kb, kb_version, encoder, types.version, quantization)
+                placement = Placement(shards, replicas, write_consistency)
+                target = _open_or_create(
+                    opened_store, name, kb, kb_version, encoder, types.version, quantization, placement
+                )
                 input_name = " ".join(paths)
                 say_resumed(target, input_name, scanned.digest)
                 with progress(scanned.names) as advance:
@@ -325,8 +343,11 @@ def _open_or_create(
     encoder: Encoder,
     type_map_version: str,
     quantization: Quantization | None,
+    placement: Placement,
 ) -> Collection:
     """The collection to load into, with a manifest that fits."""
+    from dataclasses import astuple
+
     from pearl_qdrant.store.schema import Manifest
 
     if name not in store.collections():
@@ -338,13 +359,18 @@ def _open_or_create(
             quantization=quantization or DEFAULT_QUANTIZATION,
             type_map_version=type_map_version,
         )
-        return store.create(manifest)
+        return store.create(manifest, placement)
     target = store.open(name)
     _prepare(target, kb, encoder, type_map_version)
     if quantization not in (None, target.manifest.quantization):
         raise click.UsageError(
             f"Collection '{name}' keeps its vectors as {target.manifest.quantization}. Begin anew with --restart, or "
             f"take another --collection."
+        )
+    if any(number is not None for number in astuple(placement)):
+        raise click.UsageError(
+            f"Collection '{name}' exists: --shards, --replicas and --write-consistency count when it is created. Begin "
+            f"with --restart, or take another --collection."
         )
     if kb_version is not None:
         target.write_manifest(target.manifest.model_copy(update={"kb_version": kb_version}))

@@ -236,6 +236,26 @@ class Collection(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a cluster keeps a collection; None: as the server does by default.
+
+    Attributes:
+        shards: Parts of the collection; by default one a node.
+        replicas: Copies of each part; by default 1, unless the server is set up otherwise.
+        write_consistency: Replicas that must have a write before it is acknowledged; by default 1.
+    """
+
+    shards: int | None = None
+    replicas: int | None = None
+    write_consistency: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [number for number in (self.shards, self.replicas, self.write_consistency) if number is not None]
+        if any(number < 1 for number in given):
+            raise ValueError(f"shards, replicas and write_consistency are at least 1, not {self}")
+
+
 class Store(Protocol):
     """A place with collections. Closing it closes the collections that it opened."""
 
@@ -248,11 +268,16 @@ class Store(Protocol):
         """Names, sorted."""
         ...
 
-    def create(self, manifest: Manifest) -> Collection:
+    def create(self, manifest: Manifest, placement: Placement | None = None) -> Collection:
         """Create `manifest.collection` with its payload indexes, and open it.
+
+        Args:
+            manifest: What it is to hold.
+            placement: How a cluster keeps it.
 
         Raises:
             CollectionExistsError: If there is one of that name.
+            SettingsError: If this kind of store has no shards or replicas.
         """
         ...
 

@@ -30,7 +30,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import server_connection, server_indexing
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, Settles, share_indexed
+from pearl_qdrant.store.protocol import CollectionStatus, Placement, ScoredName, Settles, share_indexed
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import RunQueries, chunks, search, storable
@@ -116,10 +116,10 @@ class ServerStore:
         """Names of all collections on the server, sorted, whoever made them."""
         return self._connection.collections()
 
-    def create(self, manifest: Manifest) -> ServerCollection:
+    def create(self, manifest: Manifest, placement: Placement | None = None) -> ServerCollection:
         """Create a collection with its payload indexes; as in `protocol.Store.create`."""
         name, client, tries = manifest.collection, self._connection.client, 0
-        manifest = manifest.as_created()
+        manifest, placement = manifest.as_created(), placement or Placement()
 
         def create() -> bool:
             nonlocal tries
@@ -129,6 +129,9 @@ class ServerStore:
                 vectors_config={DENSE: models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE)},
                 quantization_config=server_indexing.quantization_config(manifest.quantization),
                 sparse_vectors_config={LEXICAL: server_indexing.sparse_params()},
+                shard_number=placement.shards,
+                replication_factor=placement.replicas,
+                write_consistency_factor=placement.write_consistency,
                 metadata={MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})},
             )
 
