@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
-from qdrant_double_http import DoubleServer, Fault, Kind, Refused, handler_of
+from qdrant_double_http import Answered, DoubleServer, Fault, Kind, Refused, handler_of
 
 
 @final
@@ -39,6 +39,7 @@ class QdrantDouble:
         optimizer_polls: For so many looks the optimizer is busy after indexing is switched on.
         optimizer_error: What the optimizer failed with.
         keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
+        version, read_only, cluster, replica_states: What it says of itself, and of its replicas on another node.
         created: What each collection was created with.
         schema, config: Payload indexes and optimizer settings by collection.
     """
@@ -74,6 +75,10 @@ class QdrantDouble:
         self.optimizer_polls = 0
         self.optimizer_error: str | None = None
         self.keeps_metadata = True
+        self.version = "1.19.0"
+        self.read_only = False
+        self.cluster: dict[str, Any] = {"status": "disabled"}
+        self.replica_states: list[str] = []
         self.schema: dict[str, dict[str, str]] = {}
         self.created: dict[str, dict[str, Any]] = {}
         self.config: dict[str, dict[str, Any]] = {}
@@ -195,6 +200,25 @@ def _filter_keys(condition: Any) -> list[tuple[str, str]]:
 
 def _parse(model: Any, body: bytes) -> Any:
     return TypeAdapter(model).validate_json(body)
+
+
+def _info(double: QdrantDouble, name: str, body: bytes) -> Any:
+    raise Answered({"title": "qdrant - vector search engine", "version": double.version})
+
+
+def _aliases(double: QdrantDouble, name: str, body: bytes) -> Any:
+    if double.read_only:
+        raise Refused(403, "Forbidden: Global manage access is required")
+    return True
+
+
+def _cluster(double: QdrantDouble, name: str, body: bytes) -> Any:
+    return double.cluster
+
+
+def _placed(double: QdrantDouble, name: str, body: bytes) -> Any:
+    shards = [{"shard_id": i, "peer_id": 2, "state": state} for i, state in enumerate(double.replica_states)]
+    return {"peer_id": 1, "shard_count": 1, "local_shards": [], "remote_shards": shards, "shard_transfers": []}
 
 
 def _list(double: QdrantDouble, name: str, body: bytes) -> Any:
@@ -349,12 +373,16 @@ def _facet(double: QdrantDouble, name: str, body: bytes) -> Any:
 _COLLECTION = r"/collections/(?P<name>[^/]+)"
 
 _ROUTES: list[tuple[str, str, Callable[[QdrantDouble, str, bytes], Any]]] = [
+    ("GET", "/", _info),
+    ("GET", "/cluster", _cluster),
+    ("POST", "/collections/aliases", _aliases),
     ("GET", "/collections", _list),
     ("GET", _COLLECTION, _get),
     ("PUT", _COLLECTION, _create),
     ("PATCH", _COLLECTION, _update),
     ("DELETE", _COLLECTION, _delete),
     ("GET", _COLLECTION + "/exists", _exists),
+    ("GET", _COLLECTION + "/cluster", _placed),
     ("GET", _COLLECTION + "/optimizations", _optimizations),
     ("PUT", _COLLECTION + "/index", _index),
     ("PUT", _COLLECTION + "/points", _upsert),

@@ -53,6 +53,14 @@ class Refused(Exception):
         self.status = status
 
 
+class Answered(Exception):
+    """The request is answered with this body as it is, without `result` around it."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__()
+        self.body = body
+
+
 class Double(Protocol):
     """What a connection needs of the double."""
 
@@ -134,6 +142,9 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
                 return
             try:
                 result = double.answer(self.command, path, body)
+            except Answered as answered:
+                self.reply(200, answered.body)
+                return
             except Refused as refused:
                 self.reply(refused.status, {"status": {"error": str(refused)}})
                 return

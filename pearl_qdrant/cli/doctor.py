@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import click
 
 from pearl_qdrant._version import __version__
-from pearl_qdrant.cli.options import json_option, open_store_at, store_option
+from pearl_qdrant.cli.options import json_option, store_option
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 Check = tuple[str, str, str]
 """What was looked at; "ok", "note" or "fail"; what was found, with the fix if it failed."""
+
+_TIMEOUT_S = 3.0
+"""Of one request to a server."""
 
 _NEEDED = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "fastembed")
 
@@ -35,9 +38,9 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
     for subject, state, found in _checks(store, model):
         failed |= state == "fail"
         if as_json:
-            click.echo(json.dumps({"check": subject, "state": state, "found": found}, ensure_ascii=False))
+            echo_json({"check": subject, "state": state, "found": found})
         else:
-            click.echo(f"{state:>5}  {subject:<10}  {found}")
+            echo(f"{state:>5}  {subject:<10}  {found}")
     if failed:
         context.exit(1)
 
@@ -51,7 +54,7 @@ def _checks(store: str, model: str) -> Iterator[Check]:
         yield _package(package)
     yield _torch()
     yield _guarded("model", lambda: _model(model))
-    yield _guarded("store", lambda: _store(store))
+    yield from _store(store)
 
 
 def _package(name: str) -> Check:
@@ -100,11 +103,28 @@ def _model(model: str) -> str:
     return f"{info.name}: {info.dim} dim, {info.runtime} {info.precision}, verified {info.weights_hash[:19]}"
 
 
-def _store(location: str) -> str:
-    """Reach the store and list it."""
-    store = open_store_at(location, wait_s=0)
+def _store(location: str) -> Iterator[Check]:
+    """Reach the store and list it; look at a server more closely."""
+    from pearl_qdrant.errors import PearlQdrantError
+    from pearl_qdrant.settings import ServerAccess
+    from pearl_qdrant.store.open import is_url, open_store
+
+    try:
+        # Whoever asks what is wrong does not want to wait: one try, and a short one.
+        store = open_store(location, access=ServerAccess.from_environment(), wait_s=0, timeout_s=_TIMEOUT_S)
+    except (PearlQdrantError, ValueError) as error:
+        yield "store", "fail", str(error)
+        return
     try:
         names = store.collections()
+        yield "store", "ok", f"{store.location}: {len(names)} collections{': ' if names else ''}{', '.join(names)}"
+        if is_url(location):
+            from pearl_qdrant.store.server import ServerStore
+            from pearl_qdrant.store.server_checks import check_server
+
+            assert isinstance(store, ServerStore)
+            yield from check_server(store)
+    except (PearlQdrantError, ValueError) as error:
+        yield "store", "fail", str(error)
     finally:
         store.close()
-    return f"{store.location}: {len(names)} collections{': ' if names else ''}{', '.join(names)}"

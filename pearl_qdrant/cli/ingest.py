@@ -28,6 +28,7 @@ from pearl_qdrant.cli.options import (
     wait_option,
     yes_option,
 )
+from pearl_qdrant.cli.terminal import confirm, echo
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def ingest(
         from pearl_qdrant.store.protocol import Placement
 
         encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
-        click.echo(describe(encoder), err=True)
+        echo(describe(encoder), err=True)
         opened_store = open_store_at(store, wait_s=wait_s)
         stored_entities = 0
 
@@ -238,12 +239,12 @@ def ingest(
                         input_name=input_name,
                         on_progress=advance,
                         on_checkpoint=note_stored,
-                        on_finalize=say_graph,
+                        on_finalize=say_graph(),
                     )
                 say_rewritten(result.rewritten)
                 say_unfinished(result.unfinished, name)
                 if result.points > result.names and not result.unfinished:
-                    click.echo(
+                    echo(
                         f"The collection holds {result.points - result.names:,} names that this input lacks; an "
                         f"entity whose names or types changed has old and new ones side by side. If the input is a "
                         f"newer release of the same base, --update removes what it has no more.",
@@ -252,7 +253,7 @@ def ingest(
                 counts = result.to_json()
         except StoreError:
             if stored_entities:
-                click.echo(
+                echo(
                     f"{stored_entities:,} entities are stored and kept: the same command goes on from there.", err=True
                 )
             raise
@@ -289,7 +290,7 @@ def _update(
         if yes or removed <= _MANY * total:
             return True
         try:
-            return click.confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", err=True)
+            return confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", abort=False)
         except click.Abort:  # nobody to ask
             return False
 
@@ -303,11 +304,11 @@ def _update(
             max_errors=max_errors,
             on_progress=advance,
             may_remove=may_remove,
-            on_finalize=say_graph,
+            on_finalize=say_graph(),
         )
     if result.kept:
         why = "correct the bad rows first" if scanned.report.n_skipped else "delete them with --update --yes"
-        click.echo(f"{result.kept:,} names that the new release lacks were kept: {why}", err=True)
+        echo(f"{result.kept:,} names that the new release lacks were kept: {why}", err=True)
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
 
 
@@ -327,11 +328,7 @@ def _begin_anew(store: Store, name: str, yes: bool) -> None:
     """Delete the collection if it is there, after asking."""
     if name in store.collections():
         if not yes:
-            click.confirm(
-                f"Delete collection '{name}' in {store.location}, what was calibrated too, and begin anew?",
-                abort=True,
-                err=True,
-            )
+            confirm(f"Delete collection '{name}' in {store.location}, what was calibrated too, and begin anew?")
         store.delete(name)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
+from pearl_qdrant.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from ingest.reader import Reader, ReadReport
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
     from pearl_qdrant.store.protocol import Collection
 
+_STEP = 0.1  # of the vectors, between two lines
 _SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
 
 
@@ -23,11 +24,11 @@ def scan_and_report(reader: Reader, report: ReadReport) -> ScanResult:
 
     scanned = scan(reader, report)
     for note in scanned.report.notes:
-        click.echo(note, err=True)
+        echo(note, err=True)
     for skip in scanned.report.examples:
-        click.echo(f"skipped {skip}", err=True)
+        echo(f"skipped {skip}", err=True)
     if (more := scanned.report.n_skipped - len(scanned.report.examples)) > 0:
-        click.echo(f"skipped {more} more rows", err=True)
+        echo(f"skipped {more} more rows", err=True)
     return scanned
 
 
@@ -47,10 +48,18 @@ def progress(names: int, doing: str = "ingest") -> Iterator[Callable[[int], None
         yield lambda n: bar.update(n) and None
 
 
-def say_graph(done: int, total: int) -> None:
-    """That a graph is being built, which takes a while."""
-    if done < total and total > _SMALL:
-        click.echo(f"building the graph of {total:,} vectors (search is exact until it is there)", err=True)
+def say_graph() -> Callable[[int, int], None]:
+    """That a graph is being built, which takes a while; again only when there is more to say."""
+    said: list[int] = []
+
+    def say(done: int, total: int) -> None:
+        if done >= total or total <= _SMALL or (said and done < said[-1] + total * _STEP):
+            return
+        so_far = f", {done:,} done" if said else " (search is exact until it is there)"
+        echo(f"building the graph of {total:,} vectors{so_far}", err=True)
+        said.append(done)
+
+    return say
 
 
 def say_resumed(target: Collection, input_name: str, digest: str) -> None:
@@ -59,25 +68,25 @@ def say_resumed(target: Collection, input_name: str, digest: str) -> None:
         if checkpoint.input != input_name:
             continue
         if checkpoint.digest != digest:
-            click.echo(
+            echo(
                 "the input, or how it is read, has changed since its load was interrupted: from the start. Names that "
                 "it has no more stay; --restart begins with an empty collection",
                 err=True,
             )
         elif checkpoint.entities:
-            click.echo(f"going on after {checkpoint.entities:,} entities that are stored", err=True)
+            echo(f"going on after {checkpoint.entities:,} entities that are stored", err=True)
 
 
 def say_rewritten(names: int) -> None:
     """That names were gone which an earlier run had stored."""
     if names:
-        click.echo(f"names that were gone from the collection and are written again: {names:,}", err=True)
+        echo(f"names that were gone from the collection and are written again: {names:,}", err=True)
 
 
 def say_unfinished(inputs: tuple[str, ...], name: str) -> None:
     """Which other inputs are not loaded completely."""
     if inputs:
-        click.echo(
+        echo(
             f"not finished yet, in another process or since an interruption: {', '.join(inputs)}. The last to finish "
             f"builds the graph; search is exact until then. Or build it with: pearl-qdrant collections finalize {name}",
             err=True,
@@ -101,13 +110,11 @@ def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
 
 def print_counts(counts: dict[str, Any], as_json: bool) -> None:
     """The report, on stdout."""
-    import json
-
     if as_json:
-        click.echo(json.dumps(counts, ensure_ascii=False))
+        echo_json(counts)
         return
     for key, value in counts.items():
         shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
         if isinstance(value, dict):
             shown = ", ".join(f"{reason} {n:,}" for reason, n in sorted(value.items())) or "nothing"
-        click.echo(f"{key:>18}  {shown}")
+        echo(f"{key:>18}  {shown}")

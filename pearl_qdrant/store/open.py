@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pearl_qdrant.settings import ServerAccess
+from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess
 from pearl_qdrant.store.protocol import Store
 
 
@@ -14,7 +14,12 @@ def is_url(location: str) -> bool:
 
 
 def open_store(
-    location: str, *, access: ServerAccess | None = None, api_key: str | None = None, wait_s: float | None = None
+    location: str,
+    *,
+    access: ServerAccess | None = None,
+    api_key: str | None = None,
+    wait_s: float | None = None,
+    timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> Store:
     """Open the store at a folder (embedded) or a URL (server).
 
@@ -24,6 +29,7 @@ def open_store(
         api_key: In place of that of `access`; sent to a URL only.
         wait_s: How long to wait for a server that does not answer, in seconds, with a warning in the log every 30;
             for loads. None: a few seconds where nothing listens, two minutes where it is busy. 0: not at all.
+        timeout_s: Of one request to a server, in seconds.
 
     Raises:
         SettingsError: If the key would go over plain HTTP to another host.
@@ -38,6 +44,7 @@ def open_store(
             location,
             api_key=api_key or access.api_key,
             retry=retry,
+            timeout=timeout_s,
             allow_plain_http=access.allow_plain_http,
             ca_file=access.ca_file,
             compress=access.compress,

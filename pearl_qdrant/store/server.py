@@ -108,6 +108,11 @@ class ServerStore:
         return f"ServerStore({self.location!r})"
 
     @property
+    def connection(self) -> Connection:
+        """What all requests go through."""
+        return self._connection
+
+    @property
     def location(self) -> str:
         """URL, without any key."""
         return self._connection.location

@@ -1,0 +1,121 @@
+"""`doctor` on a server: version, key, strict mode, nodes; and soon, whatever the server does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from cli_runner import Outcome, Run
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+
+from pearl_qdrant.cli.ingest_talk import say_graph
+
+
+@pytest.fixture
+def double(run: Run, model: Path, tmp_path: Path) -> Iterator[QdrantDouble]:
+    """A server with one collection."""
+    base = tmp_path / "base.tsv"
+    base.write_text("E1\tw1 times\n", encoding="utf-8")
+    with QdrantDouble() as double:
+        assert run("ingest", str(base), "--model", str(model), "--store", double.url).status == 0
+        yield double
+
+
+def checks(outcome: Outcome) -> dict[str, tuple[str, str]]:
+    """State and finding of each check."""
+    return {str(line["check"]): (str(line["state"]), str(line["found"])) for line in outcome.lines()}
+
+
+def doctor(run: Run, double: QdrantDouble) -> dict[str, tuple[str, str]]:
+    """What it finds."""
+    return checks(run("doctor", "--json", "--store", double.url))
+
+
+def test_a_sound_server_is_described(run: Run, double: QdrantDouble) -> None:
+    """Version and key are shown, and a server without a cluster has no line on nodes."""
+    found = doctor(run, double)
+
+    assert found["store"][0] == "ok"
+    assert found["server"][0] == "ok"
+    assert "Qdrant 1.19.0" in found["server"][1]
+    assert found["key"] == ("ok", "may read and write")
+    assert not found.keys() & {"nodes", "replicas", "strict mode"}
+
+
+@pytest.mark.parametrize("version, state", [("1.15.4", "fail"), ("1.17.0", "note"), ("1.20.1", "ok"), ("dev", "fail")])
+def test_a_server_of_another_age_is_named(run: Run, double: QdrantDouble, version: str, state: str) -> None:
+    """A server too old to keep manifests fails; one that is two minor versions away is noted."""
+    double.version = version
+
+    assert doctor(run, double)["server"][0] == state
+
+
+def test_a_key_that_may_only_read_is_noted(run: Run, double: QdrantDouble) -> None:
+    """With a read-only key I am told that I can link, and not ingest."""
+    double.read_only = True
+    state, found = doctor(run, double)["key"]
+
+    assert state == "note"
+    assert "read, not write" in found
+
+
+def test_limits_of_strict_mode_are_shown(run: Run, double: QdrantDouble) -> None:
+    """What strict mode allows in a collection is listed."""
+    double.limits = {"max_query_limit": 100}
+
+    assert doctor(run, double)["strict mode"] == ("note", "base: limits of strict mode are kept to (query 100)")
+
+
+def test_nodes_and_replicas_that_are_away_fail(run: Run, double: QdrantDouble) -> None:
+    """In a cluster, a node that is not reached and a replica that is dead are named, and the exit status is 1."""
+    peers = {"1": {"uri": "http://qdrant-1:6335/"}, "2": {"uri": "http://qdrant-2:6335/"}}
+    raft = {"term": 1, "commit": 1, "pending_operations": 0, "leader": 1, "role": "Leader", "is_voter": True}
+    double.cluster = {
+        "status": "enabled",
+        "peer_id": 1,
+        "peers": peers,
+        "raft_info": raft,
+        "consensus_thread_status": {"consensus_thread_status": "working", "last_update": "2026-11-22T00:00:00Z"},
+        "message_send_failures": {"http://qdrant-2:6335/": {"count": 3}},
+    }
+    double.replica_states = ["Active", "Dead"]
+    outcome = run("doctor", "--json", "--store", double.url)
+    found = checks(outcome)
+
+    assert outcome.status == 1
+    assert found["nodes"][0] == "fail"
+    assert "http://qdrant-2:6335/" in found["nodes"][1]
+    assert found["replicas"] == (
+        "fail",
+        "base: shard 1 on node 2 is Dead. Bring the nodes back; they recover by themselves.",
+    )
+
+
+def test_a_server_that_hangs_is_asked_once_and_shortly(
+    run: Run, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that takes the question and never answers is given a few seconds, once."""
+    monkeypatch.setattr(import_module("pearl_qdrant.cli.doctor"), "_TIMEOUT_S", 0.2)
+    double.faults = [Fault("hang", match="GET /collections$") for _ in range(5)]
+    n_before, began = len(double.requests), time.monotonic()
+    state, found = doctor(run, double)["store"]
+
+    assert state == "fail"
+    assert "timeout" in found
+    assert len(double.requests) == n_before + 1
+    assert time.monotonic() - began < 60  # bounds a hang
+
+
+def test_the_graph_is_spoken_of_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    """While a server builds the graph, a line comes at first, and then for every tenth of it, not for every look."""
+    say = say_graph()
+    for done in (0, 0, 0, 1000, 1000, 40_000, 40_000, 41_000, 99_000, 100_000):
+        say(done, 100_000)
+    lines = capsys.readouterr().err.splitlines()
+
+    assert len(lines) == 3
+    assert "40,000 done" in lines[1]
