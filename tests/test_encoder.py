@@ -16,6 +16,7 @@ import pytest
 import tiny_models
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException as OnnxRuntimeError
 from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES
 
@@ -391,7 +392,14 @@ def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
         encoder.encode([f"name {i}" for i in range(200)])
 
 
-@pytest.mark.parametrize("error", [MemoryError("no"), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("no"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
+        OnnxRuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer"),
+    ],
+)
 def test_a_batch_that_memory_does_not_suffice_for_is_halved(folders: dict[str, Path], error: Exception) -> None:
     """No name is lost, and none comes at another's place."""
     sizes = []

@@ -12,6 +12,7 @@ from pearl_qdrant.encoder.checkpoint import PearlConfig, is_checkpoint
 from pearl_qdrant.encoder.find import find_model
 from pearl_qdrant.encoder.network import PearlNetwork, new_type_head
 from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.encoder.torch_runtime import network_width
 from pearl_qdrant.encoder.transformer import load_transformer
 from pearl_qdrant.errors import CheckpointError, DeviceError
@@ -95,7 +96,7 @@ def open_base(
     if network.type_head is None:
         network.type_head = new_type_head(network_width(network))
         torch.nn.init.normal_(network.type_head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
-    return Base(network, config, folder, _tokenizer(folder), has_trained_head)
+    return Base(network, config, folder, open_tokenizer(folder / "tokenizer.json"), has_trained_head)
 
 
 def find_device(wish: str) -> torch.device:
@@ -117,17 +118,3 @@ def find_device(wish: str) -> torch.device:
     if wish == "cpu" or (wish == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     return torch.device(resolve_cuda("cuda" if wish == "auto" else wish))
-
-
-def _tokenizer(folder: Path) -> Any:
-    """The tokenizer of a folder, as training wants it."""
-    from tokenizers import Tokenizer
-
-    path = folder / "tokenizer.json"
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing more precise
-        raise CheckpointError(str(path), f"no readable tokenizer ({error})") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer

@@ -18,10 +18,10 @@ from pearl_qdrant.encoder.checkpoint import (
     TORCH_FILE,
     PearlConfig,
     VerifiedCheckpoint,
-    open_checkpoint,
 )
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.errors import ModelError
 from training import export, int8_graph
@@ -100,7 +100,7 @@ def rebuild_for_torch(source: Path, target: Path, *, names: Sequence[str] = ()) 
 
     if target.resolve() == source.resolve():
         raise ValueError(f"{target} is the model itself: write the export to another folder")
-    checkpoint = open_checkpoint(source)
+    checkpoint = verify(source)
     with tempfile.TemporaryDirectory() as scratch:
         weights, form = Path(scratch) / TORCH_FILE, Path(scratch) / "form"
         save_file(rebuild_phrase_encoder(checkpoint), weights, metadata={"format": "pt"})
@@ -176,7 +176,7 @@ def _write(target: Path, config: PearlConfig, *, source: Path, form: Path, with_
 
 def _card_of(checkpoint: VerifiedCheckpoint) -> str:
     path = checkpoint.folder / "README.md"
-    return path.read_text(encoding="utf-8") if path.is_file() else model_card(checkpoint.config)
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else model_card(checkpoint.config)
 
 
 def _rounded(record: dict[str, Any]) -> dict[str, Any]:

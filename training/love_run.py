@@ -15,6 +15,7 @@ from pearl_qdrant.encoder.character_table import CharacterTable, read_character_
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.network import PearlNetwork
 from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.encoder.transformer import load_transformer
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE
 from training.character_files import write_character_encoder
@@ -76,9 +77,7 @@ def pretrain_character_encoder(
     table = read_character_table(folder / "tokenizer.json")
     generator = torch.Generator().manual_seed(config.seed)
     encoder = CharacterEncoder(table, widths.config(table), widths.char_dim, generator=generator)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer = open_tokenizer(folder / "tokenizer.json")
     targets = _targets(folder, table, tokenizer, vectors=vectors, own=own, max_words=max_words)
     mimicry = pretrain(encoder, tokenizer, targets, config, out, resume=resume, progress=progress)
     source = vectors.name if vectors is not None else f"{own} of {base.name}"

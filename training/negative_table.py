@@ -93,7 +93,7 @@ def parse_negatives(line: str) -> tuple[str, list[str]] | None:
         return (phrase, negatives) if phrase.strip() and negatives else None
     try:
         row: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict) or not isinstance(row.get("phrase"), str):
         return None

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
-from pearl_qdrant.encoder.tokens import IntArray
+from pearl_qdrant.encoder.tokens import IntArray, open_tokenizer
 from pearl_qdrant.encoder.type_head import type_marginals
 
 MIN_MEAN_COSINE = 0.995
@@ -30,32 +29,31 @@ class Parity:
         mean_cosine: Of the two vectors of a name.
         min_cosine: Likewise, the least.
         worst: The name with the least.
-        type_agreement: Share of names for which both predict the same entity type.
+        type_agreement: Share of names for which both predict the same entity type; None where a head has learnt none.
     """
 
     n: int
     mean_cosine: float
     min_cosine: float
     worst: str
-    type_agreement: float
+    type_agreement: float | None
 
     def __str__(self) -> str:
-        return (
-            f"{self.n:,} names: mean cosine {self.mean_cosine:.5f}, least {self.min_cosine:.5f} ({self.worst!r}), "
-            f"types agree {self.type_agreement:.1%}"
-        )
+        cosines = f"mean cosine {self.mean_cosine:.5f}, least {self.min_cosine:.5f} ({self.worst!r})"
+        types = "" if self.type_agreement is None else f", types agree {self.type_agreement:.1%}"
+        return f"{self.n:,} names: {cosines}{types}"
 
 
 def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> Parity:
     """Encode names with both and compare.
 
     Args:
-        reference: With a type head.
-        other: With a type head and vectors of the same width.
+        reference: One form.
+        other: Another, with vectors of the same width.
         names: What to encode.
 
     Raises:
-        ValueError: If no name is encodable, or an encoder has no type head.
+        ValueError: If no name is encodable.
     """
     expected, found = reference.encode(names), other.encode(names)
     both = np.flatnonzero(expected.encodable & found.encodable)
@@ -63,20 +61,21 @@ def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> 
         raise ValueError(f"none of the {len(names)} names is encodable: nothing to compare")
     cosines = np.einsum("ij,ij->i", expected.vectors[both], found.vectors[both], dtype=np.float64)
     worst = int(cosines.argmin())
-    agreement = (_types(expected)[both] == _types(found)[both]).mean()
+    types, others = _types(expected), _types(found)
+    agreement = None if types is None or others is None else float((types[both] == others[both]).mean())
     return Parity(
         n=len(both),
         mean_cosine=float(cosines.mean()),
         min_cosine=float(cosines[worst]),
         worst=names[int(both[worst])],
-        type_agreement=float(agreement),
+        type_agreement=agreement,
     )
 
 
-def _types(encoded: Encoded) -> IntArray:
+def _types(encoded: Encoded) -> IntArray | None:
     """The predicted entity types, (n,)."""
     if encoded.type_probabilities is None:
-        raise ValueError("parity is measured between encoders with a type head")
+        return None
     types: IntArray = type_marginals(encoded.type_probabilities).argmax(axis=1)
     return types
 
@@ -89,7 +88,7 @@ def sample_names(tokenizer_path: Path, *, n: int = _N_NAMES, rng: random.Random)
         n: How many.
         rng: Decides which.
     """
-    tokenizer = Tokenizer.from_file(str(tokenizer_path))
+    tokenizer = open_tokenizer(tokenizer_path)
     special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
     known = sorted(token_id for token, token_id in tokenizer.get_vocab().items() if token not in special)
     ids = [rng.choices(known, k=rng.randint(1, _LONGEST)) for _ in range(n)]

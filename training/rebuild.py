@@ -22,12 +22,15 @@ from onnx import NodeProto, numpy_helper
 
 from pearl_qdrant.encoder.character_config import CharacterConfig
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
-from pearl_qdrant.encoder.verify import read_json
+from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.errors import CheckpointError
 from training import character_graph
 from training.int8_graph import PRECISION
 
 Array = npt.NDArray[np.float32]
+
+_FOREIGN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading a graph of another maker trips over."""
 
 
 def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
@@ -40,7 +43,7 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
     config = read_json(checkpoint.folder / "config.json")
     try:
         weights = dict(_weights(graph, config))
-    except (KeyError, ValueError, IndexError) as error:
+    except _FOREIGN as error:
         raise CheckpointError(
             str(checkpoint.onnx_path), f"not a graph that training.int8_graph wrote ({error!r}): it cannot be rebuilt"
         ) from error
@@ -70,9 +73,9 @@ def rebuild_character_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array
             "output.bias": tensors[character_graph.OUTPUT_BIAS],
             "projection.weight": tensors[character_graph.PROJECTION].T,
         }
-    except KeyError as error:
+    except _FOREIGN as error:
         raise CheckpointError(
-            str(checkpoint.onnx_path), f"has no constant {error} of a character encoder: it cannot be rebuilt"
+            str(checkpoint.onnx_path), f"has not the constants of a character encoder ({error!r}): it cannot be rebuilt"
         ) from error
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
 

@@ -64,25 +64,25 @@ def load_state(path: Path, *, network: nn.Module, optimizer: torch.optim.Optimiz
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-        step, before = int(metadata["step"]), json.loads(metadata["identity"])
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise TrainingError(f"{path} is no state of a training run ({error}). Remove it to start anew") from error
+        step, before = int(metadata["step"]), dict(json.loads(metadata["identity"]))
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under(tensors, "optimizer.").items():
+            index, _, key = name.partition(".")
+            states.setdefault(int(index), {})[key] = tensor
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise TrainingError(f"{path} is no state of a training run ({error}). Remove it to start again") from error
     now = json.loads(json.dumps(dict(identity)))
     keys = sorted({*before, *now})
     other = [f"{key} {before.get(key)!r}, now {now.get(key)!r}" for key in keys if before.get(key) != now.get(key)]
     if other:
         raise TrainingError(
             f"{path} is of a run with other settings ({'; '.join(other[:4])}). Give the same ones to go on, name "
-            f"another folder, or start anew with --restart"
+            f"another folder, or start again with --restart"
         )
     try:
         network.load_state_dict(_under(tensors, "network."))
     except RuntimeError as error:
         raise TrainingError(f"{path} is of another network ({error}). Name another folder") from error
-    states: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _under(tensors, "optimizer.").items():
-        index, _, key = name.partition(".")
-        states.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
     return step
 

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pearl_qdrant.errors import FormatError
+
 _FILES = {"noun": "NP", "verb": "VP", "adj": "ADJP", "adv": "ADVP"}
 _MARKER = re.compile(r"\((?:a|p|ip)\)$")
 
@@ -43,24 +45,41 @@ class Synset:
 
 
 def read_synsets(folder: Path) -> Iterator[Synset]:
-    """All synsets of a WordNet `dict` folder."""
+    """All synsets of a WordNet `dict` folder.
+
+    Raises:
+        FormatError: If there is no WordNet in the folder, or a line of its files is none.
+    """
     for part, lexical_class in _FILES.items():
-        with (folder / f"data.{part}").open(encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("  "):
-                    continue
-                head = line.split(" | ", 1)[0].split()
-                n_words = int(head[3], 16)
-                names = [_MARKER.sub("", head[4 + 2 * i]).replace("_", " ") for i in range(n_words)]
-                pointers = head[4 + 2 * n_words + 1 :]
-                above = [
-                    pointers[i + 1] for i in range(0, 4 * int(head[4 + 2 * n_words]), 4) if pointers[i] in ("@", "@i")
-                ]
-                yield Synset(
-                    synset_id=f"{part}:{head[0]}",
-                    names=tuple(dict.fromkeys(names)),
-                    lexical_class=lexical_class,
-                    is_instance="@i" in head[4 + 2 * n_words :],
-                    lex_file=int(head[1]),
-                    hypernyms=tuple(f"{part}:{offset}" for offset in above),
-                )
+        path = folder / f"data.{part}"
+        try:
+            file = path.open("rb")
+        except FileNotFoundError as error:
+            message = f"is no WordNet folder: {path} is missing. Debian: apt install wordnet-base"
+            raise FormatError(str(folder), None, message) from error
+        except OSError as error:
+            raise FormatError(str(path), None, f"cannot be read ({error.strerror})") from error
+        with file:
+            for number, line in enumerate(file, 1):
+                if not line.startswith(b"  "):
+                    try:
+                        yield _synset(line.decode(), part, lexical_class)
+                    except (ValueError, IndexError) as error:
+                        raise FormatError(str(path), number, f"cannot be read as a line of WordNet: {error}") from error
+
+
+def _synset(line: str, part: str, lexical_class: str) -> Synset:
+    """The synset of a line."""
+    head = line.split(" | ", 1)[0].split()
+    n_words = int(head[3], 16)
+    names = [_MARKER.sub("", head[4 + 2 * i]).replace("_", " ") for i in range(n_words)]
+    pointers = head[4 + 2 * n_words + 1 :]
+    above = [pointers[i + 1] for i in range(0, 4 * int(head[4 + 2 * n_words]), 4) if pointers[i] in ("@", "@i")]
+    return Synset(
+        synset_id=f"{part}:{head[0]}",
+        names=tuple(dict.fromkeys(names)),
+        lexical_class=lexical_class,
+        is_instance="@i" in head[4 + 2 * n_words :],
+        lex_file=int(head[1]),
+        hypernyms=tuple(f"{part}:{offset}" for offset in above),
+    )

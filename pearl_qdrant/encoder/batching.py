@@ -15,6 +15,7 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray
 from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer, plan_batches
+from pearl_qdrant.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
@@ -125,9 +126,11 @@ class BatchEncoder:
         try:
             embeddings, logits = self._run_batch(self._tokenizer.batch([token_ids[row] for row in rows]))
         except Exception as error:
-            if len(rows) == 1 or not _is_out_of_memory(error):
+            if len(rows) == 1 or not is_out_of_memory(error):
                 raise
         else:
+            if not np.isfinite(embeddings).all():
+                raise ModelError("The model gives vectors that are no numbers: its weights are damaged. Fetch it again")
             results.vectors[rows] = embeddings
             if results.types is not None and logits is not None and self._never_seen is not None:
                 results.types[rows] = softmax(np.where(self._never_seen, np.float32(-np.inf), logits))
@@ -139,12 +142,26 @@ class BatchEncoder:
         self._run(token_ids, rows[half:], results)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether a smaller batch may do; onnxruntime and older drivers say so only in words."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     words = str(error).lower()
-    return isinstance(error, RuntimeError) and ("out of memory" in words or "failed to allocate memory" in words)
+    return "out of memory" in words or "failed to allocate memory" in words
+
+
+def does_not_run(batch: Batch, error: Exception) -> str:
+    """What to say of a network that cannot take a batch."""
+    n_names, n_tokens = batch.input_ids.shape
+    return (
+        f"cannot run {n_names} names of {n_tokens} tokens up to id {batch.input_ids.max()} ({first_line(error)}). It "
+        f"is damaged, or its tokenizer or settings are another model's. Fetch it again"
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or its class if it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def softmax(logits: FloatArray) -> FloatArray:

@@ -36,8 +36,8 @@ class CharacterConfig(BaseModel):
     embedding_dim: int = Field(default=64, gt=0, multiple_of=2)
     attention_dim: int = Field(default=32, gt=0)
     word_dim: int = Field(default=128, gt=0)
-    max_characters: int = Field(default=32, gt=0)
-    max_pieces: int = Field(default=8, ge=0)
+    max_characters: int = Field(default=32, gt=0, le=1000)
+    max_pieces: int = Field(default=8, ge=0, le=1000)
 
     @property
     def max_places(self) -> int:

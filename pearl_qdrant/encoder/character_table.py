@@ -22,11 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.encoder.character_config import N_MARKS, CharacterConfig
+from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.protocol import BoolArray
 from pearl_qdrant.errors import CheckpointError
 
 MAX_PIECE_CHARACTERS = 20
 """Of a token; the rest is cut. BERT's longest has 18; byte-level vocabularies have rows of a hundred dashes."""
+
+_MOST_ROWS = 100
+"""Rows of the table a token, at most: ids are places in an array."""
 
 _BYTES_AT = 0xE000
 _BYTE_SPACE, _SENTENCE_SPACE = "\u0120", "\u2581"
@@ -56,24 +60,22 @@ def read_character_table(path: Path) -> CharacterTable:
     Raises:
         CheckpointError: If it is missing, broken, or of a kind whose words cannot be told from its tokens.
     """
+    loaded = read_json(path)
     try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
         model = loaded["model"]
         kind = _kind(loaded)
+        if kind is None:
+            raise CheckpointError(
+                str(path),
+                f"a {model.get('type')} tokenizer without marks of its words: a character encoder needs WordPiece, "
+                f"byte-level BPE or SentencePiece. Train without one (char_dim 0)",
+            )
         tokens = _tokens(model, loaded.get("added_tokens") or [])
         special = _special_ids(model, loaded.get("added_tokens") or [])
-    except OSError as error:
-        raise CheckpointError(str(path), f"cannot be read ({error.strerror}): no tokenizer") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        prefix = str(model.get("continuing_subword_prefix") or "##")
+        return _table(tokens, special, kind=kind, prefix=prefix)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(str(path), f"no readable tokenizer ({error!r}). Fetch it again") from error
-    if kind is None:
-        raise CheckpointError(
-            str(path),
-            f"a {model.get('type')} tokenizer without marks of its words: a character encoder needs WordPiece, "
-            f"byte-level BPE or SentencePiece. Train without one (char_dim 0)",
-        )
-    prefix = model.get("continuing_subword_prefix") or "##"
-    return _table(tokens, special, kind=kind, prefix=prefix)
 
 
 def check_alphabet(folder: Path, config: CharacterConfig, table: CharacterTable) -> None:
@@ -167,6 +169,8 @@ def _tokens(model: dict[str, Any], added: list[dict[str, Any]]) -> dict[int, str
     tokens.update({int(token["id"]): str(token["content"]) for token in added})
     if not tokens:
         raise ValueError("an empty vocabulary")
+    if min(tokens) < 0 or max(tokens) >= _MOST_ROWS * len(tokens):
+        raise ValueError(f"{len(tokens)} tokens with ids from {min(tokens)} to {max(tokens)}")
     return tokens
 
 

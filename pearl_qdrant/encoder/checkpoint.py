@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pearl_qdrant.encoder.character_config import CharacterConfig
+from pearl_qdrant.encoder.json_files import read_json, validated
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
@@ -35,6 +36,9 @@ HEAD_FILE = "pearl.safetensors"
 HEAD_TENSOR = "type_head.weight"
 CHARACTER_TENSORS = "character_encoder."
 """What the names of the character encoder's tensors begin with."""
+
+MAX_TOKENS = 1_000_000
+"""No model reads so many; a limit beyond it means none, as transformers' 1e30 does."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 REQUIRED_FILES = ("config.json", *TOKENIZER_FILES, "modules.json", "1_Pooling/config.json", HEAD_FILE)
@@ -83,7 +87,7 @@ class PearlConfig(BaseModel):
     label_counts: tuple[int, ...]
     pooling: str = Field(default="mean", pattern="^(mean|cls)$")
     prefix: str = ""
-    max_length: int = Field(default=64, gt=2)
+    max_length: int = Field(default=64, gt=2, lt=MAX_TOKENS)
     precision: str = "fp32"
     weights_hash: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
     files: dict[str, FileRecord] = Field(default_factory=dict)
@@ -94,7 +98,7 @@ class PearlConfig(BaseModel):
     def _inside_the_folder(cls, files: dict[str, FileRecord]) -> dict[str, FileRecord]:
         for name in files:
             path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
+            if path.is_absolute() or ".." in path.parts or not {"\\", ":", "\0"}.isdisjoint(name):
                 raise ValueError(f"'{name}' is not a path inside the folder")
         return files
 
@@ -134,21 +138,9 @@ def read_config(folder: Path) -> PearlConfig:
         CheckpointError: If it is missing or broken, of a newer format, or has other labels or dims than its own.
     """
     path = folder / PEARL_JSON
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(str(path), f"cannot be read ({error.strerror}): no PEARL checkpoint") from error
-    except ValueError as error:
-        raise CheckpointError(str(path), f"no valid JSON ({error}). Fetch the checkpoint again") from error
-    if not isinstance(loaded, dict):
-        raise CheckpointError(str(path), "holds no JSON object. Fetch the checkpoint again")
+    loaded = read_json(path)
     _check_version(path, loaded)
-    try:
-        config = PearlConfig.model_validate(loaded)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise CheckpointError(str(path), f"field '{field}' is wrong: {first['msg']}") from error
+    config = validated(path, loaded, PearlConfig)
     _check_labels(path, config)
     if bool(config.char_dim) != (config.character is not None):
         has = "no character encoder" if config.character is None else "a character encoder"

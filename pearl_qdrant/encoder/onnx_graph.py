@@ -9,12 +9,14 @@ the memory arena makes 1.1 times the names and holds 48 MB; without it malloc ke
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 
+from pearl_qdrant.encoder.batching import does_not_run, first_line, is_out_of_memory
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.tokens import Batch
 from pearl_qdrant.errors import CheckpointError
@@ -47,11 +49,14 @@ class OnnxGraph:
         options.enable_mem_pattern = False
         options.log_severity_level = 3  # errors only: they are raised too, and warnings are for the graph's author
         try:
-            self._session: Any = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            # Falling back is printed to stdout, where data goes; there is nothing to fall back to.
+            self._session: Any = ort.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0
+            )
         except Exception as error:  # onnxruntime's errors share no base but Exception
-            reason = str(error).splitlines()[0]
             raise CheckpointError(
-                str(path), f"no ONNX graph that onnxruntime {ort.__version__} can load ({reason}). Fetch it again"
+                str(path),
+                f"no ONNX graph that onnxruntime {ort.__version__} can load ({first_line(error)}). Fetch it again",
             ) from error
         inputs = {graph_input.name: graph_input.type for graph_input in self._session.get_inputs()}
         strange = any(name not in _INPUTS or kind != "tensor(int64)" for name, kind in inputs.items())
@@ -62,12 +67,38 @@ class OnnxGraph:
         self.outputs: dict[str, list[Any]] = {output.name: list(output.shape) for output in self._session.get_outputs()}
 
     def run(self, outputs: list[str], batch: Batch) -> list[FloatArray]:
-        """The named outputs for a batch."""
+        """The named outputs for a batch.
+
+        Raises:
+            CheckpointError: If the graph cannot take it: it is damaged, or its tokenizer is another model's.
+        """
         feed = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         if self._with_token_types:
             feed["token_type_ids"] = np.zeros_like(batch.input_ids)
-        results: list[FloatArray] = self._session.run(outputs, feed)
+        try:
+            results: list[FloatArray] = self._session.run(outputs, feed)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            raise CheckpointError(str(self.path), does_not_run(batch, error)) from error
         return results
+
+    def try_out(self, widths: Mapping[str, int], *, n_ids: int) -> None:
+        """Run the last token of the vocabulary: refuse a tokenizer of more tokens than the graph has embeddings.
+
+        Args:
+            widths: Of the outputs that will be asked for, by name.
+            n_ids: Tokens of the vocabulary.
+
+        Raises:
+            CheckpointError: As `run`, or if an output has another width, whatever the graph declares.
+        """
+        last = np.full((1, 1), n_ids - 1, dtype=np.int64)
+        for name, found in zip(widths, self.run(list(widths), Batch(last, np.ones_like(last))), strict=True):
+            if found.shape[-1] != widths[name]:
+                raise CheckpointError(
+                    str(self.path), f"output '{name}' is {found.shape[-1]} wide, {widths[name]} expected"
+                )
 
     def check_pearl_outputs(self, dim: int) -> None:
         """Refuse a graph whose outputs are not `embedding` (b, dim) and `type_logits` (b, 95).

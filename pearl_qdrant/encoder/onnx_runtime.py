@@ -11,6 +11,7 @@ from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
 from pearl_qdrant.encoder.onnx_graph import EMBEDDING, TYPE_LOGITS, OnnxGraph
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer
+from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 MAX_BATCH_TOKENS = 512
 """Larger batches leave the cache: the int8 graph makes 1,176 names per processor second with 512 and 992 with 2,048."""
@@ -30,7 +31,7 @@ class OnnxEncoder:
         threads: Batches that run at the same time; by default one for each core that this process may use.
 
     Raises:
-        CheckpointError: If the graph has other outputs.
+        CheckpointError: If the graph has other outputs, or the tokenizer has tokens that it does not know.
     """
 
     def __init__(
@@ -47,8 +48,11 @@ class OnnxEncoder:
         is_pearl = never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys()
         if is_pearl:
             graph.check_pearl_outputs(info.dim)
+            widths = {EMBEDDING: info.dim, TYPE_LOGITS: len(PHRASE_TYPES)}
         else:
             self._token_output = graph.token_output()
+            widths = {self._token_output: info.dim}
+        graph.try_out(widths, n_ids=tokenizer.n_ids)
         self._batches = BatchEncoder(
             tokenizer,
             self._run_pearl if is_pearl else self._run_plain,

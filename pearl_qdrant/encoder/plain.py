@@ -7,13 +7,14 @@ than Transformer, Pooling (mean or cls) and Normalize are refused: leaving one o
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pearl_qdrant.encoder.checkpoint import file_sha256, joint_sha256
-from pearl_qdrant.encoder.verify import read_json
+from pydantic import BaseModel, ConfigDict
+
+from pearl_qdrant.encoder.checkpoint import MAX_TOKENS, file_sha256, joint_sha256
+from pearl_qdrant.encoder.json_files import load_json, read_settings, validated
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 DEFAULT_MAX_LENGTH = 512
@@ -58,6 +59,62 @@ class PlainModel:
         return joint_sha256({path.name: file_sha256(path) for path in graphs})
 
 
+class _Settings(BaseModel):
+    """What is read of a file; the rest of it is not looked at. None stands for what is not said."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Config(_Settings):
+    """config.json."""
+
+    model_type: str | None = None
+    max_position_embeddings: int | None = None
+    pad_token_id: int | None = None
+
+
+class _Bert(_Settings):
+    """sentence_bert_config.json."""
+
+    max_seq_length: int | float | None = None
+    do_lower_case: bool | None = None
+
+
+class _TokenizerConfig(_Settings):
+    """tokenizer_config.json."""
+
+    model_max_length: int | float | None = None
+
+
+class _Prompts(_Settings):
+    """config_sentence_transformers.json."""
+
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+
+
+class _Pooling(_Settings):
+    """1_Pooling/config.json: `pooling_mode` in its new form, `pooling_mode_cls_token` and the like in its old one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    include_prompt: bool | None = None
+    pooling_mode: str | list[str] | None = None
+
+
+class _Module(_Settings):
+    """An item of modules.json."""
+
+    type: str
+    path: str
+
+
+class _Modules(_Settings):
+    """modules.json."""
+
+    modules: list[_Module]
+
+
 def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | None = None) -> PlainModel:
     """Read the settings of a sentence-transformers or transformers folder.
 
@@ -73,13 +130,13 @@ def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | No
     folder, pooling_folder = _modules(root)
     if not (folder / "config.json").is_file():
         raise CheckpointError(str(folder), "no model folder: it has neither pearl.json nor config.json")
-    declared = _optional(pooling_folder / "config.json") if pooling_folder else {}
-    prompts = _optional(root / "config_sentence_transformers.json")
+    declared = read_settings(pooling_folder / "config.json", _Pooling) if pooling_folder else _Pooling()
+    prompts = read_settings(root / "config_sentence_transformers.json", _Prompts)
     if prefix is None:
-        prefix = str((prompts.get("prompts") or {}).get(prompts.get("default_prompt_name") or "") or "")
-    if prefix and declared.get("include_prompt") is False:
+        prefix = (prompts.prompts or {}).get(prompts.default_prompt_name or "") or ""
+    if prefix and declared.include_prompt is False:
         raise ModelError(f"{root}: leaving the prompt out of the pooling is not supported. Pass --prefix ''")
-    bert = _optional(folder / "sentence_bert_config.json")
+    bert = read_settings(folder / "sentence_bert_config.json", _Bert)
     onnx = [path for path in (root / name for name in _ONNX_FILES) if path.is_file()]
     weights = tuple(sorted(folder.glob("model*.safetensors")))
     if not onnx and not weights:
@@ -93,7 +150,7 @@ def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | No
         pooling=pooling or _pooling(root, declared),
         prefix=prefix,
         max_length=_max_length(folder, bert),
-        lowercase=bool(bert.get("do_lower_case")),
+        lowercase=bool(bert.do_lower_case),
         onnx_path=onnx[0] if onnx else None,
         safetensors=weights,
     )
@@ -104,11 +161,11 @@ def _modules(root: Path) -> tuple[Path, Path | None]:
     path = root / "modules.json"
     if not path.is_file():
         return root, None
-    try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
-        modules = [(str(module["type"]).rsplit(".", 1)[-1], str(module["path"])) for module in listed]
-    except (ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(str(path), f"no list of modules ({error})") from error
+    listed = validated(path, {"modules": load_json(path)}, _Modules).modules
+    modules = [(module.type.rsplit(".", 1)[-1], module.path) for module in listed]
+    for _, name in modules:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+            raise CheckpointError(str(path), f"'{name}' is not a path inside the folder")
     folders = {kind: root / name for kind, name in modules}
     extra = [kind for kind, _ in modules if kind not in ("Transformer", "Pooling", "Normalize")]
     if extra or "Transformer" not in folders:
@@ -119,15 +176,16 @@ def _modules(root: Path) -> tuple[Path, Path | None]:
     return folders["Transformer"], folders.get("Pooling")
 
 
-def _pooling(root: Path, declared: dict[str, Any]) -> str:
+def _pooling(root: Path, declared: _Pooling) -> str:
     """What 1_Pooling/config.json says, in its old or new form; mean without one, as sentence-transformers does."""
-    modes = declared.get("pooling_mode")
+    modes = declared.pooling_mode
     if modes is None:
         prefix = "pooling_mode_"
         names = {"cls_token": "cls", "mean_tokens": "mean"}
-        active = [key[len(prefix) :] for key, value in declared.items() if key.startswith(prefix) and value is True]
+        said: dict[str, Any] = declared.model_extra or {}
+        active = [key[len(prefix) :] for key, value in said.items() if key.startswith(prefix) and value is True]
         modes = [names.get(mode, mode) for mode in active]
-    modes = [modes] if isinstance(modes, str) else list(modes) or ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes or ["mean"]
     if modes not in (["mean"], ["cls"]):
         raise ModelError(
             f"{root}: its pooling is {' + '.join(map(str, modes))}; supported are mean and cls. "
@@ -136,22 +194,25 @@ def _pooling(root: Path, declared: dict[str, Any]) -> str:
     return str(modes[0])
 
 
-def _max_length(folder: Path, bert: dict[str, Any]) -> int:
+def _max_length(folder: Path, bert: _Bert) -> int:
     """Tokens that the model reads: what the folder declares, and never more than its table of positions holds."""
-    config = read_json(folder / "config.json")
-    declared = _limit(bert.get("max_seq_length"))
-    declared = declared or _limit(_optional(folder / "tokenizer_config.json").get("model_max_length"))
-    positions = _limit(config.get("max_position_embeddings"))
-    if positions and config.get("model_type") in _OFFSET_POSITIONS:
+    path = folder / "config.json"
+    config = read_settings(path, _Config)
+    tokenizer = read_settings(folder / "tokenizer_config.json", _TokenizerConfig)
+    declared = _limit(bert.max_seq_length) or _limit(tokenizer.model_max_length)
+    positions = _limit(config.max_position_embeddings)
+    if positions and config.model_type in _OFFSET_POSITIONS:
         # 1 is their padding_idx where config.json names none.
-        positions -= int(config.get("pad_token_id") or 1) + 1
+        positions -= (config.pad_token_id or 1) + 1
+        if _limit(positions) is None:
+            raise CheckpointError(
+                str(path),
+                f"{config.max_position_embeddings} positions and pad_token_id {config.pad_token_id} leave no room for "
+                f"a token",
+            )
     return min((limit for limit in (declared, positions) if limit), default=DEFAULT_MAX_LENGTH)
 
 
-def _limit(value: object) -> int | None:
+def _limit(value: float | None) -> int | None:
     """A number of tokens; None where there is none, which transformers writes as 1e30."""
-    return value if isinstance(value, int) and 2 < value < 1_000_000 else None
-
-
-def _optional(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
+    return int(value) if value is not None and 2 < value < MAX_TOKENS else None

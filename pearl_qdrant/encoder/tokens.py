@@ -9,8 +9,8 @@ then warns in a child made by a bare fork(); start children with "spawn" or thro
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
+from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.protocol import BoolArray
 from pearl_qdrant.errors import CheckpointError
 
@@ -54,22 +55,20 @@ class NameTokenizer:
         lowercase: Whether to lower-case names first (sentence-transformers' `do_lower_case`).
 
     Raises:
-        CheckpointError: If tokenizer.json is missing or cannot be read.
-        ValueError: If `max_length` leaves no room for a token.
+        CheckpointError: If tokenizer.json is missing or cannot be read, or `max_length` leaves no room for a token.
     """
 
     def __init__(self, folder: Path, *, max_length: int, prefix: str = "", lowercase: bool = False) -> None:
         path = folder / "tokenizer.json"
-        try:
-            tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception
-            hint = "" if path.exists() else ": save it with transformers' AutoTokenizer(...).save_pretrained(folder)"
-            raise CheckpointError(str(path), f"no readable tokenizer ({error}){hint}") from error
+        tokenizer = open_tokenizer(path)
         n_special = tokenizer.num_special_tokens_to_add(False)
         if max_length <= n_special:
-            raise ValueError(f"max_length {max_length} leaves no room beside {n_special} special tokens")
-        tokenizer.no_padding()
+            raise CheckpointError(
+                str(path), f"a maximum length of {max_length} leaves no room beside its {n_special} special tokens"
+            )
         tokenizer.enable_truncation(max_length)
+        self._path = path
+        self.n_ids = tokenizer.get_vocab_size(with_added_tokens=True)
         self.max_length = max_length
         self.prefix = prefix
         self.max_characters = max_length * CHARACTERS_PER_TOKEN
@@ -79,7 +78,8 @@ class NameTokenizer:
         self._special_ids = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         marks = {tokenizer.token_to_id(mark) for mark in _SPACE_MARKS}
         self._blank_ids = self._special_ids | {_unk_id(path, tokenizer)} | marks
-        prefix_ids = tokenizer.encode(prefix.rstrip(), add_special_tokens=False).ids
+        with _in_words(path, f"cannot take the prefix {prefix!r}"):
+            prefix_ids = tokenizer.encode(prefix.rstrip(), add_special_tokens=False).ids
         self._n_prefix = sum(i not in self._special_ids for i in prefix_ids)
 
     def distinct(self, names: Sequence[str]) -> tuple[list[str], IntArray]:
@@ -107,10 +107,14 @@ class NameTokenizer:
         Returns:
             Token ids of each text, special tokens included, and which texts are encodable: false where there is no
             token besides special ones and [UNK], (n,).
+
+        Raises:
+            CheckpointError: If the tokenizer fails, as one does whose regular expression takes too long.
         """
         if self._lowercase:
             texts = [text.lower() for text in texts]
-        encodings = self._tokenizer.encode_batch_fast([self.prefix + text for text in texts])
+        with _in_words(self._path, f"cannot take one of {len(texts):,} names, the first {texts[:1]!r:.80}"):
+            encodings = self._tokenizer.encode_batch_fast([self.prefix + text for text in texts])
         ids = [encoding.ids for encoding in encodings]
         return ids, np.fromiter(map(self._is_encodable, ids), dtype=np.bool_, count=len(ids))
 
@@ -172,6 +176,32 @@ def _check_unicode(text: str, position: int) -> None:
         ) from error
 
 
+def open_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, without padding and truncation.
+
+    Raises:
+        CheckpointError: If it is missing or cannot be read.
+    """
+    hint = "" if path.exists() else ". Save it with transformers' AutoTokenizer(...).save_pretrained(folder)"
+    with _in_words(path, "no readable tokenizer", hint):
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+    return tokenizer
+
+
+@contextmanager
+def _in_words(path: Path, what: str, hint: str = "") -> Iterator[None]:
+    """Turn what the library raises into a `CheckpointError`: bare `Exception`s, and the panics of its Rust code."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic is a BaseException of a class that cannot be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise CheckpointError(str(path), f"{what} ({error}){hint}") from error
+
+
 def _unk_id(path: Path, tokenizer: Tokenizer) -> int | None:
     """Id of [UNK]; None for a tokenizer that knows every byte."""
     token = getattr(tokenizer.model, "unk_token", None)
@@ -179,8 +209,8 @@ def _unk_id(path: Path, tokenizer: Tokenizer) -> int | None:
         unk_id: int | None = tokenizer.token_to_id(token)
         return unk_id
     # A Unigram model gives its unk_id in the file alone.
-    model = json.loads(path.read_text(encoding="utf-8")).get("model", {})
-    unk_id = model.get("unk_id")
+    model = read_json(path).get("model")
+    unk_id = model.get("unk_id") if isinstance(model, dict) else None
     return unk_id if isinstance(unk_id, int) else None
 
 
@@ -189,7 +219,7 @@ def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:
     names = []
     path = folder / "tokenizer_config.json"
     if path.exists():
-        declared = json.loads(path.read_text(encoding="utf-8")).get("pad_token")
+        declared = read_json(path).get("pad_token")
         names.append(declared.get("content") if isinstance(declared, dict) else declared)
     for token in (*names, "[PAD]", "<pad>"):
         pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
+from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, does_not_run, is_out_of_memory
 from pearl_qdrant.encoder.character import CharacterEncoder
-from pearl_qdrant.encoder.character_config import CharacterConfig
+from pearl_qdrant.encoder.character_config import CharacterConfig, tensor_shapes
 from pearl_qdrant.encoder.character_table import check_alphabet, read_character_table
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
 from pearl_qdrant.encoder.network import PearlNetwork, new_type_head
@@ -48,6 +48,7 @@ class TorchEncoder:
         self._network = network.to(self._device).eval()
         if info.precision == "bf16":
             self._network.phrase_encoder.to(torch.bfloat16)
+        _check_tokens(self._info.name, network, tokenizer)
         limits = CPU_LIMITS if self._device.type == "cpu" else GPU_LIMITS
         self._batches = BatchEncoder(tokenizer, self._run, dim=info.dim, never_seen=never_seen, limits=limits)
 
@@ -62,13 +63,30 @@ class TorchEncoder:
 
     def _run(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
         # Inference mode belongs to a thread, so it is entered here and not around all batches.
-        with torch.inference_mode():
-            ids, mask = self._to_device(batch.input_ids), self._to_device(batch.attention_mask)
-            embedding, logits = self._network(ids, mask)
-            return embedding.cpu().numpy(), None if logits is None else logits.cpu().numpy()
+        try:
+            with torch.inference_mode():
+                ids, mask = self._to_device(batch.input_ids), self._to_device(batch.attention_mask)
+                embedding, logits = self._network(ids, mask)
+                return embedding.cpu().numpy(), None if logits is None else logits.cpu().numpy()
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            raise CheckpointError(self._info.name, does_not_run(batch, error)) from error
 
     def _to_device(self, array: np.ndarray[Any, np.dtype[np.int64]]) -> Tensor:
         return torch.from_numpy(array).to(self._device)
+
+
+def _check_tokens(name: str, network: PearlNetwork, tokenizer: NameTokenizer) -> None:
+    """Refuse a tokenizer of more tokens than the network has embeddings: a GPU does not survive the first of them."""
+    encoder: Any = network.phrase_encoder
+    n_rows = len(encoder.get_input_embeddings().weight)
+    if tokenizer.n_ids > n_rows:
+        raise CheckpointError(
+            name,
+            f"its tokenizer has {tokenizer.n_ids:,} tokens, but its weights {n_rows:,}: it is another model's. Fetch "
+            f"them again",
+        )
 
 
 def resolve_cuda(device: str) -> str:
@@ -161,12 +179,16 @@ def load_character_encoder(
     """
     table = read_character_table(folder / "tokenizer.json")
     check_alphabet(folder, config, table)
+    expected = tensor_shapes(config, char_dim=char_dim, n_tokens=len(table.special))
+    for name in sorted({*tensors, *expected}):
+        found = tuple(tensors[name].shape) if name in tensors else None
+        if found != expected.get(name):
+            raise CheckpointError(
+                str(folder),
+                f"no weights of its character encoder (tensor {name} has shape {found}, {expected.get(name)} expected)",
+            )
     encoder = CharacterEncoder(table, config, char_dim)
-    try:
-        encoder.load_state_dict(dict(tensors))
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise CheckpointError(str(folder), f"no weights of its character encoder ({reason})") from error
+    encoder.load_state_dict(dict(tensors))
     return encoder.eval()
 
 

@@ -11,7 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from pearl_qdrant.encoder.batching import first_line
 from pearl_qdrant.errors import CheckpointError, ModelError
+
+_MAX_LAYERS = 1000
+"""Encoders have up to 48. Layers are built before any weight is looked at."""
 
 
 def load_transformer(folder: Path) -> nn.Module:
@@ -29,8 +33,7 @@ def load_transformer(folder: Path) -> nn.Module:
     try:
         with _quiet_transformers():
             config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-            if config.is_encoder_decoder:
-                raise ModelError(f"{folder}: {config.model_type} has a decoder; only encoders are supported.")
+            _check_config(folder, config)
             model, report = AutoModel.from_pretrained(
                 folder,
                 config=config,
@@ -40,9 +43,13 @@ def load_transformer(folder: Path) -> nn.Module:
                 dtype=torch.float32,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise CheckpointError(str(folder), f"transformers cannot load it ({reason})") from error
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a damaged file makes transformers and safetensors trip over
+        reason = first_line(error)
+        if "ignore_mismatched_sizes" in reason:  # it names the tensors in a report that it prints
+            reason = "config.json describes other shapes than the weights have"
+        raise CheckpointError(str(folder), f"transformers cannot load it ({reason}). Fetch it again") from error
     missing = sorted(str(key) for key in report["missing_keys"] if "pooler" not in str(key))
     wrong = sorted(str(key) for key in report.get("mismatched_keys", ()))
     if missing or wrong:
@@ -54,6 +61,17 @@ def load_transformer(folder: Path) -> nn.Module:
         model.pooler = None
     network: nn.Module = model.eval()
     return network
+
+
+def _check_config(folder: Path, config: Any) -> None:
+    """Refuse what is no encoder, or would take for ever to build."""
+    if config.is_encoder_decoder:
+        raise ModelError(f"{folder}: {config.model_type} has a decoder; only encoders are supported.")
+    n_layers = getattr(config, "num_hidden_layers", 0)
+    if isinstance(n_layers, int) and n_layers > _MAX_LAYERS:
+        raise CheckpointError(
+            str(folder / "config.json"), f"num_hidden_layers is {n_layers:,}; at most {_MAX_LAYERS:,} are built"
+        )
 
 
 @contextlib.contextmanager

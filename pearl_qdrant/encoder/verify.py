@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pearl_qdrant.encoder.character_config import tensor_shapes
 from pearl_qdrant.encoder.character_table import check_alphabet, read_character_table
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR, VerifiedCheckpoint, open_checkpoint
+from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
@@ -64,23 +64,6 @@ def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str
             )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
-
-    Raises:
-        CheckpointError: If it is missing or holds no JSON object.
-    """
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(str(path), f"missing or unreadable ({error.strerror})") from error
-    except ValueError as error:
-        raise CheckpointError(str(path), f"no valid JSON ({error})") from error
-    if not isinstance(loaded, dict):
-        raise CheckpointError(str(path), "holds no JSON object")
-    return loaded
-
-
 def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes of a safetensors file, from its header; needs no library.
 
@@ -97,7 +80,7 @@ def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
             shapes = {name: tuple(map(int, tensor["shape"])) for name, tensor in tensors.items()}
             end = max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
             raise CheckpointError(str(path), "no safetensors file: its header cannot be read") from error
     if size != 8 + n_header + end:
         raise CheckpointError(

@@ -21,8 +21,9 @@ from pearl_qdrant.encoder.checkpoint import (
     seal,
     write_config,
 )
+from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.encoder.verify import read_json, verify
+from pearl_qdrant.encoder.verify import verify
 
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 

@@ -70,7 +70,7 @@ class Paraphraser:
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision or None)
             network = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision or None, use_safetensors=True)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever a damaged file makes transformers and safetensors trip over
             message = f"'{model}' is no sequence-to-sequence model that can be loaded: {error}"
             raise ModelNotFoundError(model, message) from error
         try:

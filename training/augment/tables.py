@@ -130,6 +130,6 @@ def _entity(line: bytes) -> Row | None:
     """Each name of an entity finds the others."""
     try:
         names = _ENTITY.decode(line).names
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return (names, names) if len(names) > 1 else (names, ())

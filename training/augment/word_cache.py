@@ -9,14 +9,12 @@ Cost: 2 to 4 microseconds a phrase of known words, a quarter of the tokenizer's 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
-
-from pearl_qdrant.encoder.tokens import Batch, NameTokenizer
+from pearl_qdrant.encoder.json_files import read_json
+from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, open_tokenizer
 
 _MAX_WORDS = 500_000  # of about 200 bytes each
 
@@ -38,9 +36,7 @@ class PhraseTokenizer:
         self._words: dict[str, list[int]] = {}
         self._one: Any = None
         if _is_by_word(folder / "tokenizer.json"):
-            self._one = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            self._one.no_padding()
-            self._one.no_truncation()
+            self._one = open_tokenizer(folder / "tokenizer.json")
             self._start, self._end = _special_ids(self._one)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -69,7 +65,7 @@ class PhraseTokenizer:
 
 def _is_by_word(path: Path) -> bool:
     """Whether a tokenizer works word by word, as its file says."""
-    declared = json.loads(path.read_text(encoding="utf-8"))
+    declared = read_json(path)
     parts = {name: (declared.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")}
     expected = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
     return parts == expected and not any(" " in token["content"] for token in declared.get("added_tokens", []))

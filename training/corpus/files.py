@@ -35,6 +35,8 @@ NOT_A_ROW = "not_a_row"
 UNKNOWN_CLASS = "unknown_class"
 UNKNOWN_TYPE = "unknown_type"
 
+_MAX_DIGITS = 18  # of a 64-bit number
+
 _OTHER_NAMES = {"O": "OTHER", "NONE": "OTHER", "PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
 
 
@@ -67,16 +69,23 @@ def read_frequencies(path: str | os.PathLike[str], report: ReadReport) -> Iterat
         name, tab, count = line.rpartition("\t")
         lexical_class, _, phrase = name.partition("__")
         reason = ""
-        if not tab or not count.strip().isdigit():
+        n_seen = parse_count(count)
+        if not tab or n_seen is None:
             reason = TOO_FEW_COLUMNS if not tab else NOT_A_ROW
         elif lexical_class not in LEXICAL_CLASSES:
             reason = UNKNOWN_CLASS
         elif not phrase.strip():
             reason = NO_NAME
-        if reason:
+        if reason or n_seen is None:
             report.skip(reason, path=os.fspath(path), line=number, text=line)
         else:
-            yield phrase, lexical_class, int(count)
+            yield phrase, lexical_class, n_seen
+
+
+def parse_count(text: str) -> int | None:
+    """A number of occurrences; None if it is none, or more than anybody can have counted."""
+    digits = text.strip()
+    return int(digits) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
 
 
 def read_entity_types(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str]]:
@@ -116,7 +125,7 @@ def parse_variants(line: str | bytes) -> tuple[str, tuple[str, ...]] | None:
     """Phrase and variants of a row, blank ones left out; None if it is no such row."""
     try:
         row = _VARIANTS.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     variants = row.aug if row.aug is not None else row.synonyms
     if variants is None or not row.phrase.strip():
@@ -129,7 +138,7 @@ def read_entities(path: str | os.PathLike[str], report: ReadReport) -> Iterator[
     for number, line in _rows(path, report):
         try:
             row = _ENTITY.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             report.skip(NOT_A_ROW, path=os.fspath(path), line=number, text=line)
             continue
         if row.names:

@@ -53,10 +53,7 @@ class Lexicon:
             self._read_words(folder)
             self._read_counts(folder / "cntlist.rev")
             self._read_exceptions(folder)
-        except FileNotFoundError as error:
-            message = f"is no WordNet folder: {error.filename} is missing. Debian: apt install wordnet-base"
-            raise FormatError(str(folder), None, message) from error
-        except (OSError, ValueError, IndexError) as error:
+        except (OSError, ValueError, LookupError) as error:
             raise FormatError(str(folder), None, f"WordNet cannot be read from it: {error}") from error
 
     def is_common(self, word: str) -> bool:

@@ -39,7 +39,7 @@ class NerTyper:
         try:
             tokenizer = AutoTokenizer.from_pretrained(model, revision=revision, add_prefix_space=True)
             network = AutoModelForTokenClassification.from_pretrained(model, revision=revision, use_safetensors=True)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever a damaged file makes transformers and safetensors trip over
             message = f"'{model}' is no token-classification model that can be loaded: {error}"
             raise ModelNotFoundError(model, message) from error
         if not tokenizer.is_fast:

@@ -69,9 +69,9 @@ def _field(decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]], line: bytes, f
     """The text of a row, or None and why there is none."""
     try:
         row = decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None, NOT_JSON
     try:
         return msgspec.json.decode(row[field], type=str), ""
-    except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+    except (KeyError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None, NO_TEXT

@@ -151,7 +151,7 @@ def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
 def _type_name(path: str, label: str) -> str:
     """The name of a type, where the benchmark has its number."""
     names = _TYPES[path]
-    return names[int(label)] if label.isdigit() and int(label) < len(names) else label
+    return names[int(label)] if label in map(str, range(len(names))) else label
 
 
 def _first_line(error: Exception | None) -> str:
