@@ -9,9 +9,9 @@ prefetch) takes the same, and loses names without a dense vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 from uuid import UUID
 
@@ -27,8 +27,13 @@ SETTLING_COSINE = 0.99
 """Least cosine of a name that may settle a query: that of a name and its own mention."""
 
 BATCH_MENTIONS = 8
-"""Mentions at a time: under a filter Edge holds the interpreter lock for up to 4 ms each, and nobody is to wait for 50.
-16 link no more a second."""
+"""Mentions at a time in the embedded engine: under a filter it holds the interpreter lock for up to 4 ms each, and
+nobody is to wait for 50. 16 link no more a second."""
+
+
+SearchPart = Callable[[range], "list[list[ScoredName]]"]
+RunParts = Callable[[SearchPart, Sequence[range]], "Iterable[list[list[ScoredName]]]"]
+"""What `map` does."""
 
 
 @dataclass(slots=True)
@@ -71,6 +76,8 @@ def search_hybrid(
     settles: Settles | None,
     read: Callable[[dict[str, Any] | None], NamePoint],
     most: int | None = None,
+    together: int = BATCH_MENTIONS,
+    run_parts: RunParts = map,
 ) -> list[list[ScoredName]]:
     """Names near by dense vector or by n-grams; see `protocol.Collection.search_hybrid`.
 
@@ -83,6 +90,8 @@ def search_hybrid(
         settles: As in `protocol.Collection.search_hybrid`.
         read: From a payload to the point.
         most: Points that one query may ask for; None: any number.
+        together: Mentions of one call of the engine.
+        run_parts: Does the parts of the mentions, in order; several at once where the engine is far away.
 
     Returns:
         q lists.
@@ -95,16 +104,17 @@ def search_hybrid(
         raise ValueError(f"lexical_limit must be positive, it is {lexical_limit}")
     if lexical is not None and (len(lexical) != len(vectors) or not np.isfinite(lexical.values).all()):
         raise ValueError(f"n-gram rows must be finite and one a vector: {len(lexical)} rows, {len(vectors)} vectors")
-    results: list[list[ScoredName]] = []
-    for start in range(0, len(vectors), BATCH_MENTIONS):
-        part = range(start, min(start + BATCH_MENTIONS, len(vectors)))
+
+    def search_part(part: range) -> list[list[ScoredName]]:
         mentions = [_mention(vectors, lexical, i) for i in part]
         _find_near(run, mentions, limit, most)
         unsettled = [mention for mention in mentions if settles is None or not _is_settled(mention, settles, read)]
         _find_shared(run, unsettled, lexical_limit)
         _score(run, unsettled)
-        results += [list(_names(mention, read)) for mention in mentions]
-    return results
+        return [list(_names(mention, read)) for mention in mentions]
+
+    parts = [range(start, min(start + together, len(vectors))) for start in range(0, len(vectors), together)]
+    return list(chain.from_iterable(run_parts(search_part, parts)))
 
 
 def _mention(vectors: FloatArray, lexical: SparseRows | None, i: int) -> _Mention:

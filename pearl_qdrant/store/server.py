@@ -48,6 +48,7 @@ CHECKPOINT_PREFIX = "pearl_qdrant_checkpoint_"
 """Each input that is being loaded has a key of its own, so that processes do not overwrite each other's."""
 
 _PAGE = 512  # points a scroll request
+_MENTIONS = 32  # of one request: enough to hide a round trip, few enough for several requests in flight
 _VALUES = 512  # values a filter condition
 
 
@@ -293,6 +294,8 @@ class ServerCollection:
             settles=settles,
             read=self._read,
             most=self._limits.query,
+            together=_MENTIONS,
+            run_parts=self._connection.map,
         )
 
     def _queries(self, types: Sequence[str]) -> RunQueries | None:
