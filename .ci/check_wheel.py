@@ -8,6 +8,8 @@ from pathlib import Path
 
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 MODELS = Path("pearl_qdrant/encoder/models")
+MODEL_LICENCES = ("NOTICE", "LICENSE-WordNet.txt")
+LICENCES = ("LICENSE", "NOTICE", *(f"{MODELS.as_posix()}/pearl-mini-en/{name}" for name in MODEL_LICENCES))
 
 
 def expected_files(root: Path) -> set[str]:
@@ -31,8 +33,16 @@ def problems(wheel: Path, root: Path) -> list[str]:
         for name in ("pearl.json", "onnx/model.onnx")
         if not any(path.endswith(f"/{name}") for path in models)
     ]
-    if not any(path.endswith(".dist-info/licenses/LICENSE") for path in names):
-        found.append("the wheel lacks LICENSE")
+    # Princeton wants its notice on all copies; the Apache licence wants NOTICE kept.
+    kept = {path.partition(".dist-info/licenses/")[2] for path in names}
+    found += [f"the wheel lacks {name} among its licences" for name in LICENCES if name not in kept]
+    folders = {path.rpartition("/")[0] for path in models if path.endswith("/pearl.json")}
+    found += [
+        f"the wheel lacks {folder}/{name}"
+        for folder in sorted(folders)
+        for name in MODEL_LICENCES
+        if f"{folder}/{name}" not in names
+    ]
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     found += [f"the wheel would install a top-level {top}" for top in sorted(tops - set(PACKAGES))]
     return found

@@ -25,6 +25,9 @@ from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.verify import verify
 
+_NOTICES = ("NOTICE*", "LICENSE*")
+"""Files that have to stay with every copy of a model, changed or not."""
+
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -45,7 +48,7 @@ def write_checkpoint(
     Args:
         folder: Made if it does not exist; files of a checkpoint that lies there are replaced.
         config: pearl.json; its `files` and `weights_hash` are filled in.
-        transformer: Folder with the phrase encoder's config.json and tokenizer files.
+        transformer: Folder with the phrase encoder's config.json and tokenizer files; its notices are copied too.
         type_head: W of the type head, (95, dim).
         character: Tensors of the character encoder by name, needed beside `torch_path` where the config has one; may
             be left out of a form that holds its weights once.
@@ -76,6 +79,8 @@ def write_checkpoint(
             (folder / name).unlink(missing_ok=True)
         else:
             _copy(source, folder / name)
+    for path in sorted(path for name in _NOTICES for path in transformer.glob(name)):
+        _copy(path, folder / path.name)
     (folder / "README.md").write_text(model_card, encoding="utf-8", newline="\n")
     write_config(folder, config)
     seal(folder, weights_hash=weights_hash)

@@ -1,0 +1,102 @@
+"""Licences and notices: what has to stay with the package and with every copy of the model stays."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from cli_runner import Run
+from tiny_models import make_pearl
+
+from pearl_qdrant.encoder.find import MODELS_DIR
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+MODEL = MODELS_DIR / "pearl-mini-en"
+IN_REPOSITORY = "pearl_qdrant/encoder/models/pearl-mini-en"
+
+
+@pytest.fixture(scope="module")
+def check_wheel() -> ModuleType:
+    """The script of continuous integration."""
+    spec = importlib.util.spec_from_file_location("check_wheel", ROOT / ".ci" / "check_wheel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_wheel(path: Path, names: set[str]) -> Path:
+    """A wheel of empty files."""
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name in names:
+            wheel.writestr(name, b"")
+    return path
+
+
+def test_the_wheel_is_told_to_hold_the_licences() -> None:
+    """pyproject.toml names the licence, the notices and WordNet's licence, and all of them are there."""
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["license-files"]
+    found = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
+
+    assert found == {"LICENSE", "NOTICE", f"{IN_REPOSITORY}/NOTICE", f"{IN_REPOSITORY}/LICENSE-WordNet.txt"}
+
+
+def test_a_wheel_without_a_licence_is_refused(check_wheel: ModuleType, tmp_path: Path) -> None:
+    """Continuous integration names each licence that a wheel lacks, in its metadata and beside the model."""
+    whole = check_wheel.expected_files(ROOT)
+    whole |= {f"pearl_qdrant-1.dist-info/licenses/{name}" for name in check_wheel.LICENCES}
+    licences = {name for name in whole if re.search(r"(NOTICE|LICENSE[^/]*)$", name)}
+
+    assert check_wheel.problems(write_wheel(tmp_path / "whole.whl", whole), ROOT) == []
+    assert len(licences) == 6
+    for name in licences:
+        problems = check_wheel.problems(write_wheel(tmp_path / "less.whl", whole - {name}), ROOT)
+        assert any(name.removeprefix("pearl_qdrant-1.dist-info/licenses/") in problem for problem in problems), name
+
+
+def test_wordnets_licence_is_whole() -> None:
+    """Princeton's notice from its first words to its last, with the copyright."""
+    words = " ".join((MODEL / "LICENSE-WordNet.txt").read_text(encoding="utf-8").split())
+
+    assert words.startswith("This software and database is being provided to you, the LICENSEE, by Princeton")
+    assert "WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved." in words
+    assert words.endswith("Princeton University and LICENSEE agrees to preserve same.")
+    assert len(words.split()) == 231
+
+
+def test_the_notice_names_every_source_of_the_model() -> None:
+    """What the model card lists as sources stands in the notice, and the base encoder with its licence."""
+    notice = " ".join((MODEL / "NOTICE").read_text(encoding="utf-8").split())
+    card = (MODEL / "README.md").read_text(encoding="utf-8")
+    sources = " ".join(card.partition("## Sources")[2].partition("\n## ")[0].split())
+    names = re.findall(r"\b[A-Z][\w-]+(?: \d[\d.]*)?", re.sub(r"\([^)]*\)", "", sources))
+
+    assert {"WordNet 3.0", "Mondo", "YAGO 3", "Few-NERD", "Wikipedia"} <= set(names)
+    assert [name for name in names if name not in notice and name not in ("Aliases", "Typed", "Dates", "Phrases")] == []
+    assert "all-MiniLM-L6-v2, by the authors of sentence-transformers, Apache License 2.0. Changed:" in notice
+
+
+def test_a_copy_of_a_model_keeps_its_notices(run: Run, tmp_path: Path) -> None:
+    """Averaged and exported models carry the notices of what they were made from."""
+    model = make_pearl(tmp_path / "model").folder
+    (model / "NOTICE").write_text("made by others", encoding="utf-8")
+    (model / "LICENSE-Other.txt").write_text("keep this", encoding="utf-8")
+    averaged, exported = tmp_path / "averaged", tmp_path / "exported"
+    for words in (("average", str(model), str(model), str(averaged)), ("export", str(averaged), str(exported))):
+        done = run("train", *words)
+        assert done.status == 0, done.err
+
+    for folder in (averaged, exported):
+        assert (folder / "NOTICE").read_text(encoding="utf-8") == "made by others"
+        assert (folder / "LICENSE-Other.txt").read_text(encoding="utf-8") == "keep this"
