@@ -8,6 +8,7 @@ by the next request that it matches.
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
 import threading
@@ -40,6 +41,7 @@ class QdrantDouble:
         optimizer_error: What the optimizer failed with.
         keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
         version, read_only, cluster, replica_states: What it says of itself, and of its replicas on another node.
+        snapshots: What was backed up, by name.
         created: What each collection was created with.
         schema, config: Payload indexes and optimizer settings by collection.
     """
@@ -75,6 +77,7 @@ class QdrantDouble:
         self.optimizer_polls = 0
         self.optimizer_error: str | None = None
         self.keeps_metadata = True
+        self.snapshots: dict[str, bytes] = {}
         self.version = "1.19.0"
         self.read_only = False
         self.cluster: dict[str, Any] = {"status": "disabled"}
@@ -141,7 +144,7 @@ class QdrantDouble:
             if route_method == method and match:
                 name = unquote(match.groupdict().get("name", ""))
                 with self.lock:
-                    if name and not self.client.collection_exists(name) and handle not in (_create, _exists, _delete):
+                    if name and not self.client.collection_exists(name) and handle not in _MAY_BE_ABSENT:
                         raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")
                     try:
                         return handle(self, name, body)
@@ -219,6 +222,47 @@ def _cluster(double: QdrantDouble, name: str, body: bytes) -> Any:
 def _placed(double: QdrantDouble, name: str, body: bytes) -> Any:
     shards = [{"shard_id": i, "peer_id": 2, "state": state} for i, state in enumerate(double.replica_states)]
     return {"peer_id": 1, "shard_count": 1, "local_shards": [], "remote_shards": shards, "shard_transfers": []}
+
+
+def _snapshot(double: QdrantDouble, name: str, body: bytes) -> Any:
+    """Keep all of a collection under a name, as the server does."""
+    called = f"{name}-{len(double.snapshots) + 1}.snapshot"
+    params = double.client.get_collection(name).config.params
+    points, _ = double.client.scroll(name, limit=1_000_000, with_payload=True, with_vectors=True)
+    kept = {
+        "params": params.model_dump(mode="json"),
+        "metadata": double.client.get_collection(name).config.metadata,
+        "schema": double.schema[name],
+        "points": [point.model_dump(mode="json", include={"id", "payload", "vector"}) for point in points],
+    }
+    double.snapshots[called] = json.dumps(kept).encode()
+    return {"name": called, "creation_time": "2026-11-22T00:00:00", "size": len(double.snapshots[called])}
+
+
+def _download(double: QdrantDouble, name: str, body: bytes) -> Any:
+    raise Answered(double.snapshots[double.requests[-1].rpartition("/")[2]])
+
+
+def _forget(double: QdrantDouble, name: str, body: bytes) -> Any:
+    del double.snapshots[double.requests[-1].rpartition("/")[2]]
+    return True
+
+
+def _restore(double: QdrantDouble, name: str, body: bytes) -> Any:
+    """Make a collection of an uploaded snapshot, whatever was there."""
+    kept = json.loads(body[body.index(b'{"params"') : body.rindex(b"}") + 1])
+    params = models.CollectionParams.model_validate(kept["params"])
+    double.client.delete_collection(name)
+    double.client.create_collection(
+        name,
+        vectors_config=params.vectors,
+        sparse_vectors_config=params.sparse_vectors,
+        metadata=kept["metadata"],
+    )
+    double.schema[name], double.config[name] = kept["schema"], {}
+    if kept["points"]:
+        double.client.upsert(name, [models.PointStruct.model_validate(point) for point in kept["points"]])
+    return True
 
 
 def _list(double: QdrantDouble, name: str, body: bytes) -> Any:
@@ -372,6 +416,8 @@ def _facet(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 _COLLECTION = r"/collections/(?P<name>[^/]+)"
 
+_MAY_BE_ABSENT = (_create, _exists, _delete, _restore)
+
 _ROUTES: list[tuple[str, str, Callable[[QdrantDouble, str, bytes], Any]]] = [
     ("GET", "/", _info),
     ("GET", "/cluster", _cluster),
@@ -382,6 +428,10 @@ _ROUTES: list[tuple[str, str, Callable[[QdrantDouble, str, bytes], Any]]] = [
     ("PATCH", _COLLECTION, _update),
     ("DELETE", _COLLECTION, _delete),
     ("GET", _COLLECTION + "/exists", _exists),
+    ("POST", _COLLECTION + "/snapshots", _snapshot),
+    ("GET", _COLLECTION + "/snapshots/[^/]+", _download),
+    ("DELETE", _COLLECTION + "/snapshots/[^/]+", _forget),
+    ("POST", _COLLECTION + "/snapshots/upload", _restore),
     ("GET", _COLLECTION + "/cluster", _placed),
     ("GET", _COLLECTION + "/optimizations", _optimizations),
     ("PUT", _COLLECTION + "/index", _index),

@@ -161,7 +161,7 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
         do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
 
         def reply(self, status: int, content: Any, retry_after: str | None = None) -> None:
-            data = json.dumps(content).encode()
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
