@@ -20,7 +20,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 
-BASE = ("errors", "records", "phrase_types", "_version")
+BASE = ("errors", "installing", "records", "phrase_types", "_version")
 READING = (
     "ingest.reader",
     "ingest.formats",
@@ -33,6 +33,7 @@ READING = (
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "installing": (),
     "records": (),
     "phrase_types": (),
     "_version": (),

@@ -303,9 +303,9 @@ def test_cuda_where_there_is_none_is_an_error(folders: dict[str, Path], monkeypa
 def test_without_torch_i_am_told_what_to_install(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that needs torch names the extra."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ModelError, match=r"pip install 'pearl-qdrant\[torch\]'"):
+    with pytest.raises(ModelError, match=r"torch is not installed: pip install '.*\[torch\]'"):
         load_encoder(str(folders["bert"]))
-    with pytest.raises(DeviceError, match=r"torch is not installed: pip install 'pearl-qdrant\[torch\]'"):
+    with pytest.raises(DeviceError, match=r"torch is not installed: pip install '.*\[torch\]'"):
         load_encoder(str(folders["pearl"]), device="cuda")
 
 

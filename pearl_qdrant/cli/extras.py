@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pearl_qdrant.errors import ModelError
+from pearl_qdrant.installing import install_command
 
 
 @contextmanager
@@ -15,6 +16,5 @@ def needs_extra(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ModelError(
-            f"{error.name} is not installed, and this command needs it. Install it with: pip install "
-            f"'pearl-qdrant[{extra}]'"
+            f"{error.name} is not installed, and this command needs it. Install it with: {install_command(extra)}"
         ) from error

@@ -18,7 +18,7 @@ from pearl_qdrant.cli.train_paraphrase import paraphrase, synonyms
 def train() -> None:
     """Refresh the encoder: phrases, character encoder, fine-tuning, type head, averaging, export.
 
-    Needs the extra: pip install 'pearl-qdrant[train]'
+    Needs the extra `train`; without it each command says how to install it.
     """
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from pearl_qdrant.errors import DeviceError, ModelError
+from pearl_qdrant.installing import install_command
 
 Runtime = Literal["auto", "onnx", "torch"]
-
-INSTALL_TORCH = "pip install 'pearl-qdrant[torch]'"
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ def choose_place(name: str, *, device: str, runtime: Runtime, has_onnx: bool, ha
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
     if not torch_is_installed():
-        raise ModelError(f"Model '{name}' has no ONNX graph, and torch is not installed: {INSTALL_TORCH}")
+        raise ModelError(f"Model '{name}' has no ONNX graph, and torch is not installed: {install_command('torch')}")
     return Place("torch", "cpu")
 
 
@@ -90,7 +89,9 @@ def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> Place:
     if runtime == "onnx":
         raise DeviceError(device, f"Device '{device}' was asked for, but ONNX graphs run on the CPU here. Take torch.")
     if not torch_is_installed():
-        raise DeviceError(device, f"Device '{device}' was asked for, but torch is not installed: {INSTALL_TORCH}")
+        raise DeviceError(
+            device, f"Device '{device}' was asked for, but torch is not installed: {install_command('torch')}"
+        )
     from pearl_qdrant.encoder.torch_runtime import resolve_cuda
 
     resolved = resolve_cuda(device)
@@ -104,7 +105,9 @@ def _free_gpu(name: str, has_torch: bool) -> str | None:
     if not gpu_driver_is_present():
         return None
     if not torch_is_installed():
-        logger.info("There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, INSTALL_TORCH)
+        logger.info(
+            "There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, install_command("torch")
+        )
         return None
     if not has_torch:
         logger.info("There is a GPU, but %s", _no_torch_weights(name))

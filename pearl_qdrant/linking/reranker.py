@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pearl_qdrant.errors import ModelError
+from pearl_qdrant.installing import install_command
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.schema import NamePoint
@@ -51,9 +52,7 @@ class CrossEncoder:
         try:
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
         except ImportError as error:
-            raise ModelError(
-                "A cross-encoder needs torch. Install it with: pip install 'pearl-qdrant[torch]'"
-            ) from error
+            raise ModelError(f"A cross-encoder needs torch. Install it with: {install_command('torch')}") from error
         kwargs: dict[str, Any] = {"revision": revision} if revision else {}
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False, **kwargs)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from pearl_qdrant.errors import ModelError, ModelNotFoundError
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES
 from training.corpus.function_words import EMPTY_WORDS
 from training.corpus.phrases import DEFAULT_MAX_WORDS, Phrase
@@ -71,7 +72,7 @@ class BeneparParser:
             import spacy
         except ImportError as error:
             raise ModelError(
-                f"The benepar parser is not installed ({error}). Install it with: pip install 'pearl-qdrant[corpus]', "
+                f"The benepar parser is not installed ({error}). Install it with: {install_command('corpus')}, "
                 "or take the built-in parser: --parser builtin"
             ) from error
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pearl_qdrant.errors import SettingsError
+from pearl_qdrant.installing import install_command
 from training.evaluation.data import Data
 from training.evaluation.entity_types import READS, held_out_names
 from training.evaluation.methods import EncoderMethod
@@ -61,7 +62,7 @@ def draw_figure(path: Path, data: Data, methods: Sequence[EncoderMethod]) -> Non
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise SettingsError("The figure needs matplotlib: pip install 'pearl-qdrant[train]'") from error
+        raise SettingsError(f"The figure needs matplotlib: {install_command('train')}") from error
 
     names = figure_names(data, random.Random(0))
     drawing = Figure(figsize=(5 * len(methods), 5), layout="constrained")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pearl_qdrant.errors import SettingsError
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.linking.reliability import Answers, bins, calibration_error
 
 
@@ -54,4 +55,4 @@ def check_matplotlib() -> None:
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
-        raise SettingsError("A figure needs matplotlib: pip install 'pearl-qdrant[train]'")
+        raise SettingsError(f"A figure needs matplotlib: {install_command('train')}")
