@@ -7,7 +7,6 @@ status 1; click keeps 2 for usage, and 130 is Ctrl-C. Commands import what they 
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 
@@ -23,6 +22,7 @@ from pearl_qdrant.cli.evaluate import evaluate
 from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.models import models
+from pearl_qdrant.cli.terminal import echo, show_usage_error, start_logging, visible_streams
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
 
@@ -39,7 +39,7 @@ def cli(verbose: bool) -> None:
     pearl-qdrant ingest examples/sample_base.tsv
     pearl-qdrant link "nytimes.com" --type ORG
     """
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    start_logging(verbose=verbose)
 
 
 for _command in (ingest, link, annotate, calibrate, collections, entities, models, doctor, evaluate, train):
@@ -48,6 +48,11 @@ for _command in (ingest, link, annotate, calibrate, collections, entities, model
 
 def main() -> None:
     """Run the command line and exit."""
+    with visible_streams():
+        _run()
+
+
+def _run() -> None:
     try:
         # A command that answers "no" (verify, doctor) gives its exit status back instead of raising.
         status = cli(standalone_mode=False)
@@ -63,7 +68,7 @@ def main() -> None:
         _complain("interrupted; what was stored stays, and the same command goes on from there")
         sys.exit(_INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        show_usage_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output went away (as in `| head`): nothing more to say, not even at shutdown.
@@ -73,4 +78,4 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"Error: {message}", err=True)
+    echo(f"Error: {message}", err=True)

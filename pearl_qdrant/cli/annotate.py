@@ -16,6 +16,7 @@ from pearl_qdrant.cli.options import (
     store_option,
     type_option,
 )
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
 
 if TYPE_CHECKING:
@@ -67,13 +68,10 @@ def annotate(
     """
     if (text is None) == (file is None):
         raise click.UsageError("Give a text as an argument, or a file with --file, one of the two.")
-    from pearl_qdrant.linking import passages
-
     passage = text or "" if file is None else _read(file)
     with open_linker(store, collections, model=model, device=device) as linker:
         tie: OnTie = "first" if on_tie == "first" else "null"
-        found = passages.annotate(
-            linker,
+        found = linker.annotate(
             passage,
             types=types,
             threshold=threshold,
@@ -81,9 +79,12 @@ def annotate(
             on_tie=tie,
             include_nil=include_nil,
         )
-    for line in map(_as_json, found) if as_json else _as_text(found, with_base=len(set(collections)) > 1):
-        # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
-        click.echo(line.encode("utf-8", "backslashreplace").decode())
+    if as_json:
+        for one in found:
+            echo_json(_as_record(one))
+    else:
+        for line in _as_text(found, with_base=len(set(collections)) > 1):
+            echo(line)
 
 
 def _read(file: BinaryIO) -> str:
@@ -96,25 +97,20 @@ def _read(file: BinaryIO) -> str:
         raise InputError(file.name, None, f"not UTF-8 at byte {error.start}. Convert it, as with iconv") from error
 
 
-def _as_json(found: Annotation) -> str:
-    import json
-
+def _as_record(found: Annotation) -> dict[str, object]:
     link = found.link
     chosen = next((c for c in link.candidates if (c.kb, c.entity_id) == (link.kb, link.entity_id)), None)
-    return json.dumps(
-        {
-            "start": found.start,
-            "end": found.end,
-            "text": found.text,
-            "kb": link.kb,
-            "entity_id": link.entity_id,
-            "canonical_name": link.canonical_name,
-            "probability": link.probability,
-            "types": list(dict.fromkeys([*chosen.types, *chosen.kb_types])) if chosen else [],
-            "long_form": found.long_form,
-        },
-        ensure_ascii=False,
-    )
+    return {
+        "start": found.start,
+        "end": found.end,
+        "text": found.text,
+        "kb": link.kb,
+        "entity_id": link.entity_id,
+        "canonical_name": link.canonical_name,
+        "probability": link.probability,
+        "types": list(dict.fromkeys([*chosen.types, *chosen.kb_types])) if chosen else [],
+        "long_form": found.long_form,
+    }
 
 
 def _as_text(annotations: list[Annotation], *, with_base: bool) -> Iterator[str]:

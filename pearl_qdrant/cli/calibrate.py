@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from pearl_qdrant.cli.options import (
     open_store_at,
     store_option,
 )
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
 
 if TYPE_CHECKING:
@@ -97,11 +97,14 @@ def calibrate(
     record = _record(name, found, stored=not dry_run)
     if manifest.calibration is not None and not dry_run:
         old = manifest.calibration.model_dump()
-        click.echo(
+        echo(
             f"This replaces what was fitted on {old.get('fitted_on', 'labels')} ({old.get('mentions', '?')} mentions).",
             err=True,
         )
-    click.echo(json.dumps(record, ensure_ascii=False) if as_json else _as_text(record))
+    if as_json:
+        echo_json(record)
+    else:
+        echo(*_as_text(record))
     if figure is not None:
         _draw(figure, name, found)
 
@@ -111,7 +114,7 @@ def _draw(path: Path, name: str, found: CollectionFit) -> None:
 
     answers = {"before": found.fit.answers_before, "after, cross-fitted": found.fit.answers_after}
     draw_reliability(path, answers, title=name)
-    click.echo(f"drew {path}", err=True)
+    echo(f"drew {path}", err=True)
 
 
 def _record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
@@ -166,7 +169,7 @@ _ROWS = (
 )
 
 
-def _as_text(record: dict[str, Any]) -> str:
+def _as_text(record: dict[str, Any]) -> list[str]:
     of = "pairs" if record["fitted_on"] == "pairs" else "aliases of the base, held out"
     head = f"{record['collection']}: {record['mentions']:,} {of}, {record['nil_mentions']:,} of them NIL "
     head += f"({record['nil_share']:.0%} weighed for); the entity is among the candidates of {record['found']:,}"
@@ -187,7 +190,7 @@ def _as_text(record: dict[str, Any]) -> str:
         took = "fitted to the pairs" if record["ranking_fitted"] else "as shipped: others did no better"
         lines.append(f"coefficients of the ranking: {took}")
     lines.append(f"slope {record['slope']}, NIL bias {record['nil_bias']}, threshold {record['threshold']}: {stored}")
-    return "\n".join(lines)
+    return lines
 
 
 def _cell(figures: dict[str, Any], key: str) -> str:

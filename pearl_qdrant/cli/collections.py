@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from pearl_qdrant.cli.options import (
     wait_option,
     yes_option,
 )
+from pearl_qdrant.cli.terminal import confirm, echo, echo_json
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.protocol import Collection
@@ -38,9 +38,12 @@ def list_collections(store: str, as_json: bool) -> None:
     finally:
         opened.close()
     if not names and not as_json:
-        click.echo(f"No collections in {store}.", err=True)
+        echo(f"No collections in {store}.", err=True)
     for name in names:
-        click.echo(json.dumps({"collection": name}) if as_json else name)
+        if as_json:
+            echo_json({"collection": name})
+        else:
+            echo(name)
 
 
 @collections.command("show")
@@ -61,15 +64,15 @@ def show(name: str, store: str, as_json: bool) -> None:
             "types": collection.type_counts(limit=25),
         }
     if as_json:
-        click.echo(json.dumps(facts, ensure_ascii=False))
+        echo_json(facts)
         return
     types = facts.pop("types")
     facts["calibration"] = _calibration_line(facts["calibration"])
     for key, value in facts.items():
-        click.echo(f"{key:>16}  {value}")
+        echo(f"{key:>16}  {value}")
     for kind, counts in types.items():
         line = ", ".join(f"{k} {n:,}" for k, n in sorted(counts.items(), key=lambda kv: -kv[1]))
-        click.echo(f"{kind:>16}  {line or '-'}")
+        echo(f"{kind:>16}  {line or '-'}")
 
 
 def _calibration_line(calibration: dict[str, Any] | None) -> str:
@@ -91,11 +94,11 @@ def delete(name: str, store: str, yes: bool) -> None:
     opened = open_store_at(store)
     try:
         if not yes:
-            click.confirm(f"Delete collection '{name}' in {opened.location} for good?", abort=True, err=True)
+            confirm(f"Delete collection '{name}' in {opened.location} for good?")
         opened.delete(name)
     finally:
         opened.close()
-    click.echo(f"Deleted {name}.", err=True)
+    echo(f"Deleted {name}.", err=True)
 
 
 @collections.command("finalize")
@@ -107,7 +110,7 @@ def finalize(name: str, store: str, wait_s: float) -> None:
     with _opened(store, name, wait_s) as collection:
         collection.finalize()
         status = collection.status()
-    click.echo(f"{name}: {status.indexed_vectors:,} of {status.vectors:,} vectors indexed.", err=True)
+    echo(f"{name}: {status.indexed_vectors:,} of {status.vectors:,} vectors indexed.", err=True)
 
 
 @collections.command("verify")
@@ -122,12 +125,12 @@ def verify(context: click.Context, name: str, store: str, model: str | None, as_
         problems = list(_problems(collection, model))
         points = collection.count()
     if as_json:
-        click.echo(json.dumps({"collection": name, "points": points, "problems": problems}, ensure_ascii=False))
+        echo_json({"collection": name, "points": points, "problems": problems})
     else:
         for problem in problems:
-            click.echo(f"{name}: {problem}")
+            echo(f"{name}: {problem}")
         if not problems:
-            click.echo(f"{name}: {points:,} points, complete, indexed, model verified.")
+            echo(f"{name}: {points:,} points, complete, indexed, model verified.")
     if problems:
         context.exit(1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
@@ -16,6 +15,7 @@ from pearl_qdrant.cli.options import (
     store_option,
     yes_option,
 )
+from pearl_qdrant.cli.terminal import confirm, echo, echo_json
 
 
 @click.group()
@@ -34,12 +34,12 @@ def show(entity_id: str, collection: str | None, store: str, model: str | None, 
     with open_linker(store, [collection] if collection else [], model=model) as linker:
         entity = linker.entity(entity_id)
     if as_json:
-        click.echo(json.dumps(asdict(entity), ensure_ascii=False))
+        echo_json(asdict(entity))
         return
     for key, value in asdict(entity).items():
         shown = ", ".join(value) if isinstance(value, tuple) else value
         if shown:
-            click.echo(f"{key:>16}  {shown}")
+            echo(f"{key:>16}  {shown}")
 
 
 @entities.command("add")
@@ -77,7 +77,7 @@ def add(
     entity = Entity(entity_id, name, others, kb_types, TypeMap.load().map_types(kb_types), description)
     with open_linker(store, [collection] if collection else [], model=model, device=device) as linker:
         written = linker.add([entity])
-    click.echo(f"Wrote {_count(written)} of {entity_id}.", err=True)
+    echo(f"Wrote {_count(written)} of {entity_id}.", err=True)
 
 
 @entities.command("delete")
@@ -89,7 +89,7 @@ def add(
 def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, model: str | None, yes: bool) -> None:
     """Delete entities with all their names."""
     if not yes:
-        click.confirm(f"Delete {', '.join(entity_ids)} for good?", abort=True, err=True)
+        confirm(f"Delete {', '.join(entity_ids)} for good?")
     from pearl_qdrant.errors import EntityNotFoundError
 
     missing = []
@@ -100,7 +100,7 @@ def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, mode
             except EntityNotFoundError:
                 missing.append(entity_id)
         gone = linker.delete(entity_ids)
-    click.echo(f"Deleted {_count(gone)}.", err=True)
+    echo(f"Deleted {_count(gone)}.", err=True)
     if missing:
         raise click.ClickException(f"not there: {', '.join(missing)}")
 

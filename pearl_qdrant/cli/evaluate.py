@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from pearl_qdrant.cli.evaluate_linking import (
     linking_options,
 )
 from pearl_qdrant.cli.options import device_option, json_option
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
 
@@ -36,7 +36,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     from training.evaluation.registry import ON_REQUEST, TASKS
 
     for task in (*TASKS, *ON_REQUEST):
-        click.echo(f"{task.name:<22}  {task.group}: {task.metric}. Reads {', '.join(task.reads)}")
+        echo(f"{task.name:<22}  {task.group}: {task.metric}. Reads {', '.join(task.reads)}")
     context.exit()
 
 
@@ -140,7 +140,7 @@ def evaluate(
         method = _encoder(model, device)
         others = [_method(name, device) for name in dict.fromkeys(baselines or _STRINGS)]
         methods = [method, *others]
-        report = run(source, method, others, plain, options, say=lambda line: click.echo(line, err=True))
+        report = run(source, method, others, plain, options, say=lambda line: echo(line, err=True))
     if len(plain) < len(chosen):
         encoders = [name for name in dict.fromkeys(baselines) if name not in (*_STRINGS, model)]
         linking = LinkingRun(model, device, encoders, bases, ablation)
@@ -148,7 +148,10 @@ def evaluate(
     assert report is not None, "some task was chosen"
     if not report.results:
         raise click.ClickException(f"{data} has none of the files that {len(chosen)} tasks read: see --list.")
-    click.echo(json.dumps(as_record(report), ensure_ascii=False) if as_json else as_text(report))
+    if as_json:
+        echo_json(as_record(report))
+    else:
+        echo(*as_text(report).split("\n"))
     if figure is not None:
         _draw(figure, source, methods)
 
@@ -175,7 +178,7 @@ def _draw(path: Path, source: Data, methods: Sequence[Similarity]) -> None:
     from training.evaluation.methods import EncoderMethod
 
     draw_figure(path, source, [method for method in methods if isinstance(method, EncoderMethod)])
-    click.echo(f"drew {path}", err=True)
+    echo(f"drew {path}", err=True)
 
 
 def _tasks(names: tuple[str, ...]) -> tuple[Task, ...]:

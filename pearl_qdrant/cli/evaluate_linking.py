@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pearl_qdrant.cli.terminal import echo
 from training.evaluation.defaults import DEFAULT_FOLDS, DEFAULT_MENTIONS, DEFAULT_NIL_SHARES
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def evaluate_linking(run: LinkingRun, data: Data, tasks: Sequence[Task], options
     from training.evaluation.run import evaluate
 
     def say(line: str) -> None:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
     encoder = load_encoder(run.model, device=run.device)
     with Bases(run.bases, say=say) as bases:

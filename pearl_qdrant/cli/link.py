@@ -17,6 +17,7 @@ from pearl_qdrant.cli.options import (
     store_option,
     type_option,
 )
+from pearl_qdrant.cli.terminal import echo, echo_json, visible
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
@@ -84,14 +85,16 @@ def link(
             wanted, types=types, type_mode=cast("TypeMode", type_mode), limit=limit, on_tie=cast("OnTie", on_tie)
         )
         for found in links:
-            shown = _as_json(found, explain) if as_json else _as_text(found, with_base=len(set(collections)) > 1)
-            if explain and not as_json:
-                shown += "\n" + _indented(explain_link(found, linker.calibration, linker.model))
-            # An argument that is no UTF-8 holds lone surrogates, which no terminal takes.
-            click.echo(shown.encode("utf-8", "backslashreplace").decode())
+            if as_json:
+                echo_json(_as_record(found, explain))
+                continue
+            echo(*_as_text(found, with_base=len(set(collections)) > 1))
+            if explain:
+                echo(*(f"    {line}" for line in explain_link(found, linker.calibration, linker.model)))
 
 
 _WIDEST = 80  # characters of a name in the table; --json has it whole
+_LONGEST_MENTION = 1000  # likewise
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:
@@ -109,30 +112,25 @@ def _lines(file: BinaryIO) -> Iterator[str]:
             yield mention
 
 
-def _indented(lines: Sequence[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines)
-
-
-def _as_json(found: Link, explain: bool) -> str:
-    import json
-
+def _as_record(found: Link, explain: bool) -> dict[str, object]:
     shown = asdict(found)
     if not explain:
         for candidate in shown["candidates"]:
             del candidate["features"]
-    return json.dumps(shown, ensure_ascii=False)
+    return shown
 
 
-def _as_text(found: Link, *, with_base: bool) -> str:
+def _as_text(found: Link, *, with_base: bool) -> list[str]:
     """A mention, what it was linked to, and its candidates as a table; with bases where ids may be of several."""
+    mention = found.mention if len(found.mention) <= _LONGEST_MENTION else found.mention[:_LONGEST_MENTION] + "…"
     if found.entity_id is None:
         reason = found.nil_reason.value.replace("_", " ") if found.nil_reason else ""
-        head = f"{found.mention}  ->  NIL ({reason})"
+        head = f"{mention}  ->  NIL ({reason})"
     else:
         entity = f"{found.kb}: {found.entity_id}" if with_base else found.entity_id
-        head = f"{found.mention}  ->  {found.canonical_name}  [{entity}]  {found.probability:.2f}"
+        head = f"{mention}  ->  {found.canonical_name}  [{entity}]  {found.probability:.2f}"
     columns = ("prob", "dense", "lexical", *(["base"] if with_base else []), "id", "name", "types")
-    return "\n".join([head, *_table(columns, [_row(c, with_base=with_base) for c in found.candidates])])
+    return [head, *_table(columns, [_row(c, with_base=with_base) for c in found.candidates])]
 
 
 def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
@@ -152,6 +150,6 @@ def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[st
     """Rows with their columns aligned, under a head."""
     if not rows:
         return []
-    every = [columns, *rows]
+    every = [columns, *(tuple(map(visible, row)) for row in rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))]
     return ["    " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in every]

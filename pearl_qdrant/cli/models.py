@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import json_option
+from pearl_qdrant.cli.terminal import echo, echo_json
 
 
 @click.group()
@@ -25,11 +25,11 @@ def list_models(as_json: bool) -> None:
 
     for config in shipped():
         if as_json:
-            click.echo(json.dumps({"model": config.name, "dim": config.dim, "precision": config.precision}))
+            echo_json({"model": config.name, "dim": config.dim, "precision": config.precision})
         else:
-            click.echo(f"{config.name}  {config.dim} dim  {config.precision}")
+            echo(f"{config.name}  {config.dim} dim  {config.precision}")
     if not as_json:
-        click.echo("Any folder, or hub id as OWNER/NAME[@REVISION], works with --model too.", err=True)
+        echo("Any folder, or hub id as OWNER/NAME[@REVISION], works with --model too.", err=True)
 
 
 @models.command("show")
@@ -49,13 +49,13 @@ def show(model: str, as_json: bool) -> None:
         facts = {"files": {name: record.bytes for name, record in config.files.items()}, "training": config.training}
     facts = {**asdict(load_encoder(model, device="cpu").info), **facts}
     if as_json:
-        click.echo(json.dumps(facts, ensure_ascii=False))
+        echo_json(facts)
         return
     for key, value in facts.items():
         for line, (left, right) in enumerate(value.items() if isinstance(value, dict) else [("", value)]):
-            click.echo(f"{key if line == 0 else '':>18}  {left}{': ' if left else ''}{right}")
+            echo(f"{key if line == 0 else '':>18}  {left}{': ' if left else ''}{right}")
     if not facts["has_head"]:
-        click.echo("A plain encoder: no type head, so points get no predicted types.", err=True)
+        echo("A plain encoder: no type head, so points get no predicted types.", err=True)
 
 
 @models.command("export")
@@ -80,4 +80,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
         from training.export_checkpoint import rebuild_for_torch
 
         parity = rebuild_for_torch(folder, out)
-    click.echo(json.dumps({"model": str(out), **asdict(parity)}, ensure_ascii=False) if as_json else f"{parity}")
+    if as_json:
+        echo_json({"model": str(out), **asdict(parity)})
+    else:
+        echo(f"{parity}")

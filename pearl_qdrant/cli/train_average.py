@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pearl_qdrant.cli.extras import needs_extra
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.cli.train_inputs import refuse_overwriting
 
 
@@ -35,7 +36,7 @@ def average(base: Path, tuned: Path, out: Path, ratio: float) -> None:
         from training.average_checkpoint import average_checkpoint
 
         average_checkpoint(base, tuned, out, ratio=ratio)
-    click.echo(
+    echo(
         f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base}. Its type head is that of {tuned}; with names of every "
         f"type at hand, `train head` fits one to the averaged vectors. Next: train export",
         err=True,

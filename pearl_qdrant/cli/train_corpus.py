@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from pearl_qdrant.cli.options import json_option
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
@@ -85,27 +86,26 @@ def corpus(
     )  # fmt: skip
     with tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None) as bar:
         report = make_corpus(inputs, out, options, on_texts=bar.update)
-    click.echo(_as_json(report, out) if as_json else _as_text(report, out))
+    if as_json:
+        echo_json(_as_record(report, out))
+    else:
+        echo(*_as_text(report, out))
 
 
-def _as_json(report: CorpusReport, out: Path) -> str:
-    import json
-
+def _as_record(report: CorpusReport, out: Path) -> dict[str, object]:
     counts = report.counts
-    return json.dumps(
-        {
-            "out": str(out),
-            "texts": report.texts,
-            "phrases": dict(counts.phrases) if counts else {},
-            "types": dict(counts.types) if counts else {},
-            "entities": report.entities,
-            "skipped": dict(report.skipped),
-            "seconds": round(report.seconds, 1),
-        }
-    )
+    return {
+        "out": str(out),
+        "texts": report.texts,
+        "phrases": dict(counts.phrases) if counts else {},
+        "types": dict(counts.types) if counts else {},
+        "entities": report.entities,
+        "skipped": dict(report.skipped),
+        "seconds": round(report.seconds, 1),
+    }
 
 
-def _as_text(report: CorpusReport, out: Path) -> str:
+def _as_text(report: CorpusReport, out: Path) -> list[str]:
     """Counts by class and by type."""
     lines = [f"{out}: {report.texts:,} texts, {report.entities:,} entities, {report.seconds:.0f} s"]
     if report.counts is not None:
@@ -115,4 +115,4 @@ def _as_text(report: CorpusReport, out: Path) -> str:
             lines.append(f"  {kind:<12}{count:>12,}  {count / max(1, report.counts.types.total()):6.1%}")
     if report.skipped:
         lines.append("  passed over: " + ", ".join(f"{reason} {n}" for reason, n in sorted(report.skipped.items())))
-    return "\n".join(lines)
+    return lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -11,6 +10,7 @@ import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import json_option
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.cli.train_inputs import refuse_overwriting
 
 if TYPE_CHECKING:
@@ -58,4 +58,7 @@ def export(
         if names is not None and not texts:
             raise click.UsageError(f"{names.name} has no name: give one a line.")
         parity = export_checkpoint(model, out, precision=precision, name=name, with_torch=with_torch, names=texts)
-    click.echo(json.dumps({"model": str(out), "precision": precision, **asdict(parity)}) if as_json else f"{parity}")
+    if as_json:
+        echo_json({"model": str(out), "precision": precision, **asdict(parity)})
+    else:
+        echo(f"{parity}")

@@ -10,6 +10,7 @@ import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import device_option
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.cli.train_inputs import (
     aliases_option,
     max_errors_option,
@@ -252,7 +253,7 @@ def _run(
         tensorboard=tensorboard,
     )
     if wrote:
-        click.echo(f"{out}: {n_steps:,} steps; curves in {out / 'training'}. Next: train average", err=True)
+        echo(f"{out}: {n_steps:,} steps; curves in {out / 'training'}. Next: train average", err=True)
 
 
 def _warn_of_few_types(base: Base, examples: list[Example]) -> None:
@@ -261,7 +262,7 @@ def _warn_of_few_types(base: Base, examples: list[Example]) -> None:
 
     known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
     if taught and known - taught:
-        click.echo(
+        echo(
             f"These names have {len(known & taught)} of the {len(known)} entity types that the type head knows: it "
             f"will forget the others. Keep it as it is with --type-weight 0, or add names of the other types",
             err=True,

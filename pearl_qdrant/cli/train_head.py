@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import device_option, json_option
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.cli.train_inputs import (
     aliases_option,
     max_errors_option,
@@ -85,6 +85,6 @@ def head(
             raise click.UsageError(str(error)) from error
     if as_json:
         found = {} if scores is None else {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "n": scores.n}
-        click.echo(json.dumps({"model": str(out), **found}))
+        echo_json({"model": str(out), **found})
     elif scores is not None:
-        click.echo(f"{out}: accuracy {scores.accuracy:.1%}, macro-F1 {scores.macro_f1:.3f} on {scores.n:,} names")
+        echo(f"{out}: accuracy {scores.accuracy:.1%}, macro-F1 {scores.macro_f1:.3f} on {scores.n:,} names")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
@@ -82,5 +83,5 @@ def read_material(
     examples += type_examples(row for path in typed_names for row in read_typed_names(path, report))
     examples.sort(key=lambda example: (example.name.casefold(), example.entity))
     passed_over = ", ".join(f"{count:,} {reason}" for reason, count in report.passed_over.items())
-    click.echo(f"{len(examples):,} examples{f'; passed over: {passed_over}' if passed_over else ''}", err=True)
+    echo(f"{len(examples):,} examples{f'; passed over: {passed_over}' if passed_over else ''}", err=True)
     return examples

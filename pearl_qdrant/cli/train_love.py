@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import json_option
+from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.cli.train_inputs import refuse_overwriting
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE
 
@@ -95,4 +95,7 @@ def love(
             ),
             resume=not restart,
         )
-    click.echo(json.dumps({"character_encoder": str(out), **asdict(mimicry)}) if as_json else f"{mimicry}")
+    if as_json:
+        echo_json({"character_encoder": str(out), **asdict(mimicry)})
+    else:
+        echo(f"{mimicry}")

@@ -10,6 +10,7 @@ import click
 
 from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import device_option
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.cli.train_inputs import (
     aliases_option,
     max_errors_option,
@@ -93,7 +94,7 @@ def negatives(
         )
         out.parent.mkdir(parents=True, exist_ok=True)
         n_rows = write_hard_negatives(out, found)
-    click.echo(f"{out}: {n_rows:,} phrases with hard negatives", err=True)
+    echo(f"{out}: {n_rows:,} phrases with hard negatives", err=True)
 
 
 _SLICE = 1024  # names between two moves of the bar

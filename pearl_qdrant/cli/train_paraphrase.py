@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from pearl_qdrant.cli.terminal import echo
+
 _PATH = click.Path(path_type=Path)
 
 
@@ -52,7 +54,7 @@ def paraphrase(
     maker = Paraphraser(model, options=options, device=device)
     with tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None) as bar:
         n_rows = write_paraphrases(phrases, maker, path, batch_size=batch_size, on_phrases=bar.update)
-    click.echo(f"{path}: {n_rows:,} phrases written")
+    echo(f"{path}: {n_rows:,} phrases written")
 
 
 @click.command()
@@ -76,4 +78,4 @@ def synonyms(corpus: Path, vectors: Path, out: Path | None, threshold: float, ne
     words = {word for phrase in corpus_phrases(corpus, min_count=1) for word in phrase.split()}
     path = out or corpus / "word_neighbours.jsonl"
     n_rows = write_neighbours(vectors, words, path, threshold=threshold, limit=neighbours, max_words=max_words)
-    click.echo(f"{path}: {n_rows:,} words with neighbours")
+    echo(f"{path}: {n_rows:,} words with neighbours")

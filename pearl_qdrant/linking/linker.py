@@ -280,6 +280,7 @@ class EntityLinker:
     ) -> list[Annotation]:
         """Find the mentions of a passage and link them; see `linking.passages.annotate`."""
         with self._in_use():
+            self._stream.question(types, "hard", DEFAULT_LIMIT)  # a type that is none is refused whatever the text
             return annotate(
                 self,
                 text,
@@ -302,7 +303,8 @@ class EntityLinker:
         include_nil: bool = False,
     ) -> Iterator[list[Annotation]]:
         """Annotate many passages, in order; see `linking.passages.annotate_batch`."""
-        self._check_open()
+        with self._in_use():
+            self._stream.question(types, "hard", DEFAULT_LIMIT)
         found = annotate_batch(
             self, texts, types=types, threshold=threshold, context=context, on_tie=on_tie, include_nil=include_nil
         )

@@ -111,6 +111,8 @@ def annotate_batch(
 
     A passage gets the annotations that it would get alone. Arguments as in `annotate`.
     """
+    if isinstance(texts, (str, bytes)):
+        raise TypeError("texts is one string, whose letters would be annotated one by one: give a list")
     bar, choose = _checked(linker, threshold, context, on_tie, encoder)
 
     def stream() -> Iterator[list[Annotation]]:

@@ -34,7 +34,7 @@ class ContextChooser:
 
     def __init__(self, context: str, encoder: Encoder) -> None:
         self._encoder = encoder
-        encoded = encoder.encode([context])
+        encoded = encoder.encode([context.encode("utf-8", "replace").decode()])  # a shell may give stray bytes
         self._vector = encoded.vectors[0] if encoded.encodable[0] else None
 
     def __call__(self, candidates: Sequence[Candidate]) -> Candidate | None:

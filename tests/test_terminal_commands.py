@@ -1,0 +1,246 @@
+"""Every command with a hostile base: nothing that it holds does anything to the terminal, nor fakes a line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from cli_runner import Outcome, Run
+from linker_base import fill
+from qdrant_double import QdrantDouble
+from tiny_models import make_pearl
+
+from pearl_qdrant import Entity
+from pearl_qdrant.cli import cli
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.schema import LinkCalibration
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\b\x9b31m\u202egpj.exe\u2066\u200f\x7f\r\x85\u2028\nforged line"
+UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def names(prefix: str) -> str:
+    """A name that begins honestly."""
+    return f"{prefix} {EVIL}"
+
+
+ENTITIES = [
+    Entity(names("id"), names("Acme"), (names("Big Acme"),), (names("firm"),), ("ORG",), names("It makes things")),
+    Entity("twin", names("Acme"), ("Twin",), ("firm",), ("ORG",), extra={"source": names("src")}),
+    Entity("plain", "Plain Thing", ("Thing",)),
+]
+
+
+def check(outcome: Outcome) -> None:
+    """Nothing unsafe on either stream, and no line of the base's own."""
+    for stream in (outcome.out, outcome.err):
+        assert UNSAFE.findall(stream) == []
+        assert [line for line in stream.splitlines() if line.lstrip().startswith("forged")] == []
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store, a model, bases and texts that all hold what they should not."""
+    folder = tmp_path_factory.mktemp("hostile")
+    make_pearl(folder / "model", name=names("model"))
+    fill(folder / "store", "base", str(folder / "model"), ENTITIES)
+    store = EdgeStore(folder / "store")
+    base = store.open("base")
+    evil = {"kb_version": names("v"), "created_by": names("by"), "type_map_version": names("t")}
+    base.write_manifest(base.manifest.model_copy(update=evil))
+    store.close()
+    shutil.copytree(folder / "store" / "base", folder / "store" / "gone")
+    manifest = folder / "store" / "gone" / "manifest.json"
+    changed = {**json.loads(manifest.read_bytes()), "collection": "gone", "model": names("model"), "kb": names("kb")}
+    manifest.write_text(json.dumps(changed), encoding="utf-8")
+    rows = [
+        "id\tname\ttype\taliases",
+        f"e1\tAc{EVIL[:20]}me\tORG|{EVIL[:9]}\tAlias{EVIL[7:20]}",
+        f"\tno id {EVIL[:9]}\t\t",
+    ]
+    (folder / "base.tsv").write_text("\n".join(rows), encoding="utf-8")
+    (folder / "text.txt").write_text(f"We saw {names('Acme')} and Twin and Plain Thing.", encoding="utf-8")
+    (folder / "mentions.txt").write_text("Twin\nAcme" + EVIL.replace("\n", "") + "\n", encoding="utf-8")
+    (folder / "pairs.tsv").write_text(f"Acme\t{EVIL.splitlines()[0]}\n" * 60, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def ask(run: Run, hostile: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line with that store, in that folder."""
+    monkeypatch.setenv("PEARL_QDRANT_STORE", str(hostile / "store"))
+    monkeypatch.chdir(hostile)
+    return run
+
+
+TWICE = ("--collection", "base", "--threshold", "0")
+
+SHOWN: list[tuple[int, tuple[str, ...]]] = [
+    (0, ("link", names("Acme"), "Twin", *TWICE)),
+    (0, ("link", names("Acme"), "Twin", *TWICE, "--explain")),
+    (0, ("link", names("Acme"), *TWICE, "--explain", "--json")),
+    (0, ("link", "--file", "mentions.txt", *TWICE)),
+    (0, ("annotate", "--file", "text.txt", *TWICE, "--nil", "--on-tie", "first")),
+    (0, ("annotate", "--file", "text.txt", *TWICE, "--json")),
+    (0, ("annotate", names("Twin"), *TWICE, "--context", names("context"))),
+    (0, ("entities", "show", names("id"), "--collection", "base")),
+    (0, ("entities", "show", names("id"), "--collection", "base", "--json")),
+    (0, ("collections", "list")),
+    (0, ("collections", "show", "base")),
+    (0, ("collections", "show", "base", "--json")),
+    (0, ("collections", "show", "gone")),
+    (0, ("models", "show", "model")),
+    (0, ("models", "show", "model", "--json")),
+    (0, ("models", "list")),
+    (0, ("doctor", "--model", "model")),
+    (0, ("doctor", "--model", "model", "--json")),
+    (0, ("ingest", "base.tsv", "--model", "model", "--collection", "loaded")),
+    (0, ("ingest", "base.tsv", "--dry-run", "--json")),
+]
+"""Commands that show what the base holds."""
+
+REFUSED: list[tuple[str, ...]] = [
+    ("link", "x", "--collection", "gone"),
+    ("link", "x", "--collection", "base", "--type", names("type")),
+    ("link", "x", "--limit", EVIL),
+    ("link", "x", f"--{EVIL}"),
+    ("link", "--file", f"none{EVIL}"),
+    ("link", "x", "--model", names("m"), "--collection", "base"),
+    ("annotate", "x", "--collection", names("c")),
+    ("annotate", "x", "--type", EVIL, "--collection", "base"),
+    ("calibrate", "--collection", "base", "--pairs", "pairs.tsv"),
+    ("calibrate", "--collection", "base", "--pairs", f"none{EVIL}"),
+    ("entities", "show", names("none"), "--collection", "base"),
+    ("entities", "add", "--id", "x", "--name", "\udcff", "--collection", "base"),
+    ("entities", "delete", names("none"), "--collection", "base", "--yes"),
+    ("entities", "delete", names("none"), "--collection", "base"),
+    ("collections", "show", names("c")),
+    ("collections", "delete", names("c"), "--yes"),
+    ("collections", "delete", "gone"),
+    ("collections", "finalize", names("c")),
+    ("collections", "verify", "gone"),
+    ("collections", "verify", "gone", "--json"),
+    ("models", "show", f"/none/{EVIL}"),
+    ("models", "export", f"/none/{EVIL}", "out", "--torch"),
+    ("doctor", "--model", names("m")),
+    ("doctor", "--store", f"http://{EVIL}"),
+    ("evaluate", "--data", f"/none/{EVIL}"),
+    ("evaluate", "--data", "base.tsv", "--task", EVIL),
+    ("ingest", f"/none/{EVIL}"),
+    ("ingest", "base.tsv", "--max-errors", "0"),
+    ("ingest", "base.tsv", "--collection", EVIL),
+    ("train", "corpus", f"/none/{EVIL}", "--out", "corpus"),
+    ("train", "paraphrase", "--corpus", f"/none/{EVIL}"),
+    ("train", "synonyms", "--corpus", f"/none/{EVIL}"),
+    ("train", "love", "--corpus", f"/none/{EVIL}"),
+    ("train", "average", f"/none/{EVIL}", f"/none/{EVIL}"),
+    ("train", "export", f"/none/{EVIL}"),
+    ("train", "negatives", "--corpus", f"/none/{EVIL}"),
+    ("train", "fit", "--corpus", f"/none/{EVIL}"),
+    ("train", "head", f"/none/{EVIL}"),
+    (EVIL,),
+]
+"""Commands that fail, and say of what."""
+
+
+@pytest.mark.parametrize(
+    "status, words", SHOWN, ids=lambda value: " ".join(value)[:30] if isinstance(value, tuple) else ""
+)
+def test_what_a_base_holds_is_shown_and_does_nothing(ask: Run, status: int, words: tuple[str, ...]) -> None:
+    """Names, ids, types, descriptions and what a manifest says: visible, in words as in JSON."""
+    outcome = ask(*words)
+
+    assert outcome.status == status, outcome.err
+    check(outcome)
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=lambda words: " ".join(words)[:30])
+def test_what_is_refused_is_named_and_does_nothing(ask: Run, words: tuple[str, ...]) -> None:
+    """An error shows the value that was wrong, visible."""
+    outcome = ask(*words)
+
+    assert outcome.status != 0
+    assert outcome.err or outcome.out
+    check(outcome)
+
+
+def test_json_gives_the_names_as_they_are(ask: Run) -> None:
+    """Escaped on the way, a name is the same to a program that reads the lines."""
+    (entity,) = ask("entities", "show", names("id"), "--collection", "base", "--json").lines()
+    (link,) = ask("link", names("Acme"), *TWICE, "--json").lines()
+
+    assert (entity["entity_id"], entity["canonical_name"]) == (names("id"), names("Acme"))
+    assert link["mention"] == names("Acme")
+
+
+def test_names_are_shown_and_not_swallowed(ask: Run) -> None:
+    """What is in a name can be seen."""
+    shown = ask("entities", "show", names("id"), "--collection", "base").out
+
+    assert r"canonical_name  Acme \x1b]0;owned\x07\x1b[2J\x08\u009b31m\u202egpj.exe" in shown
+    assert r"\nforged line" in shown
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command that does something, by its words."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def test_every_command_is_tried() -> None:
+    """A new command needs a line above."""
+    tried = [words for _, words in SHOWN] + REFUSED
+
+    assert [" ".join(one) for one in commands(cli) if not any(words[: len(one)] == one for words in tried)] == []
+
+
+def test_a_server_with_hostile_names_does_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server calls its collections, and what it answers when it fails, is made visible."""
+    from qdrant_client import models
+
+    with QdrantDouble() as server:
+        monkeypatch.setenv("PEARL_QDRANT_STORE", server.url)
+        server.client.create_collection(
+            names("c"), vectors_config=models.VectorParams(size=2, distance=models.Distance.DOT)
+        )
+        server.client.create_collection(
+            "other", vectors_config=models.VectorParams(size=2, distance=models.Distance.DOT)
+        )
+        listed = run("collections", "list")
+        as_json = run("collections", "list", "--json")
+        unnamed = run("link", "x")
+        found = run("doctor")
+
+    assert r"c \x1b]0;owned" in listed.out
+    assert {"collection": names("c")} in as_json.lines()
+    assert r"c \x1b]0;owned" in unnamed.err
+    for outcome in (listed, as_json, unnamed, found):
+        check(outcome)
+
+
+def test_a_calibrated_collection_is_shown_with_what_its_manifest_says(ask: Run, hostile: Path) -> None:
+    """A calibration may carry what somebody wrote beside it."""
+    store = EdgeStore(hostile / "store")
+    base = store.open("base")
+    fitted = LinkCalibration.model_validate(
+        {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.1, "fitted_on": EVIL, EVIL: 1}
+    )
+    before = base.manifest
+    base.write_manifest(before.model_copy(update={"calibration": fitted}))
+    store.close()
+
+    outcome = ask("collections", "show", "base")
+    store = EdgeStore(hostile / "store")
+    store.open("base").write_manifest(before)
+    store.close()
+
+    assert r"fitted_on \x1b]0;owned" in outcome.out
+    check(outcome)
