@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import PearlQdrantError, StoreClosedError, StoreError
-from pearl_qdrant.store.edge_folder import CollectionFolder, IndexState
+from pearl_qdrant.store.edge_folder import CollectionFolder
 from pearl_qdrant.store.edge_points import check_points
 from pearl_qdrant.store.edge_process import COMPACT, COUNT, FINISH, FLUSH, POINTS, Answer, EdgeProcess
 from pearl_qdrant.store.schema import NamePoint
@@ -215,7 +215,7 @@ class EdgeWriter:
         rewritten = talk.points_written - max(0, talk.points_after - talk.points_before)
         if state is not None and rewritten > 0:
             with suppress(StoreError):  # a full disk is told of already
-                self._folder.write_index_state(IndexState(state.vectors, state.rewritten + rewritten))
+                self._folder.write_index_state(replace(state, rewritten=state.rewritten + rewritten))
 
     def _open_talk(self) -> _Talk:
         self._folder.owner.check()

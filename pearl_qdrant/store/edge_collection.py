@@ -196,6 +196,13 @@ class EdgeCollection:
         """Points by value of each type field, most frequent first."""
         return {key: self._facet(key, limit) for key in FACET_FIELDS}
 
+    def has_type(self, name: str) -> bool:
+        """Whether any point passes a filter for this type."""
+        if not storable([name]):
+            return False
+        with self._folder.shard("counting its types") as shard:
+            return edge_shard.count_points(shard, edge_shard.type_filter([name])) > 0
+
     def delete_entities(self, entity_ids: Sequence[str]) -> int:
         """Delete all points of these entities; returns how many points went."""
         deleted = 0
@@ -240,10 +247,12 @@ class EdgeCollection:
         needed = used + edge_shard.MIN_FREE_BYTES
         edge_shard.check_space(folder.path, folder.name, needed, doing="building its graph")
         with folder.lent("being finalized"):
-            child = EdgeProcess(folder.finalize_job())
+            job = folder.finalize_job()
+            child = EdgeProcess(job)
             try:
                 answer = child.wait_answer()
-                folder.write_index_state(IndexState(vectors=answer["indexed"]))
+                built = IndexState(answer["indexed"], m=job.graph_m, ef_construct=job.graph_ef_construct)
+                folder.write_index_state(built)
             except BaseException:
                 child.kill()
                 raise

@@ -3,6 +3,7 @@
     NAME/.lock           held while the collection is open; says by which process
     NAME/manifest.json   written last of all when a collection is made
     NAME/index.json      how far the graph goes; absent until it is built
+    NAME/files.json      the seal: how Edge's files were when the collection was closed; absent while it is open
     NAME/shard/          Qdrant Edge's own files
 
 However often a collection is opened in a process, there is one `CollectionFolder`: the last to close it closes it.
@@ -26,8 +27,10 @@ import msgspec
 from qdrant_edge import EdgeShard
 
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreClosedError, StoreError, StoreLockedError
-from pearl_qdrant.store import edge_lock, edge_shard
+from pearl_qdrant.store import edge_lock, edge_shard, graph
+from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge_process import Job
+from pearl_qdrant.store.edge_seal import break_seal, lay_seal
 from pearl_qdrant.store.ownership import Owner
 from pearl_qdrant.store.schema import Manifest
 
@@ -69,27 +72,13 @@ class IndexState:
     Attributes:
         vectors: Vectors in the graph when it was built.
         rewritten: How many of them a load has written again since, which took them out of it.
+        m, ef_construct: With what it was built, and is built on.
     """
 
     vectors: int
     rewritten: int = 0
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file: a reader, or a crash, sees the old one or the new one whole."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)  # of a process that died, or a stranger's link to another file
-    with temporary.open("x", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    m: int = graph.OLD_M
+    ef_construct: int = graph.OLD_EF_CONSTRUCT
 
 
 def read_manifest(path: Path, collection: str) -> Manifest:
@@ -136,7 +125,7 @@ class CollectionFolder:
         self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
         try:
             self.manifest = read_manifest(path, name)
-            self._load()
+            self._load(check=break_seal)
         except BaseException:
             self._lock.release()
             raise
@@ -265,6 +254,7 @@ class CollectionFolder:
         return self._job("finalize")
 
     def _job(self, task: str) -> Job:
+        state = self.index_state()
         return Job(
             task="finalize" if task == "finalize" else "load",
             collection=self.name,
@@ -273,18 +263,24 @@ class CollectionFolder:
             has_lexical=self.manifest.has_lexical,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
             quantization=self.manifest.quantization,
-            has_graph=self.index_state() is not None,
+            has_graph=state is not None,
+            graph_m=graph.M if state is None else state.m,
+            graph_ef_construct=graph.EF_CONSTRUCT if state is None else state.ef_construct,
             small_points=SMALL_POINTS,
             compact_points=COMPACT_POINTS,
             compact_lean_points=COMPACT_LEAN_POINTS,
         )
 
-    def _load(self) -> None:
-        """Open the shard; the child of a process that was killed may need a moment to let go of it."""
+    def _load(self, check: Callable[[Path, str], None] = lambda path, name: None) -> None:
+        """Open the shard; the child of a process that was killed may need a moment to let go of it.
+
+        Args:
+            check: As in `edge_shard.load_shard`. Not needed for what was open in this process a moment ago.
+        """
         deadline = time.monotonic() + edge_lock.WAIT_S
         while True:
             try:
-                self._shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name)
+                self._shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name, check=check)
             except StoreLockedError:
                 if time.monotonic() >= deadline:
                     raise
@@ -307,6 +303,7 @@ class CollectionFolder:
         try:
             if shard is not None:
                 self._shut(shard, "closing it")
+                lay_seal(self.path / SHARD_FOLDER)
         finally:
             self._lock.release()
 

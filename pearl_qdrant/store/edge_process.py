@@ -51,6 +51,7 @@ class Job:
         threshold_kb: Vectors from which a segment is made compact, or gets a graph, in KB.
         quantization: How the segments with a graph keep their vectors.
         has_graph: Whether compacted segments carry a graph already, and new ones must too.
+        graph_m, graph_ef_construct: Its links, and candidates while it is built.
         small_points: Beyond so many points a load drops the payload indexes, until the graph is built.
         compact_points: Points in the growing segment at which it is compacted, with payload indexes.
         compact_lean_points: The same without them.
@@ -64,6 +65,8 @@ class Job:
     threshold_kb: int
     quantization: Quantization
     has_graph: bool
+    graph_m: int
+    graph_ef_construct: int
     small_points: int
     compact_points: int
     compact_lean_points: int
@@ -107,16 +110,15 @@ class EdgeProcess:
                 f"Cannot start the process that writes collection '{job.collection}' ({error}). Free some space, or "
                 f"point TMPDIR to another disk."
             ) from error
-        root = Path(__file__).resolve().parents[2]
-        search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
+        command, environment, folder = python_child(MODULE)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", MODULE, job.dump()],
+                [*command, job.dump()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                cwd=root,  # `-m` puts the working folder first in the child's path
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+                cwd=folder,
+                env=environment,
             )
         except OSError as error:
             self._stderr.close()
@@ -181,7 +183,7 @@ class EdgeProcess:
             self.kill()
             code = self._process.returncode
         name, is_graph = self._job.collection, self._job.task == "finalize"
-        why = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
+        why = why_ended(code)
         is_bus = -code == getattr(signal, "SIGBUS", None)
         free = self._free_bytes()
         if free < (edge_shard.MIN_FREE_BYTES if is_bus else edge_shard.OPEN_BYTES):
@@ -211,12 +213,22 @@ class EdgeProcess:
             return sys.maxsize
 
 
-def _signal_name(number: int) -> str:
-    """SIGKILL for 9, where it has a name."""
+def python_child(module: str) -> tuple[list[str], dict[str, str], Path]:
+    """What starts a module of this package in a process: command, environment and working folder."""
+    root = Path(__file__).resolve().parents[2]
+    search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
+    # `-m` puts the working folder first in the child's path.
+    return [sys.executable, "-m", module], {**os.environ, "PYTHONPATH": os.pathsep.join(search)}, root
+
+
+def why_ended(code: int) -> str:
+    """How a process ended, as in "was killed by SIGKILL"."""
+    if code >= 0:
+        return f"ended with status {code}"
     try:
-        return signal.Signals(number).name
+        return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
-        return f"signal {number}"
+        return f"was killed by signal {-code}"
 
 
 def dump_error(error: StoreError) -> bytes:

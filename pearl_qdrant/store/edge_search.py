@@ -17,19 +17,11 @@ from qdrant_edge import (
     SparseVector,
 )
 
+from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge_folder import CollectionFolder
 from pearl_qdrant.store.edge_points import RECORD_FIELD
 from pearl_qdrant.store.schema import DENSE, LEXICAL, OVERSAMPLING
 from pearl_qdrant.store.search import FoundPoint, NameQuery
-
-HNSW_EF = 32
-"""Candidates that a search in the graph keeps; at least `limit` in any case. 74,000 names of a general base, int8
-vectors rescored from twice as many: recall@16 0.984 (ef 32, 140 us a query), 0.990 (64, 210 us), 0.993 (128, 340 us),
-the nearest name found every time; whole vectors with ef 128: 0.992 in 765 us."""
-
-FILTER_EF = 64
-"""The same under a filter. 571,000 names, ORG (8 %), recall@15 of mentions that are ORG and of any mentions: ef 64
-0.992 and 0.940 in 0.8 ms, ef 128 0.994 and 0.970 in 1.4, ef 256 0.997 and 0.988 in 3.2."""
 
 NARROW_SHARE = 0.15
 """A filter that passes less than this share of the points has links of its own in the graph. A wider one is searched by
@@ -66,12 +58,12 @@ def run_queries(
         return shard.query_batch(QueryBatchRequest(requests))
 
 
-def _request(query: NameQuery, query_filter: Filter | None, dense: Callable[[int], SearchParams]) -> QueryRequest:
+def _request(query: NameQuery, query_filter: Filter | None, dense: Callable[[NameQuery], SearchParams]) -> QueryRequest:
     """One query as Edge takes it."""
     params = None
     if query.vector is not None:
         nearest = Query.Nearest(memoryview(query.vector), using=DENSE)  # type: ignore[arg-type] # half a list's time
-        params = dense(query.limit) if query.ids is None else _WHOLE
+        params = dense(query) if query.ids is None else _WHOLE
     else:
         assert query.lexical is not None
         indices, values = query.lexical
@@ -87,12 +79,16 @@ def _request(query: NameQuery, query_filter: Filter | None, dense: Callable[[int
 
 def _dense_params(
     folder: CollectionFolder, query_filter: Filter | None, is_narrow: bool
-) -> Callable[[int], SearchParams]:
-    """From the points wanted to how the graph is searched."""
-    ef, acorn = HNSW_EF, None
-    if query_filter is not None:
-        ef = FILTER_EF
-        acorn = None if is_narrow else AcornSearchParams(enable=True, max_selectivity=1.0)
+) -> Callable[[NameQuery], SearchParams]:
+    """How the graph is searched for a query."""
+    acorn = None
+    if query_filter is not None and not is_narrow:
+        acorn = AcornSearchParams(enable=True, max_selectivity=1.0)
     # Quantised vectors only find: Qdrant does not score anew unless told.
     rescore = QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING[folder.manifest.quantization])
-    return lambda limit: SearchParams(hnsw_ef=max(ef, limit), acorn=acorn, quantization=rescore)
+
+    def params(query: NameQuery) -> SearchParams:
+        ef = graph.candidates(query, is_filtered=query_filter is not None)
+        return SearchParams(hnsw_ef=ef, acorn=acorn, quantization=rescore)
+
+    return params

@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -39,20 +39,13 @@ from qdrant_edge import (
 )
 
 from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, StoreLockedError
+from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge_points import CANONICAL_FIELD, PointBatch
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
-
-HNSW_M = 16
-HNSW_EF_CONSTRUCT = 100
-"""Qdrant's own defaults for the graph."""
 
 INDEXING_THRESHOLD_KB = 10_000
 """Vectors in a segment from which a graph is built, in KB: 6,700 of 384 dimensions, searched exactly in a millisecond.
 Qdrant's default."""
-
-FULL_SCAN_KB = 40_000
-"""A filter that passes fewer vectors than this, 27,000 of 384 dimensions, is answered exactly: in 2 ms where int8
-vectors are scanned, which the graph takes under a filter too."""
 
 MAX_SEGMENT_KB = 8_000_000
 """Largest segment that `finalize` merges into: one graph for up to 5 million vectors of 384 dimensions."""
@@ -81,7 +74,8 @@ def shard_config(
     dim: int,
     *,
     has_lexical: bool,
-    m: int = HNSW_M,
+    m: int = graph.M,
+    ef_construct: int = graph.EF_CONSTRUCT,
     segments: int = 1,
     max_segment_kb: int = MAX_SEGMENT_KB,
     threshold_kb: int,
@@ -93,6 +87,7 @@ def shard_config(
         dim: Width of the vectors.
         has_lexical: Whether there are sparse vectors.
         m: Links of a point in the graph; 0 makes compact segments without a graph.
+        ef_construct: Candidates while the graph is built.
         segments: How many `optimize()` leaves, beside the growing one.
         max_segment_kb: Up to what size it merges, in KB of vectors.
         threshold_kb: From what size it makes a segment compact, in KB of vectors.
@@ -109,7 +104,7 @@ def shard_config(
     return EdgeConfig(
         vectors={DENSE: dense},
         sparse_vectors={LEXICAL: lexical} if has_lexical else None,
-        hnsw_config=HnswIndexConfig(m, HNSW_EF_CONSTRUCT, FULL_SCAN_KB, memory=Memory.Cached),
+        hnsw_config=HnswIndexConfig(m, ef_construct, graph.FULL_SCAN_KB, memory=Memory.Cached),
         optimizers=EdgeOptimizersConfig(
             indexing_threshold=threshold_kb,
             default_segment_number=segments,
@@ -140,13 +135,20 @@ def create_shard(path: Path, dim: int, *, has_lexical: bool = True) -> None:
     shard.close()
 
 
-def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) -> EdgeShard:
+def load_shard(
+    path: Path,
+    collection: str,
+    config: EdgeConfig | None = None,
+    *,
+    check: Callable[[Path, str], None] = lambda path, collection: None,
+) -> EdgeShard:
     """Open a shard, and remove what a killed `optimize()` left half-built.
 
     Args:
         path: Folder of the shard. The caller holds the collection's lock.
         collection: Its name, for errors.
         config: Replaces the stored one; None keeps it.
+        check: Called with both when the files are in the page cache, before Edge sees them.
 
     Raises:
         StoreLockedError: If a process still has it open.
@@ -157,6 +159,7 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
     if is_in_memory(path):
         _fill_holes(path, collection)
     _read_ahead(path)
+    check(path, collection)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)
     # Not before: a writer whose parent was killed may still be building there, until it lets go of the shard.
@@ -209,7 +212,7 @@ def _read_ahead(path: Path) -> None:
     buffer = bytearray(1 << 20)
     for file in path.glob("segments/*/*/**/*"):
         is_cold = file.name == "matrix.dat" and file.with_name("quantized.data").exists()
-        if is_cold or file.parent.name == "payload_storage":
+        if is_cold or file.parent.name == "payload_storage" or not file.is_file():
             continue
         with suppress(OSError), file.open("rb", buffering=0) as opened:
             while opened.readinto(buffer):
@@ -309,6 +312,14 @@ def cannot_write(collection: str, folder: str, what: str) -> StoreError:
     )
 
 
+def damaged(collection: str, why: str, way_out: str = "") -> StoreError:
+    """The error for a collection whose files cannot be trusted; `way_out` is a further sentence, with its blank."""
+    return StoreError(
+        f"Collection '{collection}' cannot be opened, its files look damaged ({why}). Restore the folder from a copy, "
+        f"or delete it with: pearl-qdrant collections delete {collection} and ingest again.{way_out}"
+    )
+
+
 @contextmanager
 def edge_errors(collection: str, doing: str) -> Iterator[None]:
     """Turn what Qdrant Edge raises into our errors.
@@ -340,8 +351,5 @@ def classify(message: str, collection: str, doing: str) -> StoreError:
     if "shard is not initialized" in lower:
         return StoreError(f"Collection '{collection}' was closed while {doing}.")
     if doing == "opening it":
-        return StoreError(
-            f"Collection '{collection}' cannot be opened, its files look damaged ({message}). Restore the folder from "
-            f"a copy, or delete it with: pearl-qdrant collections delete {collection} and ingest again."
-        )
+        return damaged(collection, message)
     return StoreError(f"Collection '{collection}' failed while {doing}: {message}")

@@ -56,7 +56,8 @@ class ShardLoad:
         config = edge_shard.shard_config(
             job.dim,
             has_lexical=job.has_lexical,
-            m=edge_shard.HNSW_M if job.has_graph else 0,
+            m=job.graph_m if job.has_graph else 0,
+            ef_construct=job.graph_ef_construct,
             segments=_MANY_SEGMENTS,
             max_segment_kb=max(1, points * job.dim * 4 // 1024),
             threshold_kb=job.threshold_kb,
@@ -124,6 +125,8 @@ def _finalize(job: Job) -> Answer:
     config = edge_shard.shard_config(
         job.dim,
         has_lexical=job.has_lexical,
+        m=job.graph_m,
+        ef_construct=job.graph_ef_construct,
         segments=edge_shard.MAX_SEGMENTS if job.has_graph else 1,
         threshold_kb=job.threshold_kb,
         quantization=job.quantization,

@@ -21,7 +21,7 @@ from pearl_qdrant.encoder.ngrams import SparseRows, UInt32Array
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.protocol import ScoredName, Settles
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.search import FoundPoint, NameQuery, RunQueries, check_vectors, cosine, in_order, nearest
+from pearl_qdrant.store.search import FoundPoint, NameQuery, RunQueries, best, check_vectors, cosine, in_order
 
 SETTLING_COSINE = 0.99
 """Least cosine of a name that may settle a query: that of a name and its own mention."""
@@ -107,9 +107,11 @@ def search_hybrid(
 
     def search_part(part: range) -> list[list[ScoredName]]:
         mentions = [_mention(vectors, lexical, i) for i in part]
-        _find_near(run, mentions, limit, most)
-        unsettled = [mention for mention in mentions if settles is None or not _is_settled(mention, settles, read)]
-        _find_shared(run, unsettled, lexical_limit)
+        unsettled = mentions
+        if settles is not None:
+            _find_near(run, mentions, limit, most)
+            unsettled = [mention for mention in mentions if not _is_settled(mention, settles, read)]
+        _find_both(run, unsettled, limit, lexical_limit, most)
         _score(run, unsettled)
         return [list(_names(mention, read)) for mention in mentions]
 
@@ -125,10 +127,10 @@ def _mention(vectors: FloatArray, lexical: SparseRows | None, i: int) -> _Mentio
 
 
 def _find_near(run: RunQueries, mentions: Sequence[_Mention], limit: int, most: int | None) -> None:
-    """Points by dense vector."""
-    asked = [mention for mention in mentions if mention.vector is not None]
-    vectors = [mention.vector for mention in asked if mention.vector is not None]
-    for mention, near in zip(asked, nearest(run, vectors, limit, most), strict=True):
+    """Points by dense vector, in a quick search that finds the mention's own name if there is one."""
+    asked = [(mention, mention.vector) for mention in mentions if mention.vector is not None]
+    found = best(run, [NameQuery(limit, vector=vector) for _, vector in asked], most)
+    for (mention, _), near in zip(asked, found, strict=True):
         mention.near = near
 
 
@@ -138,11 +140,16 @@ def _is_settled(mention: _Mention, settles: Settles, read: Callable[[dict[str, A
     return any(settles(mention.number, read(point.payload)) for point in same)
 
 
-def _find_shared(run: RunQueries, mentions: Sequence[_Mention], limit: int) -> None:
-    """Points by n-grams."""
-    asked = [mention for mention in mentions if mention.row is not None]
-    queries = [NameQuery(limit, lexical=mention.row, has_payload=mention.vector is None) for mention in asked]
-    for mention, shared in zip(asked, run(queries) if queries else (), strict=True):
+def _find_both(run: RunQueries, mentions: Sequence[_Mention], limit: int, lexical_limit: int, most: int | None) -> None:
+    """Points by dense vector, in a thorough search, and points by n-grams."""
+    by_vector = [(mention, mention.vector) for mention in mentions if mention.vector is not None]
+    by_ngrams = [mention for mention in mentions if mention.row is not None]
+    queries = [NameQuery(limit, vector=vector, is_thorough=True) for _, vector in by_vector]
+    queries += [NameQuery(lexical_limit, lexical=m.row, has_payload=m.vector is None) for m in by_ngrams]
+    found = best(run, queries, most)
+    for (mention, _), near in zip(by_vector, found, strict=False):
+        mention.near = near
+    for mention, shared in zip(by_ngrams, found[len(by_vector) :], strict=True):
         mention.shared = shared
 
 

@@ -159,8 +159,7 @@ class Collection(Protocol):
             vectors: (q, dim), L2-normalised; a row of zeros finds nothing by dense vector.
             lexical: q rows, used as given; an empty one finds nothing by n-grams.
             limit: Names by dense vector a query at most; > 0.
-            lexical_limit: Names by n-grams a query at most; > 0. Which of several with an equal n-gram score stand at
-                the end is left to the engine.
+            lexical_limit: Names by n-grams a query at most; > 0. Of those with an equal n-gram score, the first by id.
             types: As in `search`.
             settles: Where it is true of a name that is near, n-grams are not searched for.
 

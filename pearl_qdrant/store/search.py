@@ -7,7 +7,7 @@ left to it: equal scores are ordered by point id, and where a tie reaches over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Protocol
@@ -50,6 +50,7 @@ class NameQuery:
         ids: Keep only these points, as the engine gave their ids; then `vector` is compared with whole vectors, and
             the type filter does not count.
         has_payload: Whether payloads are wanted.
+        is_thorough: Whether the graph is searched for names that are hard to find; if not, for the mention's own.
     """
 
     limit: int
@@ -57,6 +58,7 @@ class NameQuery:
     lexical: tuple[UInt32Array, FloatArray] | None = None
     ids: frozenset[str | int | UUID] | None = None
     has_payload: bool = True
+    is_thorough: bool = False
 
 
 RunQueries = Callable[[Sequence[NameQuery]], "Sequence[Sequence[FoundPoint]]"]
@@ -95,28 +97,38 @@ def search(
     rows = np.flatnonzero(vectors.any(axis=1)).tolist()
     for start in range(0, len(rows), BATCH_QUERIES):
         batch = rows[start : start + BATCH_QUERIES]
-        for row, found in zip(batch, nearest(run, [vectors[row] for row in batch], limit, most), strict=True):
+        queries = [NameQuery(limit, vector=vectors[row], is_thorough=True) for row in batch]
+        for row, found in zip(batch, best(run, queries, most), strict=True):
             results[row] = [ScoredName(read(point.payload), cosine(point.score)) for point in found]
     return results
 
 
-def nearest(
-    run: RunQueries, vectors: Sequence[FloatArray], limit: int, most: int | None = None
-) -> list[list[FoundPoint]]:
-    """One batch of vectors; asks again, for more points, where a tie reaches over the end of a result."""
-    results: list[list[FoundPoint]] = [[] for _ in range(len(vectors))]
-    most = limit + _MAX_TIES if most is None else min(most, limit + _MAX_TIES)
-    limit = min(limit, most)
-    open_rows, fetch = list(range(len(vectors))), min(limit + 1, most)
+def best(run: RunQueries, queries: Sequence[NameQuery], most: int | None = None) -> list[list[FoundPoint]]:
+    """One batch of queries; asks again, for more points, where a tie reaches over the end of a result.
+
+    Args:
+        run: One call of the engine.
+        queries: q queries; each finds at most its `limit`.
+        most: Points that one query may ask for; None: any number.
+
+    Returns:
+        q lists, best first, equal scores by point id.
+    """
+    results: list[list[FoundPoint]] = [[] for _ in queries]
+    ends = [query.limit + _MAX_TIES if most is None else min(most, query.limit + _MAX_TIES) for query in queries]
+    fetch = [min(query.limit + 1, end) for query, end in zip(queries, ends, strict=True)]
+    open_rows = list(range(len(queries)))
     while open_rows:
         tied = []
-        found = run([NameQuery(fetch, vector=vectors[i]) for i in open_rows])
+        found = run([replace(queries[i], limit=fetch[i]) for i in open_rows])
         for i, points in zip(open_rows, found, strict=True):
             ordered, scores = in_order(points)
+            limit = min(queries[i].limit, fetch[i])
             results[i] = ordered[:limit]
-            if len(points) == fetch and fetch < most and scores[limit - 1] == scores[-1]:
+            if len(points) == fetch[i] < ends[i] and scores[limit - 1] == scores[-1]:
                 tied.append(i)
-        open_rows, fetch = tied, min(4 * fetch, most)
+                fetch[i] = min(4 * fetch[i], ends[i])
+        open_rows = tied
     return results
 
 

@@ -28,7 +28,7 @@ from pearl_qdrant.errors import (
     StoreRejectedError,
 )
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
-from pearl_qdrant.store import server_connection, server_indexing
+from pearl_qdrant.store import graph, server_connection, server_indexing
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.protocol import CollectionStatus, Placement, ScoredName, Settles, share_indexed
 from pearl_qdrant.store.retry import RetryPolicy
@@ -133,6 +133,9 @@ class ServerStore:
             return client.create_collection(
                 name,
                 vectors_config={DENSE: models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE)},
+                hnsw_config=models.HnswConfigDiff(
+                    m=graph.M, ef_construct=graph.EF_CONSTRUCT, full_scan_threshold=graph.FULL_SCAN_KB
+                ),
                 quantization_config=server_indexing.quantization_config(manifest.quantization),
                 sparse_vectors_config={LEXICAL: server_indexing.sparse_params()},
                 shard_number=placement.shards,

@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 from qdrant_client import models
 
+from pearl_qdrant.store import graph
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, OVERSAMPLING, Quantization
 from pearl_qdrant.store.search import FoundPoint, NameQuery, storable
 from pearl_qdrant.store.server_connection import Connection
@@ -97,7 +98,8 @@ def _search(
         # Quantised vectors only find: Qdrant does not score anew unless told. Of points that are found already, the
         # whole ones are compared at once.
         oversampling = at_most(OVERSAMPLING[quantization], limits.oversampling)
-        rescore = {"quantization": {"rescore": True, "oversampling": oversampling}}
+        ef = at_most(graph.candidates(query, is_filtered=wanted is not None), limits.ef)
+        rescore = {"hnsw_ef": ef, "quantization": {"rescore": True, "oversampling": oversampling}}
         params = rescore if query.ids is None else _WHOLE
         search |= {"query": np.ascontiguousarray(query.vector, dtype=np.float32), "using": DENSE, "params": params}
     else:

@@ -1,0 +1,112 @@
+"""The graph of both stores is built and searched alike; older collections keep theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from qdrant_double import QdrantDouble
+from store_cases import DIM, manifest_of, many, point, unit, yes
+
+from pearl_qdrant.encoder.ngrams import ngram_rows
+from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.store import edge_shard, graph
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge_folder import INDEX_FILE
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.server import ServerStore
+
+
+class Recorded:
+    """A double that remembers the queries it was asked."""
+
+    def __init__(self, double: QdrantDouble) -> None:
+        self.searches: list[list[dict[str, Any]]] = []
+        answer = double.answer
+
+        def remember(method: str, path: str, body: bytes) -> Any:
+            if path.endswith("/points/query/batch"):
+                self.searches.append(json.loads(body)["searches"])
+            return answer(method, path, body)
+
+        double.answer = remember  # type: ignore[method-assign]
+
+
+def never(number: int, found: object) -> bool:
+    """No name answers the mention."""
+    return False
+
+
+def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], settles: Any) -> Any:
+    """By both ways."""
+    return collection.search_hybrid(vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, settles=settles)
+
+
+def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:
+    """Links, candidates of building, and candidates of a quick and a thorough search are said to the server."""
+    with QdrantDouble() as double:
+        store = ServerStore.connect(double.url)
+        collection = store.create(manifest_of("base"))
+        points, vectors = many(10)
+        collection.upsert(points, vectors, yes(10))
+        asked = Recorded(double)
+        search(collection, vectors[:1], ["E1 a"], never)
+        store.close()
+
+    config = double.created["base"]["hnsw_config"]
+    assert (config["m"], config["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
+    quick, thorough = asked.searches[0], asked.searches[1]
+    assert [one["params"]["hnsw_ef"] for one in quick] == [graph.QUICK_EF]
+    assert thorough[0]["params"]["hnsw_ef"] == graph.THOROUGH_EF
+    assert thorough[1]["using"] == "lexical", "vectors and n-grams of one mention travel together"
+
+
+def test_a_mention_that_is_settled_is_not_searched_for_again() -> None:
+    """Where the quick search finds the mention's own name, it is all that is asked."""
+    with QdrantDouble() as double:
+        store = ServerStore.connect(double.url)
+        collection = store.create(manifest_of("base"))
+        points, vectors = many(10)
+        collection.upsert(points, vectors, yes(10))
+        asked = Recorded(double)
+        found = search(collection, vectors[:1], ["E1 a"], lambda number, point: True)
+        store.close()
+
+    assert len(asked.searches) == 1
+    assert found[0][0].point == points[0]
+
+
+def test_an_older_graph_is_built_on_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection made before keeps the links that its graph has: an update does not build it all anew."""
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
+    store = EdgeStore(tmp_path / "store")
+    collection = store.create(manifest_of("base"))
+    points, vectors = many(200)
+    collection.upsert(points, vectors, yes(200))
+    collection.finalize()
+    index = tmp_path / "store" / "base" / INDEX_FILE
+    now = json.loads(index.read_text("utf-8"))
+    folder = collection._folder
+    assert (now["m"], now["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
+    assert folder.finalize_job().graph_m == graph.M
+
+    index.write_text(json.dumps({"vectors": 200, "rewritten": 0}), encoding="utf-8")
+    job = folder.finalize_job()
+    collection.finalize()
+
+    assert (job.graph_m, job.graph_ef_construct) == (graph.OLD_M, graph.OLD_EF_CONSTRUCT)
+    assert json.loads(index.read_text("utf-8"))["m"] == graph.OLD_M
+    store.close()
+
+
+def test_names_with_equal_ngrams_are_found_in_the_order_of_their_ids(collection: Collection) -> None:
+    """Of more namesakes than are wanted by n-grams, every store finds the same: those with the first ids."""
+    points = [point(f"E{i}", "Springfield") for i in range(30)]
+    collection.upsert(points, np.zeros((30, DIM), dtype=np.float32), np.zeros(30, dtype=np.bool_))
+    found = search(collection, unit([]), ["Springfield"], None)[0]
+
+    assert [hit.point.id for hit in found] == sorted(p.id for p in points)[:3]
