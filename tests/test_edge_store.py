@@ -387,6 +387,7 @@ def test_a_collection_from_before_there_were_n_grams_goes_on(store: EdgeStore) -
     store.create(manifest_of()).close()
     folder = Path(store.location) / "toy"
     shutil.rmtree(folder / "shard")
+    (folder / "files.json").unlink()
     (folder / "shard").mkdir()
     edge_shard.create_shard(folder / "shard", 8, has_lexical=False)
     old = json.loads((folder / "manifest.json").read_text())

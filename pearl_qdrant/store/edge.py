@@ -17,21 +17,24 @@ from pathlib import Path
 from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
+    SettingsError,
     StoreError,
     StoreLockedError,
     StoreRejectedError,
 )
 from pearl_qdrant.store import edge_shard
+from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge_collection import EdgeCollection
 from pearl_qdrant.store.edge_folder import (
     LOCK_FILE,
     MANIFEST_FILE,
     SHARD_FOLDER,
     CollectionFolder,
-    write_atomically,
 )
 from pearl_qdrant.store.edge_lock import CollectionLock
+from pearl_qdrant.store.edge_seal import lay_seal
 from pearl_qdrant.store.ownership import Owner
+from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
 
 MAX_NAME_BYTES = 200
@@ -86,8 +89,12 @@ class EdgeStore:
                 f"The store {self.location} cannot be read: {error}. Name a folder with --store."
             ) from error
 
-    def create(self, manifest: Manifest) -> EdgeCollection:
+    def create(self, manifest: Manifest, placement: Placement | None = None) -> EdgeCollection:
         """Create a collection; as in `protocol.Store.create`. It appears whole or not at all."""
+        if placement not in (None, Placement()):
+            raise SettingsError(
+                f"The embedded store at {self.location} has no shards or replicas. Name a Qdrant server with --store."
+            )
         name = manifest.collection
         path = self._folder(name)
         try:
@@ -102,6 +109,7 @@ class EdgeStore:
             edge_shard.check_space(making, name, doing="creating it")
             with edge_shard.edge_errors(name, "creating it"):
                 edge_shard.create_shard(making / SHARD_FOLDER, manifest.dim)
+            lay_seal(making / SHARD_FOLDER)
             write_atomically(making / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
             making.chmod(0o777 & ~_umask())  # mkdtemp's folders are their owner's alone
             making.rename(path)

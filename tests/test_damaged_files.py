@@ -1,0 +1,339 @@
+"""Damaged files of the embedded engine: an error in words, and never memory, time or life of the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_edge_store import ROOT, WIDE, manifest_of, many, nearest_names
+
+from pearl_qdrant.errors import StoreError, StoreLockedError
+from pearl_qdrant.store import edge_lock, edge_process, edge_seal, edge_shard
+from pearl_qdrant.store.edge import EdgeStore
+
+DAMAGED = r"'toy' cannot be opened, its files look damaged \(.*Restore .*collections delete toy and ingest again"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    """A store with a closed collection of 20 points."""
+    opened = EdgeStore(tmp_path / "store")
+    collection = opened.create(manifest_of())
+    collection.upsert(*many(20))
+    collection.close()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a closed collection that has a graph, quantised vectors and a growing segment of 20 points."""
+    location = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 160)
+        store = EdgeStore(location)
+        collection = store.create(manifest_of(dim=WIDE))
+        with collection.writer() as writer:
+            writer.write(*many(700, dim=WIDE))
+        collection.finalize()
+        collection.upsert(*many(20, dim=WIDE, start=700))
+        store.close()
+    return location
+
+
+@pytest.fixture
+def probes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The shards that are tried in a process of their own."""
+    tried: list[Path] = []
+    probe = edge_seal.probe
+
+    def noting(shard: Path, collection: str) -> None:
+        tried.append(shard)
+        probe(shard, collection)
+
+    monkeypatch.setattr(edge_seal, "probe", noting)
+    return tried
+
+
+def shard_of(location: Path) -> Path:
+    """Where Edge's files lie."""
+    return location / "toy" / "shard"
+
+
+def seal_of(store: EdgeStore) -> Path:
+    """The seal of its collection."""
+    return Path(store.location) / "toy" / "files.json"
+
+
+def flip(file: Path, offset: int, bits: int = 0xFF) -> None:
+    """Change a byte."""
+    with file.open("r+b") as opened:
+        opened.seek(offset)
+        byte = opened.read(1)[0]
+        opened.seek(offset)
+        opened.write(bytes([byte ^ bits]))
+
+
+# After a clean close
+
+
+def test_a_collection_that_was_closed_is_opened_at_once(store: EdgeStore, probes: list[Path]) -> None:
+    """Its files are as they were: no process is started to try them, however often it is opened."""
+    for n_points in (20, 40, 60):
+        assert seal_of(store).exists()
+        collection = store.open("toy")
+        assert not seal_of(store).exists(), "it holds for closed files alone"
+        assert collection.count() == n_points
+        collection.upsert(*many(20, start=n_points))
+        collection.close()
+
+    assert probes == []
+
+
+def test_whatever_is_written_a_closed_collection_is_sealed_as_it_is(built: Path, tmp_path: Path) -> None:
+    """Graph, loads, deletions: what Edge writes while it closes is not taken for damage."""
+    shutil.copytree(built, tmp_path / "store")
+    store = EdgeStore(tmp_path / "store")
+    for round_ in range(3):
+        collection = store.open("toy")
+        with collection.writer() as writer:
+            writer.write(*many(50, dim=WIDE, start=1000 + 50 * round_))
+        collection.delete_entities([f"E{round_}"])
+        collection.close()
+
+    collection = store.open("toy")
+    assert collection.count() == 720 + 150 - 6
+    collection.close()
+
+
+@pytest.mark.parametrize("n_bytes", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
+    built: Path, tmp_path: Path, n_bytes: int
+) -> None:
+    """Every small file, and both ends of every large one: a byte that changed since the close is named as damage."""
+    shutil.copytree(built, tmp_path / "store")
+    shard, rng = shard_of(tmp_path / "store"), random.Random(1)
+    seal = shard.with_name("files.json").read_bytes()
+    files = sorted(file for file in shard.rglob("*") if file.is_file() and file.stat().st_size)
+    assert len(files) > 100
+    for file in files:
+        size = file.stat().st_size
+        ends = min(size, edge_seal.EDGE_BYTES)
+        offsets = {0, size - 1, rng.randrange(ends), size - 1 - rng.randrange(ends)}
+        for offset in rng.sample(sorted(offsets), min(n_bytes, len(offsets))):
+            flip(file, offset, 1 << rng.randrange(8))
+            with pytest.raises(StoreError, match=rf"{DAMAGED}.*remove .*files.json") as told:
+                edge_seal.break_seal(shard, "toy")
+            assert str(file.relative_to(shard)) in str(told.value)
+            shutil.copy2(shard_of(built) / file.relative_to(shard), file)
+
+    assert shard.with_name("files.json").read_bytes() == seal, "a refused collection stays sealed"
+    store = EdgeStore(tmp_path / "store")
+    assert store.open("toy").count() == 720
+    store.close()
+
+
+@pytest.mark.parametrize("way", ["truncated", "longer", "missing", "folder"])
+def test_a_file_of_another_size_or_kind_is_damage(store: EdgeStore, way: str) -> None:
+    """Files that were cut off, that grew or that are gone since the close are named."""
+    file = next(shard_of(Path(store.location)).rglob("segment.json"))
+    content = file.read_bytes()
+    file.unlink()
+    if way == "folder":
+        file.mkdir()
+    elif way != "missing":
+        file.write_bytes(content[:-1] if way == "truncated" else content + b" ")
+
+    with pytest.raises(StoreError, match=f"(?s){DAMAGED}") as told:
+        store.open("toy")
+    assert "segment.json is not as it was when the collection was closed" in str(told.value)
+    store.delete("toy")
+
+
+def test_a_seal_can_be_removed_to_try_the_files_as_they_are(store: EdgeStore, probes: list[Path]) -> None:
+    """Damage that Edge survives is not the end: the message says how to open the collection all the same."""
+    trackers = list(shard_of(Path(store.location)).rglob("mutable_id_tracker.versions"))
+    for tracker in trackers:
+        flip(tracker, tracker.stat().st_size - 1)
+    with pytest.raises(StoreError, match=r"To try it as it is, remove .*/toy/files.json before\."):
+        store.open("toy")
+    seal_of(store).unlink()
+
+    assert store.open("toy").count() == 20
+    assert len(probes) == 1
+
+
+# After a crash
+
+
+@pytest.mark.parametrize("seal", [None, b"", b"[" * 100_000, b'{"files": {"a": 1}}', b'{"files": {}, "version": 99}'])
+def test_without_a_seal_that_can_be_read_files_are_tried_first(
+    store: EdgeStore, probes: list[Path], seal: bytes | None
+) -> None:
+    """After a crash, or beside a seal that a stranger wrote, the collection is tried in a process of its own."""
+    seal_of(store).unlink()
+    if seal is not None:
+        seal_of(store).write_bytes(seal)
+
+    assert store.open("toy").count() == 20
+    assert len(probes) == 1
+
+
+def test_files_that_nobody_knows_are_tried_first(store: EdgeStore, probes: list[Path]) -> None:
+    """A file that was laid into the shard since it was closed is no damage, and may be anything."""
+    (shard_of(Path(store.location)) / ".DS_Store").write_bytes(b"desktop")
+    os.mkfifo(shard_of(Path(store.location)) / "segments" / "pipe")
+
+    assert store.open("toy").count() == 20
+    assert len(probes) == 1
+
+
+CRASH = """
+import os, sys
+sys.path.insert(0, "tests")
+from pathlib import Path
+from pearl_qdrant.store.edge import EdgeStore
+collection = EdgeStore(Path(sys.argv[1])).open("toy")
+if sys.argv[2] == "crash":
+    os._exit(1)
+"""
+
+
+@pytest.mark.parametrize("end, n_probes", [("crash", 1), ("exit", 0)])
+def test_a_program_that_just_ends_has_closed_its_collections(
+    store: EdgeStore, probes: list[Path], end: str, n_probes: int
+) -> None:
+    """At the end of the interpreter what is open is closed in good order; a crash is noticed by the next process."""
+    subprocess.run([sys.executable, "-c", CRASH, store.location, end], check=False, cwd=ROOT)
+
+    assert store.open("toy").count() == 20
+    assert len(probes) == n_probes
+
+
+def test_what_is_tried_goes_on_where_it_was(built: Path, tmp_path: Path, probes: list[Path]) -> None:
+    """A collection with a graph that was not closed answers as before, after it was tried."""
+    shutil.copytree(built, tmp_path / "store")
+    (tmp_path / "store" / "toy" / "files.json").unlink()
+    store = EdgeStore(tmp_path / "store")
+    collection = store.open("toy")
+    points, vectors, _ = many(700, dim=WIDE)
+
+    assert nearest_names(collection, vectors[:50]) == [point.name for point in points[:50]]
+    assert len(probes) == 1
+    store.close()
+
+
+def test_a_shard_that_somebody_has_open_is_not_called_damaged(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a writer of a killed process still has the files, that is said, after a moment of waiting."""
+    seal_of(store).unlink()
+    monkeypatch.setattr(edge_lock, "WAIT_S", 0.0)
+    shard = edge_shard.load_shard(shard_of(Path(store.location)), "toy")
+
+    with pytest.raises(StoreLockedError, match="a writer that has not ended yet"):
+        store.open("toy")
+    shard.close()
+
+
+def test_where_no_process_can_be_started_a_collection_opens_all_the_same(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Inside another program `sys.executable` may be that program, or nothing: that is no damage."""
+    for executable in ("/bin/false", "/nonexistent/python"):
+        collection = store.open("toy")
+        collection.close()
+        seal_of(store).unlink()
+        with monkeypatch.context() as patch:
+            patch.setattr(edge_process.sys, "executable", executable)
+            collection = store.open("toy")
+        assert collection.count() == 20
+        collection.close()
+
+    assert caplog.text.count("no process can be started to try its files first") == 2
+
+
+# The worst that was found: lengths in files of Edge 0.9, by file, offset and byte
+
+LETHAL = {
+    "has_values/status.dat": (4, 0xFF),  # lengthens a file to 128 GB and reads it to its end
+    "is_null/status.dat": (5, 0x01),
+    "deleted/status.dat": (3, 0xFF),
+    "mutable_id_tracker.mappings": (19, 0xFF),  # takes 3 GB
+    "id_tracker.mappings": (6, 0x01),  # "memory allocation failed", and the process is gone
+    "point_to_values.bin": (12, 0xFF),
+    "segment.json": (0, 0x01),
+    "version.info": (0, 0xFF),
+}
+
+OPEN = """
+import json, resource, sys
+from pathlib import Path
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store import edge_seal
+from pearl_qdrant.store.edge import EdgeStore
+edge_seal.CPU_S, edge_seal.CPU_BYTES = 2, 1 << 40
+try:
+    collection = EdgeStore(Path(sys.argv[1])).open("toy")
+    said = f"opened {collection.count()}"
+    collection.close()
+except StoreError as error:
+    said = str(error)
+usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps([said, [one.ru_maxrss * 1024 for one in usage]]))
+"""
+
+
+def opened_apart(location: Path) -> str:
+    """What opening says in a process of its own, which must take little memory, as must those that it starts."""
+    ended = subprocess.run([sys.executable, "-c", OPEN, str(location)], capture_output=True, check=False, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr.decode()
+    said, sizes = json.loads(ended.stdout)
+    assert max(sizes) < 1.2e9, (said, sizes)
+    return str(said)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
+@pytest.mark.parametrize("name", LETHAL)
+def test_one_byte_does_not_take_the_memory_or_the_life_of_a_process(built: Path, tmp_path: Path, name: str) -> None:
+    """After a crash, lengths that lead Edge astray are an error in words, or are harmless."""
+    shutil.copytree(built, tmp_path / "store")
+    (tmp_path / "store" / "toy" / "files.json").unlink()
+    offset, byte = LETHAL[name]
+    files = sorted(file for file in shard_of(tmp_path / "store").rglob("*") if str(file).endswith("/" + name))
+    assert files, name
+    for file in files:
+        with file.open("r+b") as opened:
+            opened.seek(offset)
+            opened.write(bytes([byte]))
+
+    said = opened_apart(tmp_path / "store")
+
+    assert "look damaged" in said or said == "opened 720", said
+    assert said.startswith("Collection 'toy' cannot be opened, its files look damaged (") or "status.dat" in name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
+def test_random_bytes_in_any_file_end_in_words(built: Path, tmp_path: Path) -> None:
+    """One byte of each file, where it matters most, one after the other."""
+    rng = random.Random(1)
+    names = sorted(str(file.relative_to(built)) for file in shard_of(built).rglob("*") if file.is_file())
+    for number, name in enumerate(names):
+        place = tmp_path / str(number)
+        shutil.copytree(built, place)
+        (place / "toy" / "files.json").unlink()
+        size = (place / name).stat().st_size
+        if size:
+            flip(place / name, rng.randrange(min(size, 24)), rng.randrange(1, 256))
+        said = opened_apart(place)
+        shutil.rmtree(place)
+
+        assert "'toy' cannot be opened, its files look damaged" in said or said == "opened 720", (name, said)
