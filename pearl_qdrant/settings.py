@@ -8,11 +8,14 @@ arguments left out.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from pearl_qdrant.errors import SettingsError
 
 DEFAULT_MODEL = "pearl-mini-en"
 DEFAULT_LIMIT = 10
@@ -36,8 +39,26 @@ TESTED_SERVER = "1.19.0"
 """The release of the Qdrant server that all was tried with; that of docker-compose.yml."""
 
 
+_URL = re.compile(r"https?://", re.IGNORECASE)
+_LIKE_A_URL = re.compile(r"(https?:|[a-z][a-z0-9+.-]+:/)", re.IGNORECASE)  # one letter is a drive: C:/
+_LIKE_A_SERVER = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\]):\d{1,5}(/.*)?", re.IGNORECASE)
+
+
 def default_store(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the embedded store: the platform's place for a user's data."""
+    """The folder of the embedded store: the platform's place for a user's data.
+
+    Raises:
+        SettingsError: If the user has no home.
+    """
+    try:
+        return _default_store(environment)
+    except RuntimeError as error:
+        raise SettingsError(
+            f"There is no folder for your data ({error}). Name one with --store or PEARL_QDRANT_STORE."
+        ) from error
+
+
+def _default_store(environment: Mapping[str, str]) -> Path:
     if sys.platform == "win32":
         base = Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -45,6 +66,44 @@ def default_store(environment: Mapping[str, str] = os.environ) -> Path:
     else:
         base = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     return base / "pearl-qdrant"
+
+
+def is_url(location: str) -> bool:
+    """Whether a store's location names a server."""
+    return _URL.match(location) is not None
+
+
+def check_store_location(location: str) -> None:
+    """Refuse what names neither a server nor a folder that anybody wants.
+
+    Raises:
+        SettingsError: If it is empty or no text, a URL of another kind, or a server without http://.
+    """
+    example = "a Qdrant server as in http://localhost:6333"
+    if not location.strip():
+        raise SettingsError(f"The store's location is empty. Name a folder, or {example}.")
+    if "\0" in location or not _is_text(location):
+        raise SettingsError(f"The store's location {location!a} is no text. Name a folder in UTF-8, or {example}.")
+    if is_url(location):
+        return
+    folder = f"a folder of that name is written ./{location}"
+    if _LIKE_A_URL.match(location):
+        raise SettingsError(
+            f"The store's location '{location}' is no URL that is known: name {example}, or https://; {folder}"
+        )
+    if _LIKE_A_SERVER.fullmatch(location) and not os.path.lexists(location):
+        raise SettingsError(
+            f"The store's location '{location}' looks like a server: write http://{location} or https://{location}; "
+            f"{folder}"
+        )
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S, default_store
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S, check_store_location, default_store
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.store.protocol import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _check_store(context: click.Context, parameter: click.Parameter, location: str) -> str:
+    """Refuse a location that names no store before anything is read."""
+    check_store_location(location)
+    return location
+
 
 store_option: Callable[[F], F] = click.option(
     "--store",
@@ -22,6 +29,7 @@ store_option: Callable[[F], F] = click.option(
     default=lambda: str(default_store()),
     show_default="the user's data folder",
     metavar="DIR|URL",
+    callback=_check_store,
     help="Folder of the embedded store, or URL of a Qdrant server (its key: QDRANT_API_KEY).",
 )
 

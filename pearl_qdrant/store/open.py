@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess
+from pearl_qdrant.errors import SettingsError
+from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess, check_store_location, is_url
 from pearl_qdrant.store.protocol import Store
 
-
-def is_url(location: str) -> bool:
-    """Whether a store's location names a server."""
-    return location.startswith(("http://", "https://"))
+__all__ = ["is_url", "open_store"]
 
 
 def open_store(
@@ -32,8 +30,10 @@ def open_store(
         timeout_s: Of one request to a server, in seconds.
 
     Raises:
-        SettingsError: If the key would go over plain HTTP to another host.
+        SettingsError: If the location is empty, a URL of another kind or a server without http://, or if the key would
+            go over plain HTTP to another host.
     """
+    check_store_location(location)
     if is_url(location):
         from pearl_qdrant.store.retry import RetryPolicy
         from pearl_qdrant.store.server import ServerStore
@@ -51,4 +51,7 @@ def open_store(
         )
     from pearl_qdrant.store.edge import EdgeStore
 
-    return EdgeStore(Path(location).expanduser())
+    try:
+        return EdgeStore(Path(location).expanduser())
+    except RuntimeError as error:  # ~ of a user who is not there
+        raise SettingsError(f"The store's location '{location}' names no folder: {error}") from error

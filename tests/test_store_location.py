@@ -1,0 +1,127 @@
+"""What names a store, and what does not: nothing is made in a place that nobody named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from qdrant_double import QdrantDouble
+
+from pearl_qdrant import settings
+from pearl_qdrant.errors import SettingsError
+from pearl_qdrant.store.open import is_url, open_store
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with nothing in it that a mistaken location could meet."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+REFUSED = {
+    "": r"is empty\. Name a folder, or a Qdrant server as in http://localhost:6333",
+    "  ": "is empty",
+    "ftp://x": r"'ftp://x' is no URL that is known.*http://localhost:6333.*written \./ftp://x",
+    "grpc://localhost:6334": "is no URL that is known",
+    "file:///var/store": "is no URL that is known",
+    "http:/x": "'http:/x' is no URL that is known",
+    "http:localhost": "is no URL that is known",
+    "https:": "is no URL that is known",
+    "HTTP://": "must begin with http:// or https:// and name a host",
+    "http://": "name a host",
+    "localhost:6333": r"looks like a server: write http://localhost:6333 or https://local.*; .* \./localhost:6333",
+    "qdrant.example.org:443/path": "looks like a server",
+    "127.0.0.1:6333": "looks like a server",
+    "[::1]:6333": r"write http://\[::1\]:6333",
+    "a\0b": r"'a\\x00b' is no text",
+    "a\udcff": r"'a\\udcff' is no text",
+    "~nobody-of-that-name/store": "names no folder",
+}
+
+
+@pytest.mark.parametrize("location", REFUSED)
+def test_a_location_that_names_no_store_is_refused_in_words(location: str, here: Path) -> None:
+    """An empty one, a URL of another kind, a server without http://: refused, and nothing is made."""
+    with pytest.raises(SettingsError, match=REFUSED[location]):
+        open_store(location)
+
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "location", ["folder", "./ftp://x", "./localhost:6333", "a:b", "C:/store", "with blank", "ä", "7"]
+)
+def test_any_folder_can_be_a_store(location: str) -> None:
+    """What may be the name of a folder is taken, by itself or after a dot and a slash."""
+    assert open_store(location).location == os.path.realpath(location)
+
+
+def test_a_folder_that_is_there_is_taken_whatever_it_looks_like(here: Path) -> None:
+    """A folder with the name of a server is that folder if it is there already."""
+    (here / "localhost:6333").mkdir()
+
+    assert open_store("localhost:6333").location == str(here / "localhost:6333")
+
+
+def test_schemes_are_read_in_any_case() -> None:
+    """HTTP:// is http://, as in any browser."""
+    with QdrantDouble() as double:
+        location = double.url.replace("http", "HTTP")
+        store = open_store(location)
+
+        assert is_url(location)
+        assert store.collections() == []
+        store.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("collections", "list"),
+        ("link", "a name", "--collection", "toy"),
+        ("ingest", "names.tsv"),
+        ("doctor",),
+        ("entities", "show", "E1", "--collection", "toy"),
+    ],
+)
+@pytest.mark.parametrize("location", ["", "ftp://x", "localhost:6333"])
+def test_every_command_refuses_it_before_it_begins(run: Run, here: Path, words: tuple[str, ...], location: str) -> None:
+    """The message is the same wherever --store is given; no folder of that name appears, nor files in this one."""
+    (here / "names.tsv").write_text("id\tname\nE1\tOne\n", encoding="utf-8")
+    outcome = run(*words, "--store", location)
+
+    assert outcome.status == 1, outcome
+    assert outcome.err.startswith("Error: The store's location")
+    assert outcome.out == ""
+    assert [path.name for path in here.iterdir()] == ["names.tsv"]
+
+
+def test_empty_variables_count_as_not_set(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a compose file sets them that leaves them open: the user's data folder is the store."""
+    for name in ("HOME", "XDG_DATA_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "data"))
+    monkeypatch.setenv("PEARL_QDRANT_STORE", "")
+    monkeypatch.setenv("QDRANT_URL", "")
+    outcome = run("doctor", "--model", "no-such-model", "--json")
+
+    assert f"{settings.default_store()}: 0 collections" in outcome.out
+    assert settings.store_location() == str(settings.default_store())
+
+
+def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number: the message names the option and the variable."""
+
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    home: Callable[[], Path] = fail
+    monkeypatch.setattr(Path, "home", home)
+
+    with pytest.raises(SettingsError, match=r"home directory.*--store or PEARL_QDRANT_STORE"):
+        settings.default_store({})
