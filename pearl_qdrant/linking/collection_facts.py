@@ -74,6 +74,11 @@ class CollectionFacts:
         """Names of the collections."""
         return [collection.name for collection in self._collections]
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a collection lies on a server."""
+        return any(collection.is_remote for collection in self._collections)
+
     def places(self) -> Places:
         """Where to look.
 
@@ -87,7 +92,7 @@ class CollectionFacts:
         return self._types.get()
 
     def has_type(self, name: str) -> bool:
-        """Whether an entity has this type; asks the collections too, since a server may list the most frequent alone."""
+        """Whether an entity has this type; asks the collections too: a server may list the most frequent alone."""
         return name in self.types() or any(collection.has_type(name) for collection in self._collections)
 
     def outdate(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.batches import take
 from pearl_qdrant.linking.candidates import Hide, find_candidates
@@ -24,6 +25,9 @@ TypeMode = Literal["hard", "soft", "off"]
 
 BATCH = 1024
 """Mentions encoded together; fewer where they are long."""
+
+REMOTE_BATCH = 256
+"""The same where collections lie on a server: the next batch is encoded while this one is searched for."""
 
 SEARCH_BATCH = 128
 """Mentions searched for and judged together: their candidates take a few MB."""
@@ -68,7 +72,7 @@ class MentionStream:
     def judge(
         self, mentions: Iterator[str], question: Question, hide: Hide | None, check: Callable[[], None]
     ) -> Iterator[Judged]:
-        """Judge mentions, in order; reads at most `BATCH` ahead.
+        """Judge mentions, in order; reads at most `BATCH` ahead, or two of `REMOTE_BATCH`.
 
         Args:
             mentions: Strings, and what else a caller has among them.
@@ -76,13 +80,8 @@ class MentionStream:
             hide: Names that must not be found, by the number of the mention.
             check: Called before each search; raises when no more is to be done.
         """
-        # One batch after the other: encoding the next one meanwhile takes the interpreter lock from the search, and
-        # both together longer (docs/experiments.md).
         done = 0
-        while batch := take(mentions, BATCH):
-            check()
-            cleaned = [clean_mention(mention) for mention in batch]
-            encoded = self.encoder.encode(cleaned)
+        for batch, cleaned, encoded in self._encoded(mentions, check):
             for start in range(0, len(batch), SEARCH_BATCH):
                 check()
                 part = slice(start, start + SEARCH_BATCH)
@@ -94,6 +93,44 @@ class MentionStream:
                     again = judged if self.reranker is None else rerank(judged, self.reranker, text)
                     yield replace(again, mention=mention)
             done += len(batch)
+
+    def _encoded(
+        self, mentions: Iterator[str], check: Callable[[], None]
+    ) -> Iterator[tuple[list[str], list[str], Encoded]]:
+        """Batches of mentions as given, cleaned, and encoded."""
+        if self.facts.is_remote:
+            # The search waits for the server, so that the next batch can be encoded meanwhile.
+            yield from encode_ahead(self.encoder, mentions, REMOTE_BATCH, check)
+            return
+        # One batch after the other: encoding the next one meanwhile takes the interpreter lock from the search, and
+        # both together longer (docs/experiments.md).
+        while batch := take(mentions, BATCH):
+            check()
+            cleaned = [clean_mention(mention) for mention in batch]
+            yield batch, cleaned, self.encoder.encode(cleaned)
+
+
+def encode_ahead(
+    encoder: Encoder, mentions: Iterator[str], n: int, check: Callable[[], None]
+) -> Iterator[tuple[list[str], list[str], Encoded]]:
+    """Batches of at most `n` mentions as given, cleaned, and encoded: one batch ahead of the caller, in a thread.
+
+    The mentions themselves are read in the caller's thread.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-encode") as thread:
+
+        def begin() -> tuple[list[str], list[str], Future[Encoded]] | None:
+            batch = take(mentions, n)
+            cleaned = [clean_mention(mention) for mention in batch]
+            return (batch, cleaned, thread.submit(encoder.encode, cleaned)) if batch else None
+
+        current = begin()
+        while current is not None:
+            check()
+            following = begin()
+            batch, cleaned, encoded = current
+            yield batch, cleaned, encoded.result()
+            current = following
 
 
 def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:

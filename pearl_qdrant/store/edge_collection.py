@@ -52,6 +52,11 @@ class EdgeCollection:
         return self._name
 
     @property
+    def is_remote(self) -> bool:
+        """Never: the engine is in this process."""
+        return False
+
+    @property
     def manifest(self) -> Manifest:
         """As read on opening, or as last written in this process."""
         return self._folder.manifest

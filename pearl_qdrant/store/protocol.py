@@ -103,6 +103,11 @@ class Collection(Protocol):
     @property
     def manifest(self) -> Manifest: ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether searching it is mostly waiting for another process."""
+        ...
+
     def read_manifest(self) -> Manifest:
         """The manifest as it is now: on a server, another process may have written it since."""
         ...

@@ -211,6 +211,11 @@ class ServerCollection:
         return self._name
 
     @property
+    def is_remote(self) -> bool:
+        """Whether searching it is mostly waiting for the server; not in local mode."""
+        return not self._connection.is_local
+
+    @property
     def manifest(self) -> Manifest:
         """As read on opening, or as last written here."""
         return self._manifest

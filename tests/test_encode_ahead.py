@@ -1,0 +1,110 @@
+"""Linking against a server: the next batch is encoded while one is searched for, and answers stay as they are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from qdrant_double import QdrantDouble
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.linking import mention_stream
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.mention_stream import encode_ahead
+from pearl_qdrant.records import Entity
+from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.server import ServerStore
+
+
+@pytest.fixture(scope="module")
+def encoder(model: Path) -> Encoder:
+    """A tiny random model."""
+    return load_encoder(str(model), device="cpu")
+
+
+class Watched:
+    """An encoder that remembers in which threads it worked, and may fail."""
+
+    def __init__(self, inner: Encoder, fail_on: str | None = None) -> None:
+        self._inner, self._fail_on = inner, fail_on
+        self.threads: list[str] = []
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._inner.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        self.threads.append(threading.current_thread().name)
+        if self._fail_on in names:
+            raise MemoryError("out of memory")
+        return self._inner.encode(names)
+
+
+def linker(store: Store, encoder: Encoder) -> EntityLinker:
+    """Over a collection of thirty entities."""
+    collection = store.create(Manifest.for_model(encoder.info, collection="base", kb="base"))
+    made = EntityLinker(store, [collection], encoder)
+    made.add([Entity(f"E{i}", f"w{i} times", (f"w{i} post",)) for i in range(30)])
+    return made
+
+
+def test_a_batch_over_http_answers_as_the_embedded_store(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every mention gets its answer, in order, whatever stands among them, and the same one from both stores."""
+    monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 16)
+    mentions = [f"w{i % 30} time" if i % 7 else None for i in range(100)]
+    with QdrantDouble() as double:
+        remote = linker(ServerStore.connect(double.url), encoder)
+        theirs = list(remote.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
+        remote.close()
+    embedded = linker(EdgeStore(tmp_path / "store"), encoder)
+    ours = list(embedded.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
+    embedded.close()
+
+    assert [link.mention for link in theirs] == mentions
+    assert [link.entity_id for link in theirs] == [link.entity_id for link in ours]
+    assert [link.probability for link in theirs] == pytest.approx([link.probability for link in ours], abs=1e-4)
+
+
+def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder: Encoder) -> None:
+    """A generator of mentions that only works in its own thread, as a database cursor does, may be given."""
+    read_in: set[str] = set()
+    watched = Watched(encoder)
+
+    def mentions() -> Iterator[str]:
+        for i in range(50):
+            read_in.add(threading.current_thread().name)
+            yield f"w{i}"
+
+    batches = list(encode_ahead(watched, mentions(), 8, lambda: None))
+
+    assert [mention for batch, _, _ in batches for mention in batch] == [f"w{i}" for i in range(50)]
+    assert all(len(batch) == len(encoded.vectors) for batch, _, encoded in batches)
+    assert read_in == {threading.current_thread().name}
+    assert all(name.startswith("pearl-qdrant-encode") for name in watched.threads)
+
+
+def test_what_fails_in_the_other_thread_fails_here(encoder: Encoder) -> None:
+    """An error of the encoder reaches me after the batches before it, and leaves no thread behind."""
+    batches = encode_ahead(Watched(encoder, fail_on="w20"), iter([f"w{i}" for i in range(50)]), 8, lambda: None)
+    got = [next(batches)[0], next(batches)[0]]
+    with pytest.raises(MemoryError):
+        next(batches)
+
+    assert [len(batch) for batch in got] == [8, 8]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pearl-qdrant-encode")]
+
+
+def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
+    """Whoever stops after the first answers waits for one batch at most."""
+    batches = encode_ahead(encoder, iter([f"w{i}" for i in range(1000)]), 8, lambda: None)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pearl-qdrant-encode")]
