@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections.abc import Generator, Iterable
 from typing import TypeVar, cast
 
@@ -20,6 +21,10 @@ class _Failure:
         self.error = error
 
 
+class _Consumer:
+    """Lives as long as the consumer's side of a generator: Ctrl-C may come before it can say that it stops."""
+
+
 def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
     """The same items, produced in another thread, at most `ahead` of the consumer.
 
@@ -29,11 +34,13 @@ def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
     # Not `queue.Queue`: Ctrl-C between its lines leaves its lock taken, and the producer waits for ever.
     handed: queue.SimpleQueue[object] = queue.SimpleQueue()
     stopped = threading.Event()
+    consumer = _Consumer()
+    alive = weakref.ref(consumer)
 
     def offer(item: object) -> bool:
         """Whether the consumer still wants it."""
         while handed.qsize() >= ahead:
-            if stopped.wait(_POLL_S):
+            if stopped.wait(_POLL_S) or alive() is None:
                 return False
         handed.put(item)
         return not stopped.is_set()

@@ -19,6 +19,13 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+LISTED = {
+    group: names.replace("\\", "").split("|")
+    for group, names in re.findall(r"^\| `pearl-qdrant (\w+) ?([^`]*)`", README, re.MULTILINE)
+}
+"""Commands in the README's table: of a group its commands, of a single one its arguments."""
+
+
 def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
     """Every command with its path, as `collections list`."""
     for name, command in group.commands.items():
@@ -35,12 +42,22 @@ def test_every_command_and_option_is_explained(path: str) -> None:
     assert "\\b" not in command.help, "the mark against wrapping must be the character, not its escape"
     assert len(command.help.splitlines()[0]) > 20
     group, _, name = path.partition(" ")
-    row = next((line for line in README.splitlines() if f"`pearl-qdrant {group}" in line), "")
-    assert row, f"pearl-qdrant {group} is not in the README"
-    assert re.search(rf"\b{name}\b", row.replace("\\", "")) if name else True
+    assert group in LISTED, f"pearl-qdrant {group} is not in the README's table"
+    if name:
+        assert name in LISTED[group]
     for parameter in command.params:
         if isinstance(parameter, click.Option) and parameter.name in ("model", "store", "kb", "threshold", "limit"):
             assert parameter.help, f"{path} {parameter.opts[0]} has no help"
+
+
+def test_every_command_in_the_table_exists() -> None:
+    """The README's table names no group and no command of a group that is not there."""
+    paths = {path for path, _ in commands(cli)}
+    groups = {name for name, command in cli.commands.items() if isinstance(command, click.Group)}
+    listed = {f"{group} {name}" for group in groups for name in LISTED[group]}
+
+    assert LISTED.keys() <= paths
+    assert listed == {path for path in paths if " " in path}
 
 
 PLATFORM = {"LOCALAPPDATA", "XDG_DATA_HOME"}
@@ -56,6 +73,7 @@ def test_every_environment_variable_is_in_the_readme() -> None:
         for v in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or [])
     }
     settings = (ROOT / "pearl_qdrant" / "settings.py").read_text("utf-8")
+    assert {"PEARL_QDRANT_MODEL", "PEARL_QDRANT_STORE"} <= named
     for variable in named | set(re.findall(r"get\(\"([A-Z_]+)\"", settings)) - PLATFORM:
         assert f"`{variable}`" in README, variable
 

@@ -19,7 +19,8 @@ from pearl_qdrant.store.edge_collection import EdgeCollection
 from pearl_qdrant.store.edge_process import Answer
 from pearl_qdrant.store.schema import Manifest
 
-MOST_S = 10
+MOST_S = 120
+"""Bounds a hang; what is waited for takes a moment on any machine."""
 
 _FILES = {edge_bulk.__file__, sys.modules[overlap.__module__].__file__, queue.__file__}
 """Whose steps are interrupted; starting a thread cannot bear it anywhere in Python."""
@@ -123,4 +124,7 @@ def test_an_interrupt_never_leaves_a_producer_waiting() -> None:
     while ends(consume, after=step):
         step += 1
     assert step > 10
-    assert not [thread for thread in threading.enumerate() if thread.name == "overlap" and not thread.daemon]
+    left = [thread for thread in threading.enumerate() if thread.name == "overlap"]
+    for thread in left:
+        thread.join(MOST_S)
+    assert not [thread for thread in left if thread.is_alive()]

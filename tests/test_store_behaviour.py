@@ -199,6 +199,7 @@ def test_a_bulk_load_stores_everything(collection: Collection) -> None:
 
     status = collection.status()
     assert (status.points, status.vectors, status.is_finalized) == (900, 891, True)
+    assert progress
     assert all(0 <= done <= total == 891 for done, total in progress)
     assert found(collection, vectors[1].tolist(), limit=1) == ["name 1"]
     assert found(collection, vectors[0].tolist(), limit=1) != ["name 0"]

@@ -284,17 +284,17 @@ def test_a_loss_that_is_no_number_stops_the_run(bert: Path, tokenizer: Any, tmp_
     assert not (tmp_path / "state.safetensors").exists()
 
 
-def test_what_fit_cannot_do_is_said_at_once(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+def test_what_fit_cannot_do_is_said_at_once(
+    bert: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A type loss needs a head; TensorBoard has to be installed."""
     plain = PearlNetwork(load_phrase_encoder(bert), None)
     with pytest.raises(ValueError, match="type head"):
         fit(plain, tokenizer, maker(), config(), tmp_path)
     fit(plain, tokenizer, maker(), config(type_weight=0.0, steps=1), tmp_path / "plain")
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError:
-        with pytest.raises(SettingsError, match="not installed"):
-            fit(new_network(bert), tokenizer, maker(), config(), tmp_path / "board", tensorboard=True)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(SettingsError, match="not installed"):
+        fit(new_network(bert), tokenizer, maker(), config(), tmp_path / "board", tensorboard=True)
 
 
 FIRST = NegativeTable([(e.name, [f"york {i}", f"yorks {i}"]) for i, e in enumerate(EXAMPLES) if i % 3])
