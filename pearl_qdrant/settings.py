@@ -29,6 +29,12 @@ DEFAULT_CHARACTER_DIM = 64
 DEFAULT_CHARACTER_SHARE = 0.1
 DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
 
+MAX_LINE_BYTES = 1 << 20
+"""Of a line of any text that is read. The longest honest ones hold the aliases of one entity, some 100 KB."""
+
+MAX_PASSAGE_BYTES = 1 << 20
+"""Of a file that is annotated whole. It has some 200,000 spans, each of them a string that is linked."""
+
 REQUEST_TIMEOUT_S = 60.0
 """qdrant-client's own default of 5 s is too short for a bulk load with wait=True."""
 

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from cli_runner import Outcome, Run
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.batches import BATCH_CHARACTERS, take
 from pearl_qdrant.linking.explain import explain_link
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.surface import surface
+from training.evaluation.data import FolderData
 
 
 class Listening:
@@ -94,6 +97,86 @@ def test_long_mentions_are_not_read_far_ahead(linker: EntityLinker) -> None:
 
     assert n_read == 1
     assert [len(take(iter(["ab"] * 10), n)) for n in (3, 20)] == [3, 10]
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> str:
+    """A file of 512 MB without a line's end, after two honest lines."""
+    path = tmp_path / "endless.txt"
+    with path.open("wb") as file:
+        file.write(b"NYC\tnyc\nnytimes.com\tnyt\n")
+        file.truncate(512 << 20)  # takes no space on the disk
+    return str(path)
+
+
+@pytest.fixture
+def ask(run: Run, tmp_path: Path, model: Path) -> Run:
+    """The command line with a small base."""
+    fill(tmp_path / "store", "base", str(model), ENTITIES)
+    return run
+
+
+def test_a_line_longer_than_any_mention_is_refused_by_its_number(ask: Run, endless: str) -> None:
+    """`link --file` reads it in bounded memory, and says where the file stops being one of mentions."""
+    outcomes: list[Outcome] = []
+
+    peak = peak_of(lambda: outcomes.append(ask("link", "--file", endless, "--json", "--threshold", "0")))
+
+    (refused,) = outcomes
+    assert refused.status == 1
+    assert f"{endless}:3: longer than 1,048,576 bytes. Is this a text with short lines?" in refused.err
+    assert peak < 128 << 20
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("calibrate", "--pairs"), ":3: longer than 1,048,576 bytes"),
+        (("annotate", "--file"), ": longer than the 1,048,576 bytes that are annotated at once. Split it"),
+    ],
+)
+def test_other_files_are_read_within_bounds_too(ask: Run, endless: str, words: tuple[str, ...], message: str) -> None:
+    """A file that cannot be what was asked for is refused before it fills the memory."""
+    outcomes: list[Outcome] = []
+
+    peak = peak_of(lambda: outcomes.append(ask(*words, endless)))
+
+    (refused,) = outcomes
+    assert refused.status == 1
+    assert f"{endless}{message}" in refused.err
+    assert peak < 128 << 20
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+@pytest.mark.parametrize("words", [("link", "--file"), ("annotate", "--file"), ("calibrate", "--pairs")])
+def test_a_device_without_an_end_is_refused(ask: Run, words: tuple[str, ...]) -> None:
+    """It is read up to the bound, and no further."""
+    refused = ask(*words, "/dev/zero")
+
+    assert refused.status == 1
+    assert "/dev/zero" in refused.err
+    assert "longer than" in refused.err
+
+
+def test_an_evaluation_set_with_an_endless_line_is_refused(endless: str) -> None:
+    """A table of the evaluation is read line by line within the same bound."""
+    path = Path(endless)
+    with pytest.raises(FormatError, match=r"endless\.txt:3: longer than 1,048,576 bytes"):
+        FolderData(path.parent).rows(path.name, "NYC", "nyc")
+
+
+def test_a_long_line_within_the_bound_is_a_mention_that_is_too_long(ask: Run, tmp_path: Path) -> None:
+    """It is NIL, and its neighbours are linked; in words it is cut."""
+    path = tmp_path / "mentions.txt"
+    path.write_bytes(b"NYC\r\n" + b"y" * (1 << 20) + b"\nnytimes.com")
+
+    in_words = ask("link", "--file", str(path), "--threshold", "0")
+    as_json = ask("link", "--file", str(path), "--threshold", "0", "--json", "--explain").lines()
+
+    assert in_words.status == 0, in_words.err
+    assert f"\n{'y' * 1000}…  ->  NIL (too long)\n" in in_words.out
+    assert [line["entity_id"] for line in as_json] == ["nyc", None, "nyt"]
+    assert (as_json[1]["nil_reason"], len(str(as_json[1]["mention"]))) == ("too_long", 1 << 20)
 
 
 def test_brackets_are_looked_for_once_a_run_of_blanks() -> None:

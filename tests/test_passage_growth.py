@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tracemalloc
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -118,6 +119,31 @@ def test_a_short_form_does_not_blow_up_what_is_looked_up() -> None:
     annotate(linker, text)
 
     assert linker.n_characters < 20_000
+
+
+def test_links_that_nobody_will_see_are_not_kept() -> None:
+    """Most spans of a text are no mentions: a long text does not hold ten candidates for each of them."""
+
+    class Rich(OneEntity):
+        """As many candidates as the linker has, most of them improbable."""
+
+        def link_batch(self, mentions: Iterable[str], **_: object) -> Iterator[Link]:  # type: ignore[override]
+            for number, mention in enumerate(mentions):
+                names = [f"{mention} {i}" for i in range(10)]
+                candidates = tuple(Candidate(name, "kb", name, name, probability=0.05) for name in names)
+                probability = 0.9 if number == 100 else 0.05
+                yield Link(mention, names[0], names[0], probability, None, candidates, "kb")
+
+    text = " ".join(f"Alpha{i} beta{i}" for i in range(600))
+    tracemalloc.start()
+    try:
+        annotations = annotate(Rich(), text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert [len(annotation.link.candidates) for annotation in annotations] == [10]
+    assert peak < 700 * len(text)
 
 
 class Watched(Sequence[Use]):

@@ -17,7 +17,7 @@ from pearl_qdrant.cli.options import (
     type_option,
 )
 from pearl_qdrant.cli.terminal import echo, echo_json
-from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
+from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD, MAX_PASSAGE_BYTES
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.ties import OnTie
@@ -91,8 +91,12 @@ def _read(file: BinaryIO) -> str:
     """The text of a file with its line ends as they are, so that offsets are those of the file."""
     from pearl_qdrant.errors import InputError
 
+    content = file.read(MAX_PASSAGE_BYTES + 1)
+    if len(content) > MAX_PASSAGE_BYTES:
+        limit = f"longer than the {MAX_PASSAGE_BYTES:,} bytes that are annotated at once"
+        raise InputError(file.name, None, f"{limit}. Split it, as by chapters")
     try:
-        return file.read().decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(file.name, None, f"not UTF-8 at byte {error.start}. Convert it, as with iconv") from error
 

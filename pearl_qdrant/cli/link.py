@@ -18,7 +18,6 @@ from pearl_qdrant.cli.options import (
     type_option,
 )
 from pearl_qdrant.cli.terminal import echo, echo_json, visible
-from pearl_qdrant.errors import InputError
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -101,15 +100,11 @@ def _lines(file: BinaryIO) -> Iterator[str]:
     """Mentions of a file; a line without text is passed over.
 
     Raises:
-        InputError: At a line that is not UTF-8; the batches of mentions before it are out by then.
+        FormatError: At a line that is not UTF-8 or too long; the batches of mentions before it are out by then.
     """
-    for number, line in enumerate(file, 1):
-        try:
-            mention = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(file.name, number, "not UTF-8. Convert the file, as with iconv") from error
-        if mention.strip():
-            yield mention
+    from pearl_qdrant.linking.text_lines import read_text_lines
+
+    return (line for _, line in read_text_lines(file, file.name) if line.strip())
 
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:

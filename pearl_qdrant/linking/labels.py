@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from codecs import BOM_UTF8
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pearl_qdrant.encoder.ngrams import fold_name
 from pearl_qdrant.errors import CalibrationError, FormatError
 from pearl_qdrant.linking.held_out import HeldOut
 from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
@@ -45,18 +45,11 @@ def read_pairs(path: Path) -> list[Label]:
     Further columns are passed over; a pair that comes again counts once.
 
     Raises:
-        FormatError: If it cannot be read, is no UTF-8, or a row has no mention or no second column.
+        FormatError: If it cannot be read, is no UTF-8, a line is too long, or a row has no mention or no second column.
     """
     labels: dict[Label, None] = {}
-    try:
-        lines = path.read_bytes().removeprefix(BOM_UTF8).split(b"\n")
-    except OSError as error:
-        raise FormatError(str(path), None, f"cannot be read ({error.strerror or error}).") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            fields = line.decode("utf-8").rstrip("\r").split("\t")
-        except UnicodeDecodeError as error:
-            raise FormatError(str(path), number, f"no UTF-8 text ({error.reason}). Convert it to UTF-8.") from error
+    for number, line in _lines(path):
+        fields = line.split("\t")
         if fields == [""] or (number == 1 and len(fields) > 1 and fields[1].strip().casefold() in _HEADERS):
             continue
         if len(fields) < 2 or not fields[0].strip():
@@ -66,6 +59,15 @@ def read_pairs(path: Path) -> list[Label]:
         key = fields[1].strip()
         labels[Label(fields[0], None if key in ("", NIL) else key)] = None
     return list(labels)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines of a file."""
+    try:
+        with path.open("rb") as file:
+            yield from read_text_lines(file, str(path))
+    except OSError as error:
+        raise FormatError(str(path), None, f"cannot be read ({error.strerror or error}).") from error
 
 
 def check_ids(collection: Collection, labels: Iterable[Label]) -> None:

@@ -15,7 +15,16 @@ from typing import Protocol
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.abbreviations import Abbreviation, Use, find_abbreviations, find_uses, write_out
 from pearl_qdrant.linking.given_spans import DocLike, GivenSpan, read_spans, read_text
-from pearl_qdrant.linking.selection import Reading, as_nil, is_cased_base, judge, select, select_nil
+from pearl_qdrant.linking.selection import (
+    CASED_BASE,
+    Reading,
+    as_nil,
+    is_hopeless,
+    judge,
+    n_lower_case,
+    select,
+    select_nil,
+)
 from pearl_qdrant.linking.spans import Shape, Span, find_spans
 from pearl_qdrant.linking.ties import Choose, ContextChooser, OnTie, break_by_case, break_tie, first_by_id
 from pearl_qdrant.records import Annotation, Link
@@ -46,6 +55,20 @@ class _Lookup:
     span: Span
     query: str
     is_abbreviated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a string was linked to.
+
+    Attributes:
+        link: Without its candidates if nobody will see them, which is so of most spans: they would fill the memory.
+        n_candidates, n_lower: How many there were, and how many of them have a name in lower case.
+    """
+
+    link: Link
+    n_candidates: int
+    n_lower: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +206,10 @@ def _annotate_group(
     """Link the distinct strings of some passages together, and lay each passage out."""
     distinct = list(dict.fromkeys(lookup.query for passage in passages for lookup in passage.lookups))
     found = linker.link_batch(distinct, types=types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else iter(())
-    links = dict(zip(distinct, found, strict=True))
+    bar = 0.0 if include_nil else threshold
+    answers = {query: _answer(link, bar) for query, link in zip(distinct, found, strict=True)}
     for passage in passages:
-        kept = _lay_out(passage, _read(passage, links), threshold, include_nil)
+        kept = _lay_out(passage, _read(passage, answers), threshold, include_nil)
         settled = [r if choose is None else replace(r, link=break_tie(r.link, choose)) for r in kept]
         yield [
             Annotation(passage.text[r.span.start : r.span.end], r.span.start, r.span.end, r.link, r.long_form)
@@ -194,12 +218,18 @@ def _annotate_group(
         ]
 
 
-def _read(passage: _Passage, links: Mapping[str, Link]) -> list[Reading]:
+def _answer(link: Link, threshold: float) -> _Answer:
+    kept = replace(link, candidates=()) if is_hopeless(link, threshold) else link
+    return _Answer(kept, len(link.candidates), n_lower_case(link))
+
+
+def _read(passage: _Passage, answers: Mapping[str, _Answer]) -> list[Reading]:
     """Each span of a passage with its link and its probability."""
-    in_cased_base = is_cased_base([links[lookup.query] for lookup in passage.lookups])
+    every = [answers[lookup.query] for lookup in passage.lookups]
+    in_cased_base = sum(a.n_lower for a in every) > CASED_BASE * sum(a.n_candidates for a in every)
     readings = []
     for lookup in passage.lookups:
-        span, link = lookup.span, links[lookup.query]
+        span, link = lookup.span, answers[lookup.query].link
         settled = break_by_case(link) if span.knows_case else link
         name = next((c.name for c in link.candidates if settled.entity_id in (None, c.entity_id)), None)
         probability = judge(span, link, in_cased_base=in_cased_base, name=name)

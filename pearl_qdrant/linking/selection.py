@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pearl_qdrant.linking.spans import Shape, Span
@@ -73,10 +73,14 @@ def probability_of(link: Link) -> float:
     return link.probability or 0.0
 
 
-def is_cased_base(links: Iterable[Link]) -> bool:
-    """Whether a base writes some names in lower case, as far as its candidates tell."""
-    names = [candidate.name for link in links for candidate in link.candidates]
-    return sum(name.islower() for name in names) > CASED_BASE * len(names)
+def n_lower_case(link: Link) -> int:
+    """How many candidates of a link have a name in lower case."""
+    return sum(candidate.name.islower() for candidate in link.candidates)
+
+
+def is_hopeless(link: Link, threshold: float) -> bool:
+    """Whether no span with this link can reach the threshold: a shape takes from a probability, and never adds."""
+    return max(probability_of(link), _NEVER) < threshold
 
 
 def judge(span: Span, link: Link, *, in_cased_base: bool, name: str | None) -> float:
@@ -85,7 +89,7 @@ def judge(span: Span, link: Link, *, in_cased_base: bool, name: str | None) -> f
     Args:
         span: The span.
         link: What its string was linked to, with no threshold.
-        in_cased_base: What `is_cased_base` says.
+        in_cased_base: Whether the base writes some names in lower case, as far as the passage's candidates tell.
         name: The name of the entity that is closest to the span, if there is any.
     """
     probability = min(max(probability_of(link), _NEVER), _ALWAYS)

@@ -10,10 +10,13 @@ UTF-8 TSV with a header and no quoting; columns are found by name.
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from pearl_qdrant.errors import FormatError, SettingsError
+from pearl_qdrant.settings import MAX_LINE_BYTES
 
 Row = tuple[str, ...]
 
@@ -57,13 +60,14 @@ class FolderData:
             # Bytes, so that a line that is no UTF-8 can be named; a name may hold a carriage return.
             with place.open("rb") as file:
                 line = 1
-                header = _fields(next(file, b"").removeprefix(BOM_UTF8))
+                lines = _lines(file, str(place))
+                header = _fields(next(lines, b"").removeprefix(BOM_UTF8))
                 if absent := [column for column in columns if column not in header]:
                     raise FormatError(
                         str(place), 1, f"no column {', '.join(absent)}; its header is {', '.join(header) or 'empty'}."
                     )
                 wanted = [header.index(column) for column in columns]
-                for line, text in enumerate(file, 2):
+                for line, text in enumerate(lines, 2):
                     fields = _fields(text)
                     if len(fields) != len(header):
                         raise FormatError(
@@ -77,6 +81,14 @@ class FolderData:
         if not rows:
             raise FormatError(str(place), None, "holds no rows.")
         return rows
+
+
+def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """Lines, none of them held if it is longer than any honest one."""
+    for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
+        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            raise FormatError(path, number, f"longer than {MAX_LINE_BYTES:,} bytes. Is it a text with lines?")
+        yield line
 
 
 def _fields(line: bytes) -> list[str]:
