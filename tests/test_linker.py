@@ -26,6 +26,7 @@ from pearl_qdrant.errors import (
     UnknownTypeError,
 )
 from pearl_qdrant.linking.explain import explain_link
+from pearl_qdrant.linking.mention_stream import TypeMode
 from pearl_qdrant.linking.ranking import FEATURES, Calibration
 from pearl_qdrant.linking.reranker import CrossEncoder
 from pearl_qdrant.store.edge import EdgeStore
@@ -305,7 +306,12 @@ def test_soft_types_prefer_and_do_not_filter(linker: EntityLinker) -> None:
     assert {"nyc", "nyp"} < {c.entity_id for c in link.candidates}
     assert link.candidates[0].features["wanted_type"] == 1.0
     assert linker.link("New York", types=["state"], type_mode="off").nil_reason == NilReason.AMBIGUOUS
-    assert {c.features["type_agreement"] for c in linker.link("New York", type_mode="off").candidates} == {0.0}
+
+    def agreements(type_mode: TypeMode) -> list[float]:
+        return [c.features["type_agreement"] for c in linker.link("New York", type_mode=type_mode).candidates]
+
+    assert min(agreements("hard")) < 0
+    assert set(agreements("off")) == {0.0}
 
 
 def test_every_score_is_returned(linker: EntityLinker) -> None:
