@@ -51,6 +51,13 @@ def test_single_letters_stay_letters(name: str, folded: str) -> None:
     assert fold_name(name) == folded
 
 
+def test_a_long_run_of_marks_is_folded_in_the_time_of_its_length() -> None:
+    """Half a million accents on one letter do not hold up a load, and a long name folds as its parts do."""
+    assert fold_name("a" + "\u0301\u0316" * 250_000 + "b \U0001d16d\U0001d165c") == "ab c"
+    parts = ["Ångström", "naïveté", "Νέος", "ﬁn", "Zu\u0308rich", "a\u302eb"] * 60
+    assert fold_name(" ".join(parts)) == " ".join(map(fold_name, parts))
+
+
 def test_names_without_letters_have_no_ngrams() -> None:
     """Emoji and punctuation cannot be found by n-grams, and do no harm in a batch."""
     rows = ngram_rows(["\U0001f984", "New York", "", "---"])

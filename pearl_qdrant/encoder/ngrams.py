@@ -35,6 +35,8 @@ _ROMAN_AFTER = frozenset(
     "type stage class grade phase group part volume chapter factor war ww level category generation mark".split()
 )
 
+_LONG = 256  # characters; a run of so many marks is put in order in no time
+
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _POSSESSIVE = re.compile(r"['\u2019](?=s\b)")
 
@@ -98,10 +100,22 @@ def _words(name: str) -> list[str]:
 
 def _words_of_unicode(name: str) -> list[str]:
     """Words of a name that is not ASCII: taken apart, folded, marks dropped."""
-    text = unicodedata.normalize("NFKD", _POSSESSIVE.sub("", name).casefold())
+    text = _POSSESSIVE.sub("", name).casefold()
+    if len(text) > _LONG:
+        text = _without_marks(text)
+    text = unicodedata.normalize("NFKD", text)
     text = unicodedata.normalize("NFKD", text.casefold())  # what folding made anew
     kept = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
     return _WORD.findall(kept.translate(_LETTERS))
+
+
+def _without_marks(text: str) -> str:
+    """A long text without the marks that are dropped in the end, and with blanks for those that part words.
+
+    Normalising puts a run of marks in order, in time that grows with the square of the run.
+    """
+    kept = (c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
+    return "".join(" " if unicodedata.combining(c) else c for c in kept)
 
 
 def _number(word: str, before: str) -> str:
