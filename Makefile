@@ -8,11 +8,12 @@ PIP_FLAGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+FUZZ_ARGS ?=
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: help demo test check bench soak clean
+.PHONY: help demo test check bench soak fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +22,7 @@ help:
 	@echo "make check  ruff and mypy"
 	@echo "make bench  the benchmarks of benchmarks/"
 	@echo "make soak   200 random kills of a load, resumed and compared; up to 20 minutes on two cores (Linux)"
+	@echo "make fuzz   made-up and damaged bases for every reader, for ten minutes (FUZZ_ARGS='--minutes 60')"
 	@echo "make clean  remove the environment, the demo store and all caches"
 
 demo: $(VENV)/.installed
@@ -39,6 +41,9 @@ bench: $(VENV)/.installed-dev
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak.py $(SOAK_ARGS)
+
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python tests/fuzz_readers.py $(FUZZ_ARGS)
 
 clean:
 	rm -rf $(VENV) demo-store build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
