@@ -164,7 +164,8 @@ def read(number: int, folder: Path, type_map: TypeMap) -> str:
         with open_reader([path], kind, type_map=type_map) as reader:
             ids = Counter(_checked(entity) for entity in reader.read(report))
     except PearlQdrantError as error:
-        if str(path) not in str(error):
+        # Rows of one id that are scattered over the input belong to no one place in it.
+        if str(path) not in str(error) and not str(error).startswith("scattered rows: "):
             raise AssertionError(f"the error does not name the file: {error}") from error
         return "refused"
     finally:
