@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-Kind = Literal["apply_then_drop", "drop", "delay", "hang", "status"]
+Kind = Literal["apply_then_drop", "drop", "delay", "hang", "status", "raw", "pass"]
 
 POINTS = r"PUT /collections/[^/]+/points$"
 """Matches an upsert."""
@@ -29,9 +29,10 @@ class Fault:
     Attributes:
         kind: `apply_then_drop` does what was asked and closes the connection without an answer; `drop` closes it
             without doing anything; `delay` answers after `seconds`, having done it; `hang` never answers nor does
-            it; `status` answers with a status.
+            it; `status` answers with a status and a message, `raw` with a status and `error` as the whole body;
+            `pass` is none, and goes before those of later requests.
         match: Regular expression on "METHOD /path".
-        status: For `status`.
+        status: For `status` and `raw`.
         retry_after: The header's value, if any.
         error: The message in the answer.
         seconds: For `delay`.
@@ -134,6 +135,9 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
             fault = double.take_fault(request)
             if fault is not None and fault.kind == "status":
                 self.reply(fault.status, {"status": {"error": fault.error}}, fault.retry_after)
+                return
+            if fault is not None and fault.kind == "raw":
+                self.reply(fault.status, fault.error.encode(), fault.retry_after)
                 return
             if fault is not None and fault.kind in ("drop", "hang"):
                 if fault.kind == "hang":

@@ -50,6 +50,7 @@ class Connection:
         client: The qdrant-client behind it.
         location: URL without any key, or what stands for it in local mode.
         is_local: Whether this is qdrant-client's local mode: no optimizer, no payload indexes, no parallel writes.
+        hide: Takes the key out of a text that came from the server.
         owner: The process that made it. In a fork two processes on one connection would read each other's answers.
     """
 
@@ -66,7 +67,7 @@ class Connection:
         self.location = location
         self.is_local = _is_local(client)
         self._retry = retry
-        self._secret = secret
+        self.hide = server_errors.hiding(secret)
         self._owns_client = owns_client
         self._closed = False
         self.owner = Owner(f"The store {location}")
@@ -109,12 +110,10 @@ class Connection:
         except PearlQdrantError:
             raise
         except server_errors.CLIENT_ERRORS as error:
-            ours = server_errors.translate(error, url=self.location, collection=collection)
+            ours = server_errors.translate(error, url=self.location, collection=collection, hide=self.hide)
             if isinstance(ours, CollectionNotFoundError):
                 ours = CollectionNotFoundError(ours.collection, self._existing())
-            if self._secret and (self._secret in str(ours) or self._secret in str(error)):
-                # A server that echoes the key must not get it into our messages or tracebacks.
-                ours.args = tuple(str(part).replace(self._secret, "***") for part in ours.args)
+            if server_errors.reveals(error, self.hide):  # a server that echoes the key: not into our tracebacks
                 raise ours from None
             raise ours from error
         self._say_answering()
@@ -130,8 +129,7 @@ class Connection:
                 return
             self._last_said = now
         budget = self._retry.connect_budget_s if server_errors.is_unreachable(error) else self._retry.budget_s
-        why = server_errors.describe(error)
-        why = why.replace(self._secret, "***") if self._secret else why
+        why = server_errors.describe(error, self.hide)
         _log.warning("Qdrant at %s does not answer (%s): waiting, %.0f of %.0f s", self.location, why, seconds, budget)
 
     def _say_answering(self) -> None:

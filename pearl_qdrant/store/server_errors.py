@@ -10,9 +10,12 @@ from __future__ import annotations
 import email.utils
 import json
 import ssl
+from collections.abc import Callable
 from datetime import datetime, timezone
+from urllib.parse import quote
 
 import httpx
+from pydantic import ValidationError
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
@@ -32,6 +35,9 @@ CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, Asserti
 
 _NOT_AN_INTEGER = "Retry-After header value is not a valid integer: "
 _SHOWN_CHARS = 300
+
+Hide = Callable[[str], str]
+"""Takes the key out of a text."""
 
 
 class RequestTooLargeError(StoreRejectedError):
@@ -100,19 +106,53 @@ def retry_after_s(error: BaseException, now: datetime | None = None) -> float | 
     return (date - (now or datetime.now(timezone.utc))).total_seconds()
 
 
-def translate(error: BaseException, *, url: str, collection: str | None) -> StoreError:
+def hiding(secret: str | None) -> Hide:
+    """What takes a key out of a text, as it is, as it stands in a URL and in JSON. Before the text is shortened."""
+    if secret is None:
+        return _hide_nothing
+    forms = {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
+
+    def hide(text: str) -> str:
+        for form in sorted(forms, key=len, reverse=True):
+            text = text.replace(form, "***")
+        return text
+
+    return hide
+
+
+def _hide_nothing(text: str) -> str:
+    return text
+
+
+def reveals(error: BaseException | None, hide: Hide) -> bool:
+    """Whether a traceback of this error, which shows its causes, could show the key or a part of it."""
+    while error is not None:
+        if isinstance(error, ValidationError) and hide is not _hide_nothing:
+            return True
+        texts = [str(error), repr(error.args)]
+        if isinstance(error, UnexpectedResponse):  # shows a part of its content
+            texts += [error.content.decode("utf-8", "replace"), str(error.reason_phrase)]
+        if any(hide(text) != text for text in texts):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def translate(error: BaseException, *, url: str, collection: str | None, hide: Hide) -> StoreError:
     """Our error for one of `CLIENT_ERRORS`.
 
     Args:
         error: What the client raised.
         url: Where the store is, without any key.
         collection: The collection that the request was about, if any.
+        hide: Takes the key out of what the server said.
     """
     if isinstance(error, GaveUpError):
+        last = describe(error.last, hide)
         if is_shard_away(error.last):
-            return ShardUnavailableError(url, collection, tries=error.tries, last=describe(error.last))
-        return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=describe(error.last))
-    text = _server_message(error)
+            return ShardUnavailableError(url, collection, tries=error.tries, last=last)
+        return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=last)
+    text = _server_message(error, hide)
     lower = text.lower()
     if collection is not None and "collection" in lower:
         if "doesn't exist" in lower or lower.endswith("not found"):
@@ -172,26 +212,34 @@ def _is_permanent(error: BaseException) -> bool:
     return False
 
 
-def _server_message(error: BaseException) -> str:
+def _server_message(error: BaseException, hide: Hide) -> str:
     """What the server said, without its JSON wrapping; shortened."""
     if isinstance(error, UnexpectedResponse):
         try:
             text = str(json.loads(error.content)["status"]["error"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             text = error.content.decode("utf-8", "replace")
-        return f"{error.status_code} {error.reason_phrase}: {' '.join(text.split())[:_SHOWN_CHARS]}".rstrip(": ")
+        return f"{error.status_code} {hide(error.reason_phrase)}: {_shorten(text, hide)}".rstrip(": ")
     if isinstance(error, ResponseHandlingException):
-        return f"unexpected answer: {describe(error)}"
-    return " ".join(str(error).split())[:_SHOWN_CHARS] or type(error).__name__
+        return f"unexpected answer: {describe(error, hide)}"
+    return _shorten(str(error), hide) or type(error).__name__
 
 
-def describe(error: BaseException) -> str:
-    """One line about a failed try."""
+def describe(error: BaseException, hide: Hide) -> str:
+    """One line about a failed try, without the key."""
     if isinstance(error, ResponseHandlingException):
         source = error.source
         if isinstance(source, httpx.TimeoutException):
             return f"timeout, {type(source).__name__}"
-        return f"{type(source).__name__}: {' '.join(str(source).split())[:_SHOWN_CHARS]}".rstrip(": ")
+        if isinstance(source, ValidationError):  # its own text shows pieces of what the server sent
+            first = source.errors(include_url=False, include_input=False)[0]
+            return f"{'.'.join(map(str, first['loc']))}: {_shorten(first['msg'], hide)}"
+        return f"{type(source).__name__}: {_shorten(str(source), hide)}".rstrip(": ")
     if isinstance(error, UnexpectedResponse):
-        return _server_message(error)
-    return f"429 Too Many Requests: {_server_message(error)}"
+        return _server_message(error, hide)
+    return f"429 Too Many Requests: {_server_message(error, hide)}"
+
+
+def _shorten(text: str, hide: Hide) -> str:
+    """One line of a text, cut after the key was taken out."""
+    return " ".join(hide(text).split())[:_SHOWN_CHARS]

@@ -138,7 +138,7 @@ def wait_until_built(
     client, settled, last_state, last_change = connection.client, 0, None, time.monotonic()
     while True:
         info = connection.call(lambda: client.get_collection(name), collection=name)
-        _raise_failure(info, name, connection.location)
+        _raise_failure(info, name, connection)
         status = get_status()
         if on_progress is not None:
             on_progress(status.indexed_vectors, status.vectors)
@@ -167,12 +167,13 @@ def _optimizations(connection: Connection, name: str) -> models.OptimizationsRes
         return None
 
 
-def _raise_failure(info: models.CollectionInfo, name: str, location: str) -> None:
+def _raise_failure(info: models.CollectionInfo, name: str, connection: Connection) -> None:
     """Raise what the server's optimizer failed with, if it did."""
     error = getattr(info.optimizer_status, "error", None)
     if error is None and info.status != models.CollectionStatus.RED:
         return
-    message = f"Qdrant at {location} cannot index collection '{name}': {error or 'its status is red'}."
+    error = connection.hide(error) if error else None
+    message = f"Qdrant at {connection.location} cannot index collection '{name}': {error or 'its status is red'}."
     if error and "no space left" in error.lower():
         raise StoreFullError(f"{message} Free some space, then run: pearl-qdrant collections finalize {name}")
     raise StoreRejectedError(f"{message} See the server's log, then run: pearl-qdrant collections finalize {name}")

@@ -6,6 +6,7 @@ took twice as long.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,15 @@ def _hits(result: Any, n_queries: int) -> list[list[Hit]]:
     """
     if len(result) != n_queries:
         raise ValueError(f"{len(result)} answers for {n_queries} queries")
-    return [[Hit(hit["id"], float(hit["score"]), hit.get("payload")) for hit in one["points"]] for one in result]
+    return [[_hit(hit) for hit in one["points"]] for one in result]
+
+
+def _hit(hit: Any) -> Hit:
+    """One point of an answer. Raises as `_hits`."""
+    score = float(hit["score"])
+    if not math.isfinite(score) or not isinstance(hit["id"], str | int):
+        raise ValueError(f"a point with id {hit['id']!r} and score {score}")
+    return Hit(hit["id"], score, hit.get("payload"))
 
 
 def _ask_local(connection: Connection, collection: str, searches: Sequence[dict[str, Any]]) -> list[list[FoundPoint]]:

@@ -1,0 +1,164 @@
+"""Answers that no Qdrant server gives: whatever comes back is an error in words, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+from test_edge_store import manifest_of, many
+
+from pearl_qdrant.encoder.ngrams import ngram_rows
+from pearl_qdrant.errors import PearlQdrantError, StoreError
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server import ServerCollection, ServerStore
+from pearl_qdrant.store.server_indexing import Indexing
+
+ANY = r".*"
+NAMES = ["name 1", "name 2"]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[QdrantDouble]:
+    """One server for all tests of this file."""
+    with QdrantDouble() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def store(running: QdrantDouble) -> Iterator[ServerStore]:
+    """A store on it that tries once."""
+    indexing = Indexing(poll_s=0.001, stall_s=0.1)
+    opened = ServerStore.connect(running.url, retry=RetryPolicy(tries=1), indexing=indexing)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def collection(running: QdrantDouble, store: ServerStore) -> ServerCollection:
+    """A collection of 20 points."""
+    running.reset()
+    created = store.create(manifest_of())
+    created.upsert(*many(20))
+    return created
+
+
+def search_hybrid(collection: ServerCollection) -> object:
+    """Two mentions, by vector and by n-grams."""
+    return collection.search_hybrid(many(2)[1], ngram_rows(NAMES), limit=5, lexical_limit=5)
+
+
+def load(collection: ServerCollection) -> None:
+    """A load of 20 points."""
+    with collection.writer() as writer:
+        writer.write(*many(20))
+
+
+USES: dict[str, Callable[[ServerStore, ServerCollection], object]] = {
+    "search": lambda store, collection: collection.search(many(2)[1], limit=5),
+    "search_hybrid": lambda store, collection: search_hybrid(collection),
+    "find": lambda store, collection: collection.find(names=NAMES, limit=5),
+    "get": lambda store, collection: collection.get([many(1)[0][0].id]),
+    "scroll": lambda store, collection: list(collection.scroll()),
+    "count": lambda store, collection: collection.count(),
+    "type_counts": lambda store, collection: collection.type_counts(),
+    "status": lambda store, collection: collection.status(),
+    "finalize": lambda store, collection: collection.finalize(),
+    "read_manifest": lambda store, collection: collection.read_manifest(),
+    "write_manifest": lambda store, collection: collection.write_manifest(manifest_of()),
+    "upsert": lambda store, collection: collection.upsert(*many(2)),
+    "load": lambda store, collection: load(collection),
+    "replace_payloads": lambda store, collection: collection.replace_payloads(many(2)[0]),
+    "delete_entities": lambda store, collection: collection.delete_entities(["E1"]),
+    "delete_points": lambda store, collection: collection.delete_points({many(1)[0][0].id}),
+    "collections": lambda store, collection: store.collections(),
+    "open": lambda store, collection: store.open("toy"),
+    "create": lambda store, collection: store.create(manifest_of("other")),
+    "delete": lambda store, collection: store.delete("toy"),
+}
+
+HIT = {"id": 1, "version": 1, "score": 0.5}
+RESULTS: list[Any] = [
+    None,
+    [],
+    {},
+    0,
+    -1,
+    "text",
+    True,
+    [None, None],
+    [[], []],
+    [{}, {}],
+    [{"points": None}, {"points": None}],
+    [{"points": [HIT]}],
+    [{"points": [HIT]}] * 3,
+    [{"points": [{**HIT, "score": "high"}]}] * 2,
+    [{"points": [{**HIT, "score": None}]}] * 2,
+    [{"points": [{**HIT, "id": None}]}] * 2,
+    [{"points": [{**HIT, "payload": []}]}] * 2,
+    [{"points": [{**HIT, "payload": {"name": 1}}]}] * 2,
+    [{"points": [{**HIT, "payload": "text"}]}] * 2,
+    {"points": [{"id": 1, "payload": {"name": [1]}}], "next_page_offset": None},
+    {"points": [{"id": 1}], "next_page_offset": {}},
+    {"collections": [None]},
+    {"collections": [{"name": 7}]},
+    {"count": None},
+    {"count": "many"},
+    {"hits": [{"value": {}, "count": 1}]},
+    {"status": "purple", "config": {}},
+]
+BODIES = [json.dumps({"result": result, "status": "ok", "time": 0}) for result in RESULTS]
+BODIES += ["", "{", "null", "[]", "\xff", "<html>", '{"result": NaN}', "[" * 100_000, '{"result": ' + "[" * 100_000]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_whatever_a_server_answers_is_an_answer_or_an_error_in_words(
+    running: QdrantDouble, store: ServerStore, collection: ServerCollection, use: str
+) -> None:
+    """Each question meets each odd answer, from its first request on or from a later one."""
+    for body in BODIES:
+        for n_right in range(3):
+            running.faults = [Fault("pass", ANY)] * n_right + [Fault("raw", ANY, status=200, error=body)] * 50
+            with suppress(PearlQdrantError):
+                USES[use](store, collection)
+            running.faults = []
+            if not running.client.collection_exists("toy"):
+                store.create(manifest_of())
+
+
+@pytest.mark.parametrize("n_answers", [0, 1, 3])
+def test_a_batch_that_is_answered_in_part_is_refused(
+    running: QdrantDouble, collection: ServerCollection, n_answers: int
+) -> None:
+    """Answers are told apart by their order: too few or too many of them are no answer at all."""
+    result = [{"points": []}] * n_answers
+    for search in (lambda: collection.search(many(2)[1], limit=5), lambda: search_hybrid(collection)):
+        running.faults = [Fault("raw", ".*/query/batch", status=200, error=json.dumps({"result": result}))]
+        with pytest.raises(StoreError, match=rf"{n_answers} answers for \d quer.*Is this the URL of a Qdrant server"):
+            search()
+
+
+def test_an_answer_of_another_shape_says_where_it_is_wrong(running: QdrantDouble, collection: ServerCollection) -> None:
+    """The place in the answer is named, without what stands there."""
+    running.faults = [Fault("raw", ".*/points/count", status=200, error='{"result": {"count": "secret"}}')]
+
+    with pytest.raises(StoreError, match=r"unexpected answer: .*result\.count: .*integer") as told:
+        collection.count()
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("score, identifier", [("NaN", "1"), ("-Infinity", "1"), ("0.5", "{}"), ("0.5", "[1]")])
+def test_points_without_a_score_or_an_id_are_refused(
+    running: QdrantDouble, collection: ServerCollection, score: str, identifier: str
+) -> None:
+    """A score that is not finite would stand anywhere in the order, an odd id could not be told from others."""
+    payload = json.dumps(many(1)[0][0].to_payload())
+    hit = f'{{"id": {identifier}, "score": {score}, "payload": {payload}}}'
+    for search in (lambda: collection.search(many(1)[1], limit=1), lambda: search_hybrid(collection)):
+        running.faults = [Fault("raw", ".*/query/batch", status=200, error=f'{{"result": [{{"points": [{hit}]}}]}}')]
+        with pytest.raises(StoreError, match="unexpected answer"):
+            search()

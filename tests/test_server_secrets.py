@@ -1,0 +1,109 @@
+"""The key of a server stays out of messages, attributes, tracebacks and logs, wherever a server echoes it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+from test_edge_store import manifest_of
+
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server import ServerCollection, ServerStore
+
+KEY = 's3cret-"k3y"-of-30-characters/x'
+ANY = r".*"
+
+
+@pytest.fixture
+def double() -> Iterator[QdrantDouble]:
+    """A server."""
+    with QdrantDouble() as double:
+        yield double
+
+
+@pytest.fixture
+def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
+    """A collection that is reached with a key, and tried twice."""
+    retry = RetryPolicy(tries=2, first_wait_s=0.001)
+    store = ServerStore.connect(double.url, api_key=KEY, retry=retry)
+    yield store.create(manifest_of())
+    store.close()
+
+
+def all_texts(error: BaseException) -> str:
+    """Whatever can be read off an error: message, attributes, traceback with causes."""
+    return "\n".join([str(error), repr(error), repr(vars(error)), *traceback.format_exception(error)])
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 413, 429, 500, 503, 507])
+@pytest.mark.parametrize("n_before", [0, 150, 190, 270, 285, 299, 400])
+def test_a_key_that_a_server_echoes_does_not_show_not_even_its_beginning(
+    double: QdrantDouble,
+    collection: ServerCollection,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    n_before: int,
+) -> None:
+    """Long texts are shortened after the key was taken out of them: no cut leaves a part of it."""
+    caplog.set_level(logging.DEBUG)
+    double.faults = [Fault("status", ANY, status=status, error="x" * n_before + KEY + " was refused")] * 5
+
+    with pytest.raises(StoreError) as told:
+        collection.count()
+
+    shown = all_texts(told.value) + caplog.text
+    assert "s3cret" not in shown
+    assert n_before > 270 or "***" in str(told.value)
+
+
+@pytest.mark.parametrize("written", [KEY, quote(KEY, safe=""), KEY.replace('"', '\\"')])
+def test_a_key_does_not_show_in_an_answer_that_is_not_qdrants(
+    double: QdrantDouble, collection: ServerCollection, written: str
+) -> None:
+    """A proxy that answers with the request, as it is, escaped or in a URL, does not get the key into a message."""
+    double.faults = [Fault("raw", ANY, status=502, error=f"<html>{'x' * 280}{written} was refused")] * 5
+
+    with pytest.raises(StoreError) as told:
+        collection.count()
+
+    assert "s3cret" not in all_texts(told.value)
+
+
+def test_a_key_does_not_show_in_what_an_optimizer_failed_with(
+    double: QdrantDouble, collection: ServerCollection
+) -> None:
+    """What the server says of its own failures is a text like any other."""
+    double.optimizer_error = f"cannot reach {KEY}"
+
+    with pytest.raises(StoreError, match=r"cannot reach \*\*\*"):
+        collection.finalize()
+
+
+def test_what_was_said_last_is_kept_without_the_key(double: QdrantDouble, collection: ServerCollection) -> None:
+    """The attribute of the error is as clean as its message."""
+    double.faults = [Fault("status", ANY, error=f"busy with {KEY}")] * 5
+
+    with pytest.raises(StoreError) as told:
+        collection.count()
+
+    error: Any = told.value
+    assert error.last == "503 Service Unavailable: busy with ***"
+
+
+def test_a_key_in_an_answer_of_another_shape_does_not_show(double: QdrantDouble, collection: ServerCollection) -> None:
+    """What stands where a number belongs is not quoted, in whole or in part."""
+    body = json.dumps({"result": {"count": "x" * 30 + KEY + "y" * 30}})
+    double.faults = [Fault("raw", ANY, status=200, error=body)]
+
+    with pytest.raises(StoreError, match=r"result\.count") as told:
+        collection.count()
+
+    assert "s3cret" not in all_texts(told.value)
