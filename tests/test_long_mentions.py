@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Outcome, Run
 from linker_base import ENTITIES, fill
 
-from pearl_qdrant import EntityLinker, NilReason
+from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.batches import BATCH_CHARACTERS, take
@@ -156,6 +156,21 @@ def test_a_device_without_an_end_is_refused(ask: Run, words: tuple[str, ...]) ->
     assert refused.status == 1
     assert "/dev/zero" in refused.err
     assert "longer than" in refused.err
+
+
+def test_one_long_mention_among_many_pairs_takes_its_own_length(run: Run, tmp_path: Path, model: Path) -> None:
+    """Calibrating does not hold every pair in the space of the longest."""
+    base = [Entity(f"e{i}", f"thing {i} of {i * i}", (f"object {i}",)) for i in range(100)]
+    fill(tmp_path / "store", "base", str(model), base)
+    pairs = [f"object {i}\te{i}" for i in range(100)] + ["y" * 10**6 + "\tNIL"] + [f"zzz {i}\tNIL" for i in range(30)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs), encoding="utf-8")
+    outcomes: list[Outcome] = []
+    words = ("calibrate", "--pairs", str(tmp_path / "pairs.tsv"), "--precision", "0.05", "--dry-run")
+
+    peak = peak_of(lambda: outcomes.append(run(*words)))
+
+    assert outcomes[0].status == 0, outcomes[0].err
+    assert peak < 128 << 20
 
 
 def test_an_evaluation_set_with_an_endless_line_is_refused(endless: str) -> None:

@@ -20,7 +20,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.fit_calibration import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.held_out import HeldOut, judge_held_out
-from pearl_qdrant.linking.judged_samples import Samples, collect
+from pearl_qdrant.linking.judged_samples import IntArray, Samples, collect
 from pearl_qdrant.linking.labels import Label, NameIndex, as_known, as_nil, check_ids
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.stored_calibration import calibration_of, model_of
@@ -127,7 +127,7 @@ def calibrate(
     shipped = shipped_model()
     judged = judge_held_out(store, collection, encoder, questions, model=shipped)
     samples = _weighed(collect(judged, golds), nil_share)
-    groups = np.unique([label.entity_id or f"\0{label.mention}" for label in given], return_inverse=True)[1]
+    groups = _groups(given)
     before, model_before = _in_use(collection)
     try:
         fitted = fit(
@@ -145,6 +145,14 @@ def calibrate(
             f"gives {error.best:.3f}. Ask for less with --precision, or give more pairs."
         ) from error
     return CollectionFit(fitted, "aliases" if labels is None else "pairs", precision)
+
+
+def _groups(labels: Sequence[Label]) -> IntArray:
+    """A number for each label, the same for those of one entity, or of one mention without an entity; (n,)."""
+    # Not by numpy, whose arrays of texts hold each of them in the space of the longest.
+    keys = [label.entity_id or f"\0{label.mention}" for label in labels]
+    numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
+    return np.array([numbers[key] for key in keys], dtype=np.int64)
 
 
 def _in_use(collection: Collection) -> tuple[Calibration, RankingModel | None]:

@@ -22,6 +22,7 @@ from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.linking.judging import Judge, Judged, Name, Question, judge_names
 from pearl_qdrant.linking.lexical import LexicalScores, NgramRarity, compare, most_telling
+from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.store.protocol import Collection, Settles
 from pearl_qdrant.store.schema import NamePoint
 
@@ -143,8 +144,11 @@ def _n_entities(names: Iterable[Name]) -> int:
 def _score(rarity: NgramRarity, mentions: SparseRows, found: Sequence[Sequence[Name]]) -> None:
     """Fill in the lexical scores of all names that were found, those of one string once."""
     distinct: dict[str, int] = {}
+    # A mention is no longer than that, and a name that is has no more to say.
     pairs = [
-        (i, distinct.setdefault(name.point.name, len(distinct))) for i, names in enumerate(found) for name in names
+        (i, distinct.setdefault(name.point.name[:MAX_CHARACTERS], len(distinct)))
+        for i, names in enumerate(found)
+        for name in names
     ]
     scores: LexicalScores = compare(mentions, rarity.weigh(ngram_rows(list(distinct))), pairs)
     every = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)

@@ -21,6 +21,7 @@ NIL = "NIL"
 
 _HEADERS = ("entity_id", "id")
 _CHUNK = 256
+_SHOWN = 80  # characters of an id in an error
 _NAMES_AN_ENTITY = 40
 
 
@@ -84,9 +85,10 @@ def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
         # Where some have very many names, others did not come.
         unknown += [key for key in chunk if key not in found and not collection.find(entity_ids=[key], limit=1)]
     if unknown:
+        shown = ", ".join(key[:_SHOWN] for key in unknown[:3])
         raise CalibrationError(
-            f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', as "
-            f"{', '.join(unknown[:3])}. Are they ids of this base? Give NIL for a mention without an entity."
+            f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', as {shown}. "
+            f"Are they ids of this base? Give NIL for a mention without an entity."
         )
 
 
