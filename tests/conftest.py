@@ -13,6 +13,7 @@ from pathlib import Path
 # The models of the tests are tiny: torch is faster on one thread, above all where the cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import hypothesis
 import pytest
 from cli_runner import Outcome, Run
 from store_cases import KINDS, LIMITS, manifest_of
@@ -20,6 +21,12 @@ from tiny_models import make_pearl
 
 from pearl_qdrant.cli import main
 from pearl_qdrant.store.protocol import Collection, Store
+
+# A machine that is busy is no fault of an example: time bounds hangs alone, which is pytest's timeout.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:

@@ -22,7 +22,7 @@ Victim = Literal["parent", "group", "child"]
 HANG_S = 240.0
 """A run that takes longer has hung: alone it takes two or three seconds."""
 
-ORPHAN_S = 10.0
+ORPHAN_S = 120.0
 
 _POLL_S = 0.002
 

@@ -344,7 +344,7 @@ def test_opening_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     assert count_descriptors() == before
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_damage_is_a_typed_error_or_harmless(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever bytes of an archive are changed, reading ends in its content or in an error of ours."""
@@ -367,7 +367,7 @@ def test_any_damage_is_a_typed_error_or_harmless(tmp_path: Path, data: st.DataOb
         pass
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_an_archive_or_a_typed_error(tmp_path: Path, content: bytes) -> None:
     """Files of noise are refused in words."""

@@ -34,7 +34,7 @@ def commands(title: str) -> str:
 def run_commands(block: str, url: str, folder: Path) -> None:
     """Run a block in a shell, in a folder."""
     environment = os.environ | {"QDRANT_URL": url, "QDRANT_API_KEY": "key"}
-    subprocess.run(["/bin/sh", "-euc", block], env=environment, cwd=folder, check=True, timeout=100)
+    subprocess.run(["/bin/sh", "-euc", block], env=environment, cwd=folder, check=True, timeout=600)
 
 
 def answer(outcome: Outcome) -> list[object]:

@@ -149,7 +149,7 @@ def run_healthcheck(qdrant: dict[str, Any], port: int) -> int:
     assert "/127.0.0.1/6333" in command[-1]
     # What compose passes on: a doubled dollar is a dollar.
     command = [part.replace("/6333", f"/{port}").replace("$$", "$") for part in command]
-    return subprocess.run(command, timeout=10, capture_output=True, check=False).returncode
+    return subprocess.run(command, timeout=300, capture_output=True, check=False).returncode
 
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the healthcheck runs in bash")

@@ -120,7 +120,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: Any, *, seconds: float = 60.0) -> None:
+def wait_until(condition: Any, *, seconds: float = 300.0) -> None:
     """Wait for something to come true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -77,7 +76,7 @@ def damage(content: bytes, data: st.DataObject) -> bytes:
 @given(data=st.data())
 @settings(
     max_examples=80,
-    deadline=timedelta(seconds=5),
+    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

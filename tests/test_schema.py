@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import timeit
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -54,17 +54,24 @@ def test_a_typed_point_comes_back_as_it_was(point: NamePoint) -> None:
 def test_a_payload_that_a_stranger_wrote_is_refused(change: dict[str, Any], field: str) -> None:
     """A point with a wrong field is named, instead of failing somewhere later."""
     payload = NamePoint("kb", "e", "n", "n", True).to_payload() | change
-    with pytest.raises(ManifestError, match=f"valid '{field}"):
+    with pytest.raises(ManifestError, match=rf"not valid.*`\$\.{field}"):
         NamePoint.from_payload(payload, "c")
     with pytest.raises(ManifestError):
         NamePoint.from_payload(None, "c")
 
 
-def test_reading_a_payload_is_fast() -> None:
-    """Each candidate of each link reads one: microseconds, not milliseconds."""
+def test_reading_a_payload_takes_few_steps() -> None:
+    """Each candidate of each link reads one: a handful of calls, where a general validator makes hundreds."""
     payload = NamePoint("kb", "e", "n", "n", True, ("a",), ("ORG",), "d", "NP-ORG", "NP", "ORG", 0.5).to_payload()
-    best = min(timeit.repeat(lambda: NamePoint.from_payload(payload, "c"), number=200, repeat=5)) / 200
-    assert best < 100e-6
+    calls = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: calls.append(event))
+    try:
+        NamePoint.from_payload(payload, "c")
+    finally:
+        sys.setprofile(before)
+
+    assert 1 < len(calls) <= 30
 
 
 def test_ids_are_the_same_for_ever() -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import tenacity
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import ShardUnavailableError, StoreUnavailableError
-from pearl_qdrant.store import server_connection
+from pearl_qdrant.store import retry, server_connection
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
 from pearl_qdrant.store.schema import Manifest, NamePoint
@@ -50,11 +51,11 @@ def points(n: int, start: int = 0) -> tuple[list[NamePoint], np.ndarray, np.ndar
 
 def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
     """A server that restarts during a load costs time and no name, and I am told once that it is waited for."""
-    store, collection = create(double, quick())
+    store, collection = create(double, quick(300.0))
     refused = threading.Event()
 
     def restart() -> None:
-        refused.wait(10)
+        refused.wait(300)
         double.start()
 
     with caplog.at_level(logging.WARNING), collection.writer() as writer:
@@ -108,9 +109,27 @@ def test_a_load_is_given_ten_minutes_and_a_question_a_few_seconds() -> None:
     assert question.budget_s == 120.0
 
 
-def test_no_wait_is_begun_that_ends_past_the_budget() -> None:
+class PassingTime(threading.Event):
+    """An event whose waits pass at once on a clock of its own."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since the start."""
+        return self.now
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Let so many seconds pass."""
+        self.now += timeout or 0.0
+        return False
+
+
+def test_no_wait_is_begun_that_ends_past_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing listens, the shorter budget counts; where the server is busy, the longer one."""
-    policy = RetryPolicy(first_wait_s=0.02, max_wait_s=0.02, budget_s=10.0, connect_budget_s=0.1)
+    policy = RetryPolicy(first_wait_s=2.0, max_wait_s=2.0, budget_s=1000.0, connect_budget_s=10.0)
+    passing = PassingTime()
+    monkeypatch.setattr(tenacity, "time", passing)
+    monkeypatch.setattr(retry, "time", passing)
     tried: list[int] = []
 
     def fail() -> None:
@@ -118,7 +137,7 @@ def test_no_wait_is_begun_that_ends_past_the_budget() -> None:
         raise ConnectionError("down")
 
     with pytest.raises(GaveUpError) as caught:
-        policy.call(fail, lambda error: True, is_unreachable=lambda error: True)
+        policy.call(fail, lambda error: True, is_unreachable=lambda error: True, cancelled=passing)
     n_tries = len(tried)
 
     def fail_often() -> int:
@@ -127,9 +146,9 @@ def test_no_wait_is_begun_that_ends_past_the_budget() -> None:
             raise ConnectionError("busy")
         return len(tried)
 
-    assert 2 <= n_tries <= 11
-    assert caught.value.seconds < 5
-    assert policy.call(fail_often, lambda error: True) == n_tries + 20
+    assert 5 <= n_tries <= 11
+    assert 8.0 <= caught.value.seconds == passing.now <= 10.0
+    assert policy.call(fail_often, lambda error: True, cancelled=passing) == n_tries + 20
 
 
 def test_a_busy_server_is_waited_for_by_a_single_question(double: QdrantDouble) -> None:

@@ -145,7 +145,7 @@ VICTIM = """
 def pause(step, network):
     if step == 5:
         (out / "there").touch()
-        t.time.sleep(100)
+        t.time.sleep(600)
     return {"step": step}
 t.fit(t.new_network(bert), tokenizer, t.maker(), t.config(dropout=True, evaluate_every=1), out, evaluate=pause)
 """
@@ -330,7 +330,7 @@ def test_two_processes_train_as_one_with_all_their_pairs(bert: Path, tokenizer: 
             stack.callback(process.kill)
         train_together(bert, tokenizer, one)
         for process in running:
-            _, complaint = process.communicate(timeout=100)
+            _, complaint = process.communicate(timeout=600)
             assert process.returncode == 0, complaint.decode()
 
     assert [step for step, *_ in losses_of(two)] == [1, 2, 3, 4]
