@@ -9,6 +9,7 @@ import click
 from pearl_qdrant._version import __version__
 from pearl_qdrant.cli.options import json_option, store_option
 from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 Check = tuple[str, str, str]
@@ -74,7 +75,7 @@ def _torch() -> Check:
         return (
             "torch",
             "note",
-            "not installed: the encoder runs on the CPU. For a GPU: pip install 'pearl-qdrant[torch]'",
+            f"not installed: the encoder runs on the CPU. For a GPU: {install_command('torch')}",
         )
     import torch
 

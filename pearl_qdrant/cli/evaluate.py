@@ -17,6 +17,7 @@ from pearl_qdrant.cli.evaluate_linking import (
 )
 from pearl_qdrant.cli.options import device_option, json_option
 from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
 
@@ -106,8 +107,8 @@ def evaluate(
     """Measure a model on the paper's tasks and on linking, with baselines and the paper's figures beside.
 
     Sets that DIR does not have are skipped and named. Of a base of your own (FILE, any format of ingest) the aliases
-    are linked, with its canonical names alone and with all names but the mention's own. Needs the extra: pip install
-    'pearl-qdrant[train]'
+    are linked, with its canonical names alone and with all names but the mention's own. Needs the extra `train`, as
+    `pearl-qdrant train` does.
 
     \b
     pearl-qdrant evaluate --model pearl-mini-en --data data/
@@ -168,7 +169,7 @@ def _check_before(figure: Path | None) -> None:
 
     needed = _LIBRARIES if figure is None else (*_LIBRARIES, "matplotlib")
     if absent := [library for library in needed if find_spec(library) is None]:
-        raise SettingsError(f"evaluate needs {', '.join(absent)}: pip install 'pearl-qdrant[train]'")
+        raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")
     if figure is not None and not figure.parent.is_dir():
         raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
 

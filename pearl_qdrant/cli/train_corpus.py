@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.options import json_option
 from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
@@ -84,7 +85,8 @@ def corpus(
         typed_names=typed_names, max_errors=max_errors, spacy_model=spacy_model, benepar_model=benepar_model,
         ner_model=ner_model, device=device,
     )  # fmt: skip
-    with tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None) as bar:
+    bar = tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None)
+    with bar, needs_extra("train"):
         report = make_corpus(inputs, out, options, on_texts=bar.update)
     if as_json:
         echo_json(_as_record(report, out))

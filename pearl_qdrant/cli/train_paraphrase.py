@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pearl_qdrant.cli.extras import needs_extra
 from pearl_qdrant.cli.terminal import echo
 
 _PATH = click.Path(path_type=Path)
@@ -51,7 +52,8 @@ def paraphrase(
     options = ParaphraseOptions(n_variants=variants, sample=sample, seed=seed, prefix=prefix, batch_size=batch_size)
     phrases = corpus_phrases(corpus, min_count=min_count)
     path = out or corpus / "phrase_aug.jsonl"
-    maker = Paraphraser(model, options=options, device=device)
+    with needs_extra("train"):
+        maker = Paraphraser(model, options=options, device=device)
     with tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None) as bar:
         n_rows = write_paraphrases(phrases, maker, path, batch_size=batch_size, on_phrases=bar.update)
     echo(f"{path}: {n_rows:,} phrases written")
