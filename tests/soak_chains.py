@@ -178,11 +178,11 @@ class Chain:
         """The command."""
         return ingest_words(self.base or self.lab.base, self.lab.model, self.place)
 
-    def begin(self, moment: str, *, nth: int | None = None, env: dict[str, str] | None = None) -> Run:
-        """Start the command in an empty store, and return when the moment has come, or it has ended before."""
+    def begin(self, moment: str, *more: str, nth: int | None = None, env: dict[str, str] | None = None) -> Run:
+        """Start the command, with more words, in an empty store; return when the moment has come or it has ended."""
         self.place.reset()
         is_due = self._moment(moment, nth)
-        run = Run(self.folder, self.words(), env=env)
+        run = Run(self.folder, [*self.words(), *more], env=env)
         run.wait_until(is_due)
         return run
 
@@ -256,7 +256,7 @@ def lose_store(chain: Chain) -> None:
     assert isinstance(place, ServerPlace)
 
     def trouble() -> Ended:
-        run = chain.begin("checkpoint", nth=2)
+        run = chain.begin("checkpoint", "--wait", "2", nth=2)  # not the ten minutes of a restart
         place.go_away()
         ended = run.wait()
         place.come_back()
