@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ingest.decompress import CHUNK, RawInput, check_expansion
-from ingest.streams import ByteSource, RawFile, StoredBytes
+from ingest.streams import ByteSource, RawFile, StoredBytes, copy_to_temporary
 from ingest.zip_directory import LOCAL_HEADER, MAGICS, FilePart, as_format_error, check_directory, name_members
-from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -193,20 +192,20 @@ class _MemberSource(StoredBytes):
 
         Raises:
             FormatError: If it is damaged, or expands beyond all measure.
-            InputError: If the file cannot be written.
+            InputError: If the file cannot be written, or the disk is nearly full.
         """
+        with self._open() as raw:
+            spool, size = copy_to_temporary(self.path, self._stored_chunks(raw))
+        with spool:
+            return os.dup(spool.fileno()), size
+
+    def _stored_chunks(self, raw: RawInput) -> Iterator[bytes]:
+        """The member as it is, though it may be compressed itself."""
         n_written = 0
-        try:
-            with tempfile.TemporaryFile(prefix="pearl-qdrant-") as spool, self._open() as raw:
-                while chunk := raw.read(CHUNK):
-                    n_written += len(chunk)
-                    check_expansion(self.path, self._n_stored, n_written, "zip")
-                    spool.write(chunk)
-                spool.flush()
-                return os.dup(spool.fileno()), n_written
-        except OSError as error:
-            message = f"could not be copied to a temporary file in {tempfile.gettempdir()}: {error.strerror or error}. "
-            raise InputError(self.path, None, message + "Point TMPDIR to a larger disk") from error
+        while chunk := raw.read(CHUNK):
+            n_written += len(chunk)
+            check_expansion(self.path, self._n_stored, n_written, "zip")
+            yield chunk
 
     def close(self) -> None:
         """Nothing is held but the archive."""

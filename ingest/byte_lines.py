@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from ingest.lines import HEAD_BYTES, BadLine, check_is_text
+from ingest.lines import BadLine
 from ingest.reader import LINE_TOO_LONG
 from ingest.streams import ByteSource
+from ingest.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
 _BOM = b"\xef\xbb\xbf"
@@ -71,7 +72,7 @@ def _blocks(source: ByteSource, max_bytes: int) -> Iterator[bytes | BadLine]:
     """Blocks of whole lines, the last newline cut off, and the lines that are too long between them."""
     chunks = source.chunks()
     head = next(chunks, b"")
-    check_is_text(source, head[:HEAD_BYTES])
+    check_is_text(source.path, head[:HEAD_BYTES])
     rest = bytearray()
     too_long: bytes | None = None
     for chunk in chain((head.removeprefix(_BOM),), chunks):

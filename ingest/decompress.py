@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pearl_qdrant.errors import FormatError
+
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressor
 
 CHUNK = 1 << 18
 """Bytes read or decompressed at a time."""
@@ -33,8 +37,10 @@ _XZ_MAGIC = b"\xfd7zXZ\x00"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # A bzip2 header alone ("BZh9") could begin a text: a block or the end of the stream must follow.
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
-# The output of one zstd call cannot be bounded, only its input: 4 KiB of input can become 128 MiB at worst.
-_ZSTD_CHUNK = 1 << 12
+# The output of one zstd call cannot be bounded, only its input: 2 KiB of input can become 64 MiB at worst.
+_ZSTD_CHUNK = 1 << 11
+_FIRST_BYTES = 1 << 9
+_NOT_ZERO = re.compile(rb"[^\0]")
 
 
 class RawInput(Protocol):
@@ -129,13 +135,11 @@ class _Gzip:
 
 
 class _Zstd:
-    """A `_Decoder` over zstandard, fed in small pieces since it cannot bound its output."""
+    """A `_Decoder` over zstandard; it cannot bound its output, so that little must be given to it at a time."""
 
-    def __init__(self) -> None:
-        import zstandard
-
-        self._zstd = zstandard.ZstdDecompressor().decompressobj()
-        self._pending = b""
+    def __init__(self, context: ZstdDecompressor) -> None:
+        """Begin a frame; no other may be under way with this context."""
+        self._zstd = context.decompressobj()
 
     @property
     def eof(self) -> bool:
@@ -143,60 +147,82 @@ class _Zstd:
 
     @property
     def needs_input(self) -> bool:
-        return not self._pending
+        return True
 
     @property
     def unused_data(self) -> bytes:
-        return self._zstd.unused_data + self._pending
+        return self._zstd.unused_data
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        data = self._pending + data
-        self._pending = data[_ZSTD_CHUNK:]
-        return self._zstd.decompress(data[:_ZSTD_CHUNK])
+        return self._zstd.decompress(data)
 
 
-def _new_decoder(compression: str) -> _Decoder:
-    if compression == "gzip":
-        return _Gzip()
-    if compression == "bzip2":
-        return bz2.BZ2Decompressor()
-    if compression == "xz":
-        return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=MAX_DECODER_MEMORY)
-    return _Zstd()
+def _decoders(compression: str) -> Iterator[_Decoder]:
+    """A new decoder for each stream of a file; the one before it is done with."""
+    if compression == "zstd":
+        from zstandard import ZstdDecompressor
+
+        # One for all frames: making it takes longer than decoding a small frame.
+        context = ZstdDecompressor()
+        while True:
+            yield _Zstd(context)
+    while True:
+        if compression == "gzip":
+            yield _Gzip()
+        elif compression == "bzip2":
+            yield bz2.BZ2Decompressor()
+        else:
+            yield lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=MAX_DECODER_MEMORY)
 
 
 def _decompress_streams(path: str, raw: RawInput, head: bytes, compression: str) -> Iterator[bytes]:
-    """All streams of a compressed file, one after the other."""
+    """All streams of a compressed file, one after the other.
+
+    A stream is given few bytes first, then more: what it leaves is copied, and a file may have 10,000 in a chunk.
+    """
     import zstandard
 
-    decoder = _new_decoder(compression)
-    data = head
+    most = _ZSTD_CHUNK if compression == "zstd" else CHUNK
+    data, start, n_bytes = head, 0, _FIRST_BYTES
+    decoders = _decoders(compression)
+    decoder = next(decoders)
     n_read, n_written = len(head), 0
     while True:
+        piece = b""
+        if decoder.needs_input:
+            if start == len(data):
+                data, start = raw.read(CHUNK), 0
+                if not data:
+                    message = f"its {compression} data ends early: the file is cut off. Fetch it again"
+                    raise FormatError(path, None, message)
+                n_read += len(data)
+            piece = data[start : start + n_bytes]
+            start += len(piece)
+            n_bytes = min(2 * n_bytes, most)
         try:
-            output = decoder.decompress(data, CHUNK)
+            output = decoder.decompress(piece, CHUNK)
         except (zlib.error, OSError, lzma.LZMAError, EOFError, zstandard.ZstdError, MemoryError) as error:
             raise FormatError(path, None, f"its {compression} data is damaged ({error}). Fetch it again") from error
         n_written += len(output)
         check_expansion(path, n_read, n_written, compression)
         if output:
             yield output
-        data = b""
         if decoder.eof:
             # Tape-like padding with zero bytes is allowed after a stream; anything else must be a further stream.
-            data = decoder.unused_data.lstrip(b"\0")
-            while not data:
+            start = _skip_zeros(data, start - len(decoder.unused_data))
+            while start == len(data):
                 data = raw.read(CHUNK)
                 if not data:
                     return
                 n_read += len(data)
-                data = data.lstrip(b"\0")
-            decoder = _new_decoder(compression)
-        elif decoder.needs_input:
-            data = raw.read(CHUNK)
-            if not data:
-                raise FormatError(path, None, f"its {compression} data ends early: the file is cut off. Fetch it again")
-            n_read += len(data)
+                start = _skip_zeros(data, 0)
+            decoder, n_bytes = next(decoders), _FIRST_BYTES
+
+
+def _skip_zeros(data: bytes, start: int) -> int:
+    """Where the first byte from `start` on stands that is not zero."""
+    found = _NOT_ZERO.search(data, start)
+    return len(data) if found is None else found.start()
 
 
 def check_expansion(path: str, n_read: int, n_written: int, compression: str) -> None:

@@ -2,23 +2,28 @@
 
 The compression is told by a file's first bytes, not by its name. A `Source` can be opened any number of times: what
 cannot be rewound (standard input, a pipe) is copied once to an unnamed temporary file, which the operating system
-removes even when the process is killed. Decompression streams: memory is bounded whatever the file holds.
+removes even when the process is killed; not before its head was looked at, and not until the disk is full.
+Decompression streams: memory is bounded whatever the file holds.
 """
 
 from __future__ import annotations
 
 import errno
+import io
+import logging
 import os
 import stat
 import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from ingest.decompress import CHUNK, RawInput, decompress, detect_compression
+from ingest.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError, InputError
 
 if TYPE_CHECKING:
@@ -28,6 +33,17 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 """The path that means standard input."""
+
+FREE_BYTES = 1 << 30
+FREE_SHARE = 0.05
+"""What copies leave free on the disk of the temporary files, for who needs it too: the smaller of the two."""
+
+PATIENCE_S = 3.0
+"""After so long it is said that a pipe has no writer."""
+
+_CHUNKS_BETWEEN_CHECKS = 64  # of the disk: 16 MiB
+
+_log = logging.getLogger(__name__)
 
 
 class RawFile(RawInput, Protocol):
@@ -111,7 +127,8 @@ class Source(StoredBytes):
         """Look at the path, and copy it to a temporary file if it can be read only once.
 
         Raises:
-            FormatError: If it does not exist, is a directory or device, or may not be read.
+            FormatError: If it does not exist, is a directory or device, or may not be read; if what has to be copied
+                begins like no text.
             InputError: If it could not be copied.
         """
         self.path = os.fspath(path)
@@ -142,7 +159,8 @@ class Source(StoredBytes):
                 raise FormatError(self.path, None, "is a directory. Name the files in it")
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise FormatError(self.path, None, "is a device. Standard input is read with: -")
-            return Path(self.path).open("rb", buffering=0)
+            with saying_that_it_waits(self.path):
+                return Path(self.path).open("rb", buffering=0)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FormatError(self.path, None, f"does not exist (looked in {Path.cwd()})") from error
         except PermissionError as error:
@@ -153,22 +171,25 @@ class Source(StoredBytes):
             raise FormatError(self.path, None, f"cannot be opened: {error}") from error
 
     def _copy(self, stream: BinaryIO) -> None:
-        """Spool what can be read only once."""
-        spool = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
-        try:
-            while chunk := stream.read(CHUNK):
-                spool.write(chunk)
-            spool.flush()
-        except OSError as error:
-            spool.close()
-            advice = " Point TMPDIR to a larger disk." if error.errno == errno.ENOSPC else ""
-            where = tempfile.gettempdir()
-            message = f"could not be copied to a temporary file in {where}: {error.strerror or error}.{advice}"
-            raise InputError(self.path, None, message) from error
-        except BaseException:
-            spool.close()
-            raise
-        self._spool = spool
+        """Keep what can be read only once."""
+        self._spool, _ = copy_to_temporary(self.path, self._checked_chunks(stream))
+
+    def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
+        """What a stream gives, if it begins like text or compressed text."""
+        head = b""
+        while len(head) < HEAD_BYTES and (chunk := stream.read(CHUNK)):
+            head += chunk
+        compression = detect_compression(head)
+        text = head
+        if compression is not None:
+            text = b""
+            with suppress(FormatError):  # damaged, or too little to see anything: told when it is read
+                text = next(decompress(self.path, io.BytesIO(), head, compression), b"")
+        if text:
+            check_is_text(self.path, text[:HEAD_BYTES])
+        yield head
+        while chunk := stream.read(CHUNK):
+            yield chunk
 
     def _find_size(self) -> int:
         if self._spool is None:
@@ -197,6 +218,59 @@ class _SpoolView:
 
     def __exit__(self, *exc_info: object) -> None:
         """The temporary file stays open until the source is closed."""
+
+
+def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> tuple[BinaryIO, int]:
+    """Write chunks to an unnamed temporary file; the file, for the caller to close, and its size.
+
+    Raises:
+        InputError: If it cannot be written, or the disk is nearly full.
+    """
+    where = tempfile.gettempdir()
+    n_bytes = 0
+    try:
+        spool = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
+        try:
+            for i, chunk in enumerate(chunks, start=1):
+                spool.write(chunk)
+                n_bytes += len(chunk)
+                if not i % _CHUNKS_BETWEEN_CHECKS:
+                    _check_disk(path, spool, n_bytes)
+            spool.flush()
+        except BaseException:
+            with suppress(OSError):  # what could not be written is tried again on closing
+                spool.close()
+            raise
+    except OSError as error:
+        advice = " Point TMPDIR to a larger disk." if error.errno == errno.ENOSPC else ""
+        message = f"could not be copied to a temporary file in {where}: {error.strerror or error}.{advice}"
+        raise InputError(path, None, message) from error
+    return spool, n_bytes
+
+
+def _check_disk(path: str, spool: BinaryIO, n_bytes: int) -> None:
+    """Stop while something is left."""
+    disk = os.fstatvfs(spool.fileno())
+    free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    if free < min(FREE_BYTES, FREE_SHARE * size):
+        message = (
+            f"{n_bytes:,} bytes were copied to a temporary file in {tempfile.gettempdir()}, where {free:,} are left"
+        )
+        raise InputError(path, None, f"{message}: the disk is nearly full. Point TMPDIR to a larger one")
+
+
+@contextmanager
+def saying_that_it_waits(path: str) -> Iterator[None]:
+    """While a path is opened: that a pipe without a writer keeps it waiting, once that takes long."""
+    message = "%s: nothing writes to this pipe yet. Waiting for its writer; Ctrl-C gives up"
+    timer = threading.Timer(PATIENCE_S, _log.warning, (message, path))
+    timer.daemon = True
+    if Path(path).is_fifo():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[Source, ...]:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 
+from ingest.streams import saying_that_it_waits
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 SHIPPED = "type_map.tsv"
 
+MAX_BYTES = 1 << 22
+"""Of a table; one with a row for each of 100,000 classes has half as many."""
+
 _VERSION_MARK = "# version:"
+_CACHED = 1 << 16
+_MAX_CACHED_LENGTH = 1 << 10  # of a type: damaged files have some as long as a line
 
 
 class TypeMap:
@@ -28,6 +36,7 @@ class TypeMap:
         self.version = version
         self._coarse_of = {native: native for native in ENTITY_TYPES}
         self._coarse_of.update((_fold(native), coarse) for native, coarse in coarse_of.items())
+        self._remember = lru_cache(maxsize=_CACHED)(self._look_up)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> TypeMap:
@@ -37,30 +46,47 @@ class TypeMap:
             path: A table of the same form whose rows are added, and win.
 
         Raises:
-            FormatError: If it cannot be read, a row is no pair, or a coarse type is unknown.
+            FormatError: If it cannot be read, is too large for a table of types, a row is no pair, or a coarse type
+                is unknown.
         """
         shipped = resources.files("ingest").joinpath(SHIPPED).read_bytes()
         coarse_of, version = _parse(SHIPPED, shipped)
         if path is not None:
-            try:
-                added = Path(path).read_bytes()
-            except OSError as error:
-                message = f"the type map cannot be read: {error.strerror or error}"
-                raise FormatError(os.fspath(path), None, message) from error
-            more, own_version = _parse(os.fspath(path), added)
+            more, own_version = _parse(os.fspath(path), _read(os.fspath(path)))
             coarse_of.update(more)
             version = f"{version}+{own_version}"
         return cls(coarse_of, version=version)
 
     def map_types(self, kb_types: Iterable[str]) -> tuple[str, ...]:
         """Coarse types of an entity, each once, in the order of its native types."""
-        coarse = (self._coarse_of.get(_fold(native)) for native in kb_types)
-        return tuple(dict.fromkeys(filter(None, coarse)))
+        return tuple(dict.fromkeys(filter(None, map(self.coarse_type, kb_types))))
+
+    def coarse_type(self, native: str) -> str | None:
+        """The coarse type of a native one; None if there is none."""
+        return self._remember(native) if len(native) <= _MAX_CACHED_LENGTH else self._look_up(native)
+
+    def _look_up(self, native: str) -> str | None:
+        return self._coarse_of.get(_fold(native)) or None
 
 
 def _fold(native: str) -> str:
     """One spelling of a type's name: "Work of art", "work-of-art" and "WORK_OF_ART" are one."""
     return "_".join(native.replace("-", " ").replace("_", " ").upper().split())
+
+
+def _read(path: str) -> bytes:
+    """A table's bytes; a pipe is read too, but no more of it than a table can have."""
+    try:
+        if stat.S_ISCHR(Path(path).stat().st_mode):
+            raise FormatError(path, None, "the type map is a device. Name a file")
+        with saying_that_it_waits(path), Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        message = f"the type map cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise FormatError(path, None, message) from error
+    if len(content) > MAX_BYTES:
+        raise FormatError(path, None, f"has over {MAX_BYTES:,} bytes, which no table of types has. Is it another file?")
+    return content
 
 
 def _parse(path: str, content: bytes) -> tuple[dict[str, str], str]:

@@ -13,12 +13,14 @@ import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 import zstandard
 
-from ingest import decompress
-from ingest.lines import MAX_LINE_BYTES, BadLine, read_lines
+from ingest import decompress, streams
+from ingest.limits import MAX_LINE_BYTES
+from ingest.lines import BadLine, read_lines
 from ingest.streams import Source, open_sources
 from pearl_qdrant.errors import FormatError, InputError
 
@@ -193,6 +195,89 @@ def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(FormatError, match="may not be read"):
         Source(path)
+
+
+class Endless(io.RawIOBase):
+    """A stream without end."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.content = content
+        self.given = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        assert self.given < 1 << 28, "it is read for ever"
+        data = self.content * (decompress.CHUNK // len(self.content))
+        self.given += len(data)
+        return data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [bytes(1), b"\x89PNG\r\n\x1a\n\0\0", gzip.compress(bytes(1 << 20)), b"PK\x03\x04" + bytes(60), b"\xff\xfea\0\n\0"],
+    ids=["zeros", "image", "compressed zeros", "zip", "UTF-16"],
+)
+def test_standard_input_that_is_no_text_is_refused_before_it_is_copied(content: bytes) -> None:
+    """What would fill the disk with zeros, as /dev/zero does, is told by its first bytes."""
+    endless = Endless(content)
+
+    with pytest.raises(FormatError, match="is not text"):
+        Source("-", cast(BinaryIO, endless))
+    assert endless.given <= 2 * decompress.CHUNK
+
+
+def test_the_temporary_disk_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text without end stops with an error while the disk has room, and a small input never does."""
+    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(streams, "FREE_SHARE", 1.0)
+    endless = Endless(b"Q1\tname\n")
+
+    with pytest.raises(InputError, match=r"-: 16,777,216 bytes were copied .* nearly full\. Point TMPDIR"):
+        Source("-", cast(BinaryIO, endless))
+    assert endless.given == 1 << 24
+    Source("-", io.BytesIO(TEXT)).close()
+
+
+def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for a pipe is told what for; its writer may still come."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setattr(streams, "PATIENCE_S", 0.0)
+    told, said = threading.Event(), list[str]()
+
+    def warn(message: str, path: Path) -> None:
+        said.append(message % path)
+        told.set()
+
+    monkeypatch.setattr(streams._log, "warning", warn)
+    writer = threading.Thread(target=lambda: told.wait() and path.write_bytes(TEXT))
+    writer.start()
+    source = Source(path)  # opens the pipe, which takes a writer, which waits for the word
+    writer.join()
+
+    assert said == [f"{path}: nothing writes to this pipe yet. Waiting for its writer; Ctrl-C gives up"]
+    assert read(source) == TEXT
+    source.close()
+
+
+def test_a_pipe_with_a_writer_is_read_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is said of a pipe that somebody writes to, nor later."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setattr(streams, "PATIENCE_S", 3600.0)
+    writer = threading.Thread(target=lambda: path.write_bytes(TEXT))
+    writer.start()
+    Source(path).close()
+    writer.join()
+
+    assert caplog.messages == []
+    assert not any(
+        isinstance(thread, threading.Timer) and not thread.finished.is_set() for thread in threading.enumerate()
+    )
 
 
 def test_nothing_is_opened_if_one_path_is_wrong(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from ingest import type_map
 from ingest.type_map import TypeMap
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -56,6 +59,31 @@ def test_a_faulty_table_says_where(tmp_path: Path, content: bytes, message: str)
 
     with pytest.raises(FormatError, match=message):
         TypeMap.load(tmp_path / "map.tsv")
+
+
+def test_what_is_no_table_is_not_read_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device is refused, and of a file that is too large only so much is read as a table may have."""
+    with pytest.raises(FormatError, match="/dev/zero: the type map is a device"):
+        TypeMap.load("/dev/zero")
+    monkeypatch.setattr(type_map, "MAX_BYTES", 1000)
+    path = tmp_path / "map.tsv"
+    path.write_text("x\tORG\n" * 160)
+    assert TypeMap.load(path).map_types(["x"]) == ("ORG",)
+    path.write_text("x\tORG\n" * 170)
+
+    with pytest.raises(FormatError, match=r"map\.tsv: has over 1,000 bytes"):
+        TypeMap.load(path)
+
+
+def test_a_table_may_come_through_a_pipe(tmp_path: Path) -> None:
+    """Process substitution, as in <(grep ORG types.tsv), works."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_text("zorgon\tORG\n"))
+    writer.start()
+
+    assert TypeMap.load(path).map_types(["zorgon"]) == ("ORG",)
+    writer.join()
 
 
 def test_a_missing_table_says_so(tmp_path: Path) -> None:
