@@ -1,14 +1,16 @@
 """Who stands above whom: a graph of classes in two arrays, and the ancestors of a class, nearest first.
 
-Eight bytes an edge: the graph of all of Wikidata (some five million edges) takes 40 MB. Cycles are harmless.
+Eight bytes an edge: the graph of all of Wikidata (some five million edges) takes 40 MB. Cycles are harmless. A walk up
+ends at a number of classes, so that a long chain takes no more time for each class of it than an honest tree.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,6 +18,49 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MAX_KNOWN = 1 << 16
+_STEPS = 8  # for each class: an honest one has one or two parents
+
+T = TypeVar("T")
+
+
+def walk_up(
+    classes: Iterable[T], parents_of: Callable[[T], Collection[T] | None], most: int
+) -> tuple[list[T], list[int]]:
+    """The classes themselves and those above them, nearest first, each once, and how many steps up each is, (n,) both.
+
+    Args:
+        classes: Where to begin.
+        parents_of: Those directly above a class, each once; None if there are none.
+        most: The walk ends with so many classes, or after `_STEPS` times as many steps from one to another.
+    """
+    found = list(islice(dict.fromkeys(classes), most))
+    heights, seen, n_steps = [0] * len(found), set(found), 0
+    for one, height in zip(found, heights, strict=False):  # both grow on the way
+        parents = parents_of(one) or ()
+        for parent in parents:
+            if parent not in seen:
+                if len(found) >= most:
+                    return found, heights
+                seen.add(parent)
+                found.append(parent)
+                heights.append(height + 1)
+        n_steps += len(parents)
+        if n_steps > _STEPS * most:
+            break
+    return found, heights
+
+
+def nearest_types(found: Iterable[T], heights: Iterable[int], type_of: Callable[[T], str | None]) -> tuple[str, ...]:
+    """Types of the lowest classes of a walk that have any: what is further up is vaguer, or another sense."""
+    types: dict[str, None] = {}
+    lowest = 0
+    for one, height in zip(found, heights, strict=True):
+        if types and height > lowest:
+            break
+        if (coarse := type_of(one)) is not None:
+            types[coarse] = None
+            lowest = height
+    return tuple(types)
 
 
 class ClassGraph:
@@ -39,20 +84,13 @@ class ClassGraph:
         """Edges."""
         return len(self._parents)
 
-    def levels(self, classes: Iterable[int]) -> list[list[int]]:
-        """The classes themselves, then those one step above them, two steps, ...; each class once, where first met."""
-        level = list(dict.fromkeys(classes))
-        seen = set(level)
-        found = []
-        while level:
-            found.append(level)
-            above: dict[int, None] = {}
-            for number in level:
-                parents = self._known.get(number)
-                above.update(dict.fromkeys(self._look_up(number) if parents is None else parents))
-            level = [number for number in above if number not in seen]
-            seen.update(level)
-        return found
+    def walk_up(self, classes: Iterable[int], most: int) -> tuple[list[int], list[int]]:
+        """Some classes and those above them; see the function `walk_up`."""
+        return walk_up(classes, self._find_parents, most)
+
+    def _find_parents(self, number: int) -> tuple[int, ...]:
+        parents = self._known.get(number)
+        return self._look_up(number) if parents is None else parents
 
     def _look_up(self, number: int) -> tuple[int, ...]:
         """Direct parents; the last ones are remembered, since most ways up lead through the same few classes."""
@@ -60,5 +98,5 @@ class ClassGraph:
         end = bisect_right(self._children, number, start)
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
-        parents = self._known[number] = tuple(self._parents[start:end])
+        parents = self._known[number] = tuple(dict.fromkeys(self._parents[start:end]))
         return parents

@@ -6,19 +6,22 @@ at the end, ordered by first appearance. Memory is bounded by the batch and by t
 
 The first row decides: its name is the canonical one, later names become aliases; types are united in order; the
 first description and the first value of each further field stay.
+
+An entity is no larger than `ingest.limits` allows. Of rows that stand together, those past it are counted as skipped.
+Rows that are scattered are refused: whoever gave the same id to so many rows all over a file meant another column.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ingest.reader import ReadReport
+from ingest import limits
+from ingest.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport, scattered_excess
 from ingest.scan import Hashes, hash_texts
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
@@ -26,9 +29,34 @@ from pearl_qdrant.records import Entity
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_BATCH = 1024
+BATCH = 1024
+BATCH_BYTES = 1 << 22
+
 _CACHE_KIB = 16_384
 _ADVICE = "They are rows whose ids are scattered over the input: sort it by id, or point TMPDIR to a larger disk"
+
+
+T = TypeVar("T")
+
+
+def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Lists of `BATCH` items, or of fewer where these have `BATCH_BYTES` characters together."""
+    batch: list[T] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
+        if len(batch) >= BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def entity_size(entity: Entity) -> int:
+    """Characters of an entity's names, types, description and further fields."""
+    texts = (*entity.aliases, *entity.kb_types, *entity.extra.values())
+    return len(entity.canonical_name) + len(entity.description or "") + sum(map(len, texts))
 
 
 class EntityBuilder:
@@ -41,15 +69,29 @@ class EntityBuilder:
         self._types = dict.fromkeys(first.types)
         self._description = first.description
         self._extra = dict(first.extra)
+        self._n_rows = 1
+        self._size = entity_size(first)
 
-    def add(self, other: Entity) -> bool:
-        """Join a later row of the same id; returns whether its canonical name was another one."""
+    def add(self, other: Entity) -> str | None:
+        """Join a later row of the same id; returns why not all of it was taken, as a reason of `ReadReport.skipped`.
+
+        None if it was: `TOO_MANY_ROWS` if nothing was taken, `TOO_MANY_NAMES` if some names were left out.
+        """
+        self._size += entity_size(other)
+        if self._n_rows >= limits.MAX_ROWS or self._size > limits.MAX_ENTITY_BYTES:
+            return TOO_MANY_ROWS
+        self._n_rows += 1
         self._names.update(dict.fromkeys(other.names()))
         self._kb_types.update(dict.fromkeys(other.kb_types))
         self._types.update(dict.fromkeys(other.types))
         self._description = self._description or other.description
         for key, value in other.extra.items():
             self._extra.setdefault(key, value)
+        _cut(self._kb_types, limits.MAX_KB_TYPES)
+        return TOO_MANY_NAMES if _cut(self._names, limits.MAX_NAMES) else None
+
+    def has_other_name(self, other: Entity) -> bool:
+        """Whether a row's canonical name is another one than the first row's."""
         return other.canonical_name != self._first.canonical_name
 
     def build(self) -> Entity:
@@ -66,8 +108,25 @@ class EntityBuilder:
         )
 
 
-def merge_adjacent(rows: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
-    """Join rows of one id that follow each other; counts them in the report."""
+def _cut(values: dict[str, None], most: int) -> bool:
+    """Leave the first values, so many at most; returns whether there were more."""
+    is_over = len(values) > most
+    while len(values) > most:
+        values.popitem()
+    return is_over
+
+
+def merge_adjacent(
+    rows: Iterable[Entity], report: ReadReport, on_excess: Callable[[str, Entity], None] | None = None
+) -> Iterator[Entity]:
+    """Join rows of one id that follow each other; counts them in the report.
+
+    Args:
+        rows: All with names, each name once.
+        report: Its `place` is that of the row which was taken last.
+        on_excess: Called with a reason and a row that is past a bound; by default it is counted as skipped.
+    """
+    on_excess = on_excess or (lambda reason, row: report.skip_here(reason, f"{row.entity_id} {row.canonical_name}"))
     pending: Entity | None = None
     builder: EntityBuilder | None = None
     for row in rows:
@@ -75,8 +134,12 @@ def merge_adjacent(rows: Iterable[Entity], report: ReadReport) -> Iterator[Entit
             pending = row
         elif row.entity_id == pending.entity_id:
             builder = builder or EntityBuilder(pending)
-            report.merged_rows += 1
-            report.conflicting_names += builder.add(row)
+            reason = builder.add(row)
+            if reason is not None:
+                on_excess(reason, row)
+            if reason != TOO_MANY_ROWS:
+                report.merged_rows += 1
+                report.conflicting_names += builder.has_other_name(row)
         else:
             yield pending if builder is None else builder.build()
             pending, builder = row, None
@@ -93,14 +156,18 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         report: Its `entities` and `names` are counted here.
 
     Raises:
-        InputError: If the temporary database cannot be written.
+        InputError: If the temporary database cannot be written, or the rows of a scattered id are too many.
     """
     if not len(scattered):
         yield from _count(runs, report)
         return
     with _Waiting() as waiting:
         yield from _count(_set_apart(runs, scattered, waiting), report)
-        yield from _count(merge_adjacent(waiting.rows(), report), report)
+        yield from _count(merge_adjacent(waiting.rows(), report, _refuse), report)
+
+
+def _refuse(reason: str, row: Entity) -> None:
+    raise scattered_excess(row.entity_id, reason)
 
 
 def _count(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
@@ -112,8 +179,7 @@ def _count(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
 
 def _set_apart(runs: Iterable[Entity], scattered: Hashes, waiting: _Waiting) -> Iterator[Entity]:
     """The runs that are whole entities; the others go to the database."""
-    iterator = iter(runs)
-    while batch := list(islice(iterator, _BATCH)):
+    for batch in batches(runs, entity_size):
         hashes = hash_texts([run.entity_id for run in batch])
         places = np.searchsorted(scattered, hashes)
         found = scattered[np.minimum(places, len(scattered) - 1)] == hashes

@@ -14,11 +14,11 @@
     is_a: MADE:0002 ! sore toe
 
 ``name`` is the canonical name, synonyms of the wanted scopes are aliases (OBO 1.0's ``exact_synonym`` and its like
-too; a synonym that gives no scope is RELATED), ``def`` is the description. `kb_types` are the ids of all ancestors
-by ``is_a``, nearest first, and then the namespace. Comments (`` ! ...``), modifiers (``{...}``) and escapes are taken
-off. `extra` holds ``xrefs`` and ``alt_ids``, each joined by ``|``: under ``alt_ids`` stand the term's own ``alt_id``
-and the ids of obsolete terms that say ``replaced_by`` it. Obsolete terms, terms without a name (stubs of other
-ontologies) and stanzas of other kinds are left out and counted.
+too; a synonym that gives no scope is RELATED), ``def`` is the description. `kb_types` are the ids of the ancestors
+by ``is_a``, nearest first, `limits.MAX_KB_TYPES` at most, and then the namespace. Comments (`` ! ...``), modifiers
+(``{...}``) and escapes are taken off. `extra` holds ``xrefs`` and ``alt_ids``, each joined by ``|``: under ``alt_ids``
+stand the term's own ``alt_id`` and the ids of obsolete terms that say ``replaced_by`` it. Obsolete terms, terms
+without a name (stubs of other ontologies) and stanzas of other kinds are left out and counted.
 
 Two passes over the files: the first finds the ancestors and replaced ids, once for a reader. It keeps the ids that
 are somebody's parent, and 12 bytes for each ``is_a``. Several files are one base: ancestors go from one to another.
@@ -30,7 +30,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -105,7 +104,6 @@ class OboReader:
         """
         self._options = options or OboOptions()
         self._type_map = type_map or TypeMap.load()
-        self._find_coarse = lru_cache(maxsize=65_536)(self._find_coarse_types)
         self._limit = limit
         self._tree: TermTree | None = None
         self._sources = open_sources(paths, stdin)
@@ -146,30 +144,24 @@ class OboReader:
                 report.leave_out(NOT_A_TERM)
                 continue
             n_terms += 1
+            report.place = source.path, stanza.line
             term = _parse_term(source.path, stanza, namespace, self._options, report)
             if term is not None:
                 yield self._make_entity(term, tree)
         if not n_terms:
             raise FormatError(source.path, None, "holds no [Term] stanza. Is this an OBO file?")
 
-    def _find_coarse_types(self, kb_type: str) -> tuple[str, ...]:
-        return self._type_map.map_types((kb_type,))
-
     def _make_entity(self, term: _Term, tree: TermTree) -> Entity:
-        kb_types = [above for above in tree.ancestors(term.parents) if above != term.id]
-        if term.namespace:
-            kb_types.append(term.namespace)
+        ancestors = [above for above in tree.ancestors(term.parents) if above != term.id]
+        kb_types = (*ancestors, term.namespace) if term.namespace else tuple(ancestors)
         extra = {}
         alt_ids = dict.fromkeys([*term.alt_ids, *tree.replaced.get(term.id, ())])
         if alt_ids:
             extra["alt_ids"] = "|".join(alt_ids)
         if term.xrefs:
             extra["xrefs"] = "|".join(dict.fromkeys(term.xrefs))
-        names = dict.fromkeys(term.names)
-        name = next(iter(names))
-        del names[name]
-        types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, kb_types))))
-        return Entity(term.id, name, tuple(names), tuple(kb_types), types, term.description, extra)
+        types = self._type_map.map_types(kb_types)
+        return Entity(term.id, term.names[0], term.names[1:], kb_types, types, term.description, extra)
 
 
 def is_obo(path: str | os.PathLike[str]) -> bool:
@@ -184,10 +176,10 @@ def is_obo(path: str | os.PathLike[str]) -> bool:
 
 @dataclass(slots=True)
 class _Term:
-    """A stanza, understood; `names` is not empty, the canonical name stands first."""
+    """A stanza, understood; `names` is not empty and has each name once, the canonical one first."""
 
     id: str
-    names: list[str]
+    names: tuple[str, ...]
     namespace: str
     description: str | None
     parents: list[str]
@@ -212,10 +204,11 @@ def _parse_term(path: str, stanza: Stanza, namespace: str, options: OboOptions, 
         report.leave_out(NO_NAME)
         return None
     names += _read_synonyms(path, stanza, options, report)
+    names = list(dict.fromkeys(names))
     definition = quoted_value(values["def"][0]) if "def" in values else None
     return _Term(
         term_id,
-        names,
+        report.bound_names(term_id, names),
         plain_value(values["namespace"][0]) if "namespace" in values else namespace,
         (definition[0] or None) if definition else None,
         [parent for parent in map(first_word, values.get("is_a", ())) if parent],

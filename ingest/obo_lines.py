@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ingest import limits
 from ingest.lines import BadLine, read_lines
-from ingest.reader import ReadReport
+from ingest.reader import TOO_MANY_ROWS, ReadReport
 from ingest.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 
 TERM = "Term"
 
 MALFORMED_LINE = "malformed_line"
-STANZA_TOO_LONG = "stanza_too_long"
-
-MAX_TAGS = 100_000
-"""Wanted lines of one stanza; the largest honest ones have some hundred."""
 
 _MAX_BRACES = 8
+_MAX_MODIFIERS = 1 << 16  # characters; honest ones have some hundred
 _COMMENT = re.compile(r"\s!(?:\s|$)")
-_MODIFIERS = re.compile(r'\{\s*(?:[^\s="{}]+\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s",{}]+)\s*,?\s*)*\}')
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+# No two ways lead through these expressions: what does not match is given up in time that grows with its length.
+_QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
+_MODIFIER = rf'[^\s="{{}},][^\s="{{}}]*\s*=\s*(?:{_QUOTED.pattern}|[^\s",{{}}]+(?=[\s,}}]))\s*(?:,\s*)?'
+_MODIFIERS = re.compile(rf"\{{\s*(?:{_MODIFIER})*\}}")
 _ESCAPE = re.compile(r"\\(.)")
 _BLANKS = {"n": " ", "t": " ", "W": " "}
 _SPACE = re.compile(r"[\t ]+")
@@ -51,7 +51,7 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
         InputError: If it cannot be read.
         TooManyErrorsError: If there are more bad lines than the report allows.
     """
-    stanza = Stanza("", 1)
+    stanza, n_bytes = Stanza("", 1), 0
     is_begun = False
     for number, line in read_lines(source):
         if isinstance(line, BadLine):
@@ -62,7 +62,7 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
             continue
         if line[0] == "[" and (end := line.find("]")) > 1:
             yield stanza
-            stanza, is_begun = Stanza(line[1:end], number), True
+            stanza, n_bytes, is_begun = Stanza(line[1:end], number), 0, True
             continue
         tag, colon, value = line.partition(":")
         if tag not in wanted and colon:
@@ -72,10 +72,10 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
             if not is_begun:
                 raise FormatError(source.path, number, "is neither 'tag: value' nor '[Term]'. Is this an OBO file?")
             report.skip(MALFORMED_LINE, path=source.path, line=number, text=line)
-        elif len(stanza.tags) < MAX_TAGS:
+        elif len(stanza.tags) < limits.MAX_ROWS and (n_bytes := n_bytes + len(line)) <= limits.MAX_ENTITY_BYTES:
             stanza.tags.append((number, tag, value.strip()))
         else:
-            report.skip(STANZA_TOO_LONG, path=source.path, line=number, text=line)
+            report.skip(TOO_MANY_ROWS, path=source.path, line=number, text=line)
         is_begun = True
     yield stanza
 
@@ -122,6 +122,6 @@ def _cut_modifiers(value: str) -> str:
         start = value.find(" {", start + 1)
         if start < 0:
             break
-        if _MODIFIERS.fullmatch(value, start + 1):
+        if len(value) - start <= _MAX_MODIFIERS and _MODIFIERS.fullmatch(value, start + 1):
             return value[:start].rstrip()
     return value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ingest import limits
 from ingest.ancestors import ClassGraph
 from ingest.obo_lines import TERM, Stanza, first_word, is_obsolete, read_stanzas
 from ingest.reader import ReadReport
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 _TAGS = frozenset({"id", "is_a", "is_obsolete", "replaced_by"})
 
 
+MAX_REPLACED = 1_000
+"""Obsolete ids kept of each id that replaces them: they are written into every stanza of it."""
+
+
 class TermTree:
     """What a first pass over all files finds: who is above whom, and which ids were replaced.
 
     Attributes:
-        replaced: Obsolete ids by the id that replaces them.
+        replaced: Obsolete ids by the id that replaces them, at most `MAX_REPLACED`.
     """
 
     def __init__(self, sources: Sequence[ByteSource]) -> None:
@@ -43,12 +48,14 @@ class TermTree:
         # Terms with the same parents are many.
         self._ancestors = lru_cache(maxsize=16_384)(self._find_ancestors)
 
-    def ancestors(self, parents: Sequence[str]) -> list[str]:
-        """The parents and all that is above them, nearest first."""
-        return list(self._ancestors(tuple(self._numbers[parent] for parent in parents if parent in self._numbers)))
+    def ancestors(self, parents: Iterable[str]) -> list[str]:
+        """The parents and what is above them, nearest first, at most `MAX_KB_TYPES`."""
+        known = (self._numbers[parent] for parent in parents if parent in self._numbers)
+        return list(self._ancestors(tuple(islice(dict.fromkeys(known), limits.MAX_KB_TYPES))))
 
     def _find_ancestors(self, parents: tuple[int, ...]) -> tuple[str, ...]:
-        return tuple(self._ids[number] for number in chain.from_iterable(self._graph.levels(parents)))
+        found, _ = self._graph.walk_up(parents, limits.MAX_KB_TYPES)
+        return tuple([self._ids[number] for number in found])
 
     def _add(self, stanza: Stanza, children: bytearray, parents: array[int]) -> None:
         term_id = next((first_word(value) for _, tag, value in stanza.tags if tag == "id"), "")
@@ -59,7 +66,9 @@ class TermTree:
                 parents.append(self._numbers.setdefault(parent, len(self._numbers)))
                 above += 1
             elif tag == "replaced_by" and is_gone and term_id:
-                self.replaced.setdefault(first_word(value), []).append(term_id)
+                gone = self.replaced.setdefault(first_word(value), [])
+                if len(gone) < MAX_REPLACED:
+                    gone.append(term_id)
         if above:
             children += name_hash(term_id).to_bytes(8, sys.byteorder) * above
 

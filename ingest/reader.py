@@ -7,11 +7,12 @@ error: it is counted by reason and shown, and reading stops only past `ReadRepor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pearl_qdrant.errors import TooManyErrorsError
+from ingest import limits
+from pearl_qdrant.errors import InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
@@ -27,6 +28,8 @@ TOO_MANY_COLUMNS = "too_many_columns"
 INVALID_UTF8 = "invalid_utf8"
 NUL_CHARACTER = "nul_character"
 LINE_TOO_LONG = "line_too_long"
+TOO_MANY_NAMES = "too_many_names"
+TOO_MANY_ROWS = "too_many_rows"
 
 MAX_EXAMPLES = 5
 """Skipped rows kept for the report."""
@@ -70,6 +73,7 @@ class ReadReport:
         filtered: Good rows that the reader's options leave out (language, source, ...), by reason; no errors.
         examples: The first few of the bad rows.
         notes: How each file was understood, in words, for the person who runs it.
+        place: Path and line of the row that was read last, for who finds fault with it later, as merging does.
     """
 
     max_errors: int | None = DEFAULT_MAX_ERRORS
@@ -83,6 +87,7 @@ class ReadReport:
     filtered: dict[str, int] = field(default_factory=dict)
     examples: list[Skip] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    place: tuple[str, int] = field(default=("", 0), compare=False)
 
     @property
     def n_skipped(self) -> int:
@@ -116,6 +121,22 @@ class ReadReport:
             message += f"{self.max_errors}. Nothing of this row on was read. Correct the rows, or allow more"
             raise TooManyErrorsError(path, line, message)
 
+    def skip_here(self, reason: str, text: str) -> None:
+        """Count the row at `place` as a bad one. Raises as `skip`."""
+        path, line = self.place
+        self.skip(reason, path=path, line=line, text=text)
+
+    def bound_names(self, entity_id: str, names: Sequence[str]) -> tuple[str, ...]:
+        """The first `MAX_NAMES` of an entity's names; if there are more, the row at `place` is counted as a bad one.
+
+        Raises:
+            TooManyErrorsError: As `skip`.
+        """
+        if len(names) <= limits.MAX_NAMES:
+            return tuple(names)
+        self.skip_here(TOO_MANY_NAMES, f"{entity_id} has {len(names):,} names; {limits.MAX_NAMES:,} are kept")
+        return tuple(names[: limits.MAX_NAMES])
+
 
 class Reader(Protocol):
     """A base that can be read any number of times, with the same result. Used as a context manager."""
@@ -148,6 +169,18 @@ class Reader(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exc_info: object) -> None: ...
+
+
+def scattered_excess(entity_id: str, reason: str) -> InputError:
+    """The error for an id whose rows, all over the input, are more than an entity can have.
+
+    Args:
+        entity_id: The id.
+        reason: `TOO_MANY_NAMES` or `TOO_MANY_ROWS`.
+    """
+    bounds = f"{limits.MAX_NAMES:,} names, {limits.MAX_ROWS:,} rows and {limits.MAX_ENTITY_BYTES:,} bytes"
+    message = f"{reason}: the id '{make_excerpt(entity_id)}' stands in too many of them. An entity has at most {bounds}"
+    return InputError("scattered rows", None, f"{message}. Is this the column of the ids?")
 
 
 def make_excerpt(text: str) -> str:

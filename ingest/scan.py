@@ -18,7 +18,8 @@ from hashlib import blake2b, sha256
 import numpy as np
 import numpy.typing as npt
 
-from ingest.reader import Reader, ReadReport
+from ingest import limits
+from ingest.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, Reader, ReadReport, scattered_excess
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -69,7 +70,7 @@ def scan(
         on_progress: Called now and then with the rows read so far.
 
     Raises:
-        InputError: As `Reader.read`.
+        InputError: As `Reader.read`, and if an id has more scattered rows or names than an entity may have.
     """
     report = ReadReport() if report is None else report
     ids, names = bytearray(), bytearray()
@@ -85,9 +86,14 @@ def scan(
         names_of_run.append(1 + len(run.aliases))
         if on_progress is not None and not len(names_of_run) % _PROGRESS_RUNS:
             on_progress(report.rows)
-    return _count(
-        content.hexdigest(), report, _as_hashes(ids), _as_hashes(names), np.array(names_of_run, dtype=np.uint32)
-    )
+    try:
+        return _count(
+            content.hexdigest(), report, _as_hashes(ids), _as_hashes(names), np.array(names_of_run, dtype=np.uint32)
+        )
+    except _ScatteredExcessError as excess:
+        runs = reader.read_runs(ReadReport(max_errors=None))
+        entity_id = next(run.entity_id for run in runs if name_hash(run.entity_id) == excess.id_hash)
+        raise scattered_excess(entity_id, excess.reason) from None
 
 
 def find_scattered(reader: Reader) -> Hashes:
@@ -161,5 +167,22 @@ def _merge_names(
 
     of_scattered = np.repeat(is_scattered, names_of_run)
     pairs = np.stack([np.repeat(ids[is_scattered], names_of_run[is_scattered]), names[of_scattered]], axis=1)
-    merged: Hashes = np.unique(pairs, axis=0)[:, 1]
-    return np.concatenate([names[~of_scattered], merged])
+    merged = np.unique(pairs, axis=0)
+    _check_excess(run_ids, limits.MAX_ROWS, TOO_MANY_ROWS)
+    _check_excess(merged[:, 0], limits.MAX_NAMES, TOO_MANY_NAMES)
+    return np.concatenate([names[~of_scattered], merged[:, 1]])
+
+
+class _ScatteredExcessError(Exception):
+    """An id of whose rows, or names, more are scattered over the input than an entity has; by its hash."""
+
+    def __init__(self, id_hash: int, reason: str) -> None:
+        super().__init__(id_hash, reason)
+        self.id_hash, self.reason = id_hash, reason
+
+
+def _check_excess(ordered_ids: Hashes, most: int, reason: str) -> None:
+    """Refuse an id that stands more than so often in a sorted array."""
+    too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[: len(ordered_ids) - most]]
+    if len(too_many):
+        raise _ScatteredExcessError(int(too_many[0]), reason)

@@ -21,7 +21,8 @@ PREFIX = re.compile(
     rb'\s*(?:@prefix[ \t]+([^\s:]*):[ \t]*<([^<>"\s]*)>[ \t]*\.|(?i:prefix)[ \t]+([^\s:]*):[ \t]*<([^<>"\s]*)>)'
     rb"\s*(?:#.*)?"
 )
-_STATEMENT_GOES_ON = re.compile(rb"(?:.*[;,\[(]|[^\s<>\"]+:[^\s<>\"]*)\s*(?:#.*)?", re.DOTALL)
+# A word with a colon after its first character: that colon is the first one, so that there is one way to match.
+_STATEMENT_GOES_ON = re.compile(rb"(?:.*[;,\[(]|[^\s<>\"][^\s<>\":]*:[^\s<>\"]*)\s*(?:#.*)?", re.DOTALL)
 STATEMENT_ENDS = re.compile(rb".*\.\s*(?:#.*)?", re.DOTALL)
 
 LOCAL_ESCAPE = re.compile(r"\\(.)")

@@ -16,8 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from ingest import limits
 from ingest.lines import BadLine, line_blocks
-from ingest.reader import INVALID_UTF8, NUL_CHARACTER, ReadReport
+from ingest.reader import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.streams import ByteSource
 from ingest.triple_filter import RowFilter
 from ingest.triple_terms import (
@@ -37,11 +38,16 @@ BAD_TRIPLE = "bad_triple"
 OTHER_LANGUAGE = "other_language"
 ROW_ABOUT_A_ROW = "row_about_a_row"
 STATEMENT_OVER_LINES = "statement_over_lines"
+TOO_MANY_PREFIXES = "too_many_prefixes"
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
+MAX_PREFIXES = 1_000
+"""Of a file; honest ones declare some dozens."""
+
 _BOM = b"\xef\xbb\xbf"
 _MAX_CACHED = 1 << 14
+_MAX_CACHED_LENGTH = 1 << 10
 
 _OTHER = "other"
 """What the end of a literal says if its language is not wanted; compared by identity."""
@@ -70,8 +76,9 @@ def read_subjects(
         source: N-Triples or line-based Turtle, compressed or not.
         predicates: Full IRIs, without angle brackets.
         report: `rows` grows by the rows with these predicates, `skipped` by the bad ones (``bad_triple``,
-            ``invalid_utf8``, ``nul_character``) and by lines that are no triple (``bad_triple``, ``line_too_long``),
-            `filtered` by what is passed over on purpose. Well-formed rows with other predicates are not counted.
+            ``invalid_utf8``, ``nul_character``), by lines that are no triple (``bad_triple``, ``line_too_long``) and
+            by rows of a subject past the bounds of `ingest.limits` (``too_many_rows``), `filtered` by what is passed
+            over on purpose. Well-formed rows with other predicates are not counted.
         languages: Literals with another language tag are passed over; those without a tag always come. None takes
             all. "en" is not "en-gb".
 
@@ -80,17 +87,33 @@ def read_subjects(
         InputError: If reading fails.
         TooManyErrorsError: If there are more bad rows than the report allows.
     """
-    last, facts = "", list[Fact]()
+    last, facts, n_bytes = "", list[Fact](), 0
     for subject, more in _read_parts(source, _Parser(source.path, predicates, report, languages), report):
         report.rows += len(more)
-        if subject == last:
-            facts += more
-        else:
+        if subject != last:
             if facts:
                 yield last, facts
-            last, facts = subject, more
+            last, facts, n_bytes = subject, [], 0
+            if len(more) <= limits.MAX_ROWS:  # of one block, whose bytes are few
+                facts, n_bytes = more, -1
+                continue
+        if n_bytes < 0:
+            n_bytes = sum(len(fact[1]) for fact in facts)
+        n_taken, n_bytes = _join(facts, more, n_bytes)
+        for _, value, _, line in more[n_taken:]:
+            report.skip(TOO_MANY_ROWS, path=source.path, line=line, text=f"{subject} {value}")
     if facts:
         yield last, facts
+
+
+def _join(facts: list[Fact], more: list[Fact], n_bytes: int) -> tuple[int, int]:
+    """Add rows to those of a subject up to the bounds; how many were added, and the bytes of all with those left."""
+    for n_taken, fact in enumerate(more):
+        n_bytes += len(fact[1])
+        if n_bytes > limits.MAX_ENTITY_BYTES or len(facts) >= limits.MAX_ROWS:
+            return n_taken, n_bytes
+        facts.append(fact)
+    return len(more), n_bytes
 
 
 def _read_parts(source: ByteSource, parser: _Parser, report: ReadReport) -> Iterator[Subject]:
@@ -124,10 +147,14 @@ class _Parser:
         self._wanted = sorted(predicates)
         self._languages = None if languages is None else {language.lower() for language in languages}
         self._prefixes: dict[str, str] = {}
+        self._spelled_with: dict[str, list[str]] = {}
         self._is_in_statement = False
         self._words: dict[str, str] = {}
         self._tails: dict[str, str] = {}
-        self._spell()
+        self._spellings = {f"<{iri}>": iri for iri in self._wanted}
+        if RDF_TYPE in self._wanted:
+            self._spellings["a"] = RDF_TYPE
+        self._filter: RowFilter | None = None
 
     def parse(self, block: bytes, line: int) -> Iterator[Subject]:  # noqa: C901 - a call a row would cost a third
         """Wanted rows of whole lines, the first of which has this number.
@@ -139,6 +166,8 @@ class _Parser:
         if b"\0" in block:
             yield from self._read_lines(block.split(b"\n"), line)
             return
+        if self._filter is None:
+            self._filter = RowFilter(self._spellings)
         cutter, spellings, tails, words = self._filter, self._spellings, self._tails, self._words
         rows, n_other = cutter.cut(block), 0
         last, subject, facts = "", "", list[Fact]()
@@ -203,7 +232,8 @@ class _Parser:
         found = "" if raw[-1] == "." else self._read_word(raw)
         if len(self._words) >= _MAX_CACHED:
             self._words.clear()
-        self._words[raw] = found
+        if len(raw) <= _MAX_CACHED_LENGTH:
+            self._words[raw] = found
         return found
 
     def _read_line(self, row: bytes, line: int) -> Subject | None:
@@ -249,7 +279,8 @@ class _Parser:
             language = _OTHER
         if len(self._tails) >= _MAX_CACHED:
             self._tails.clear()
-        self._tails[value[3].decode("utf-8", "replace")] = language
+        if len(value[3]) <= _MAX_CACHED_LENGTH:
+            self._tails[value[3].decode("utf-8", "replace")] = language
         text = value[2].decode("utf-8")
         if "\\" in text:
             text = unescape(text)
@@ -280,25 +311,30 @@ class _Parser:
             self._report.leave_out(ROW_ABOUT_A_ROW)
         elif prefix:
             name, namespace = prefix.group(1, 2) if prefix[2] is not None else prefix.group(3, 4)
-            self._prefixes[name.decode("utf-8", "replace")] = namespace.decode("utf-8", "replace")
-            self._words.clear()
-            self._spell()
+            if not self._declare(name.decode("utf-8", "replace"), namespace.decode("utf-8", "replace")):
+                self._report.rows += 1
+                self._skip(TOO_MANY_PREFIXES, line, text)
         elif self._prefixes and (self._is_in_statement or goes_on(content)):
             self._pass_over(content)
         else:
             self._report.rows += 1
             self._skip(NUL_CHARACTER if b"\0" in content else BAD_TRIPLE, line, text)
 
-    def _spell(self) -> None:
-        """Note how the wanted predicates are written with the prefixes so far."""
-        self._spellings = {f"<{iri}>": iri for iri in self._wanted}
-        for prefix, namespace in self._prefixes.items():
-            for iri in self._wanted:
-                if namespace and iri.startswith(namespace):
-                    self._spellings[f"{prefix}:{iri.removeprefix(namespace)}"] = iri
-        if RDF_TYPE in self._wanted:
-            self._spellings["a"] = RDF_TYPE
-        self._filter = RowFilter(self._spellings)
+    def _declare(self, prefix: str, namespace: str) -> bool:
+        """Note what a prefix means, and how the wanted predicates are written with it; False if there are too many."""
+        if prefix not in self._prefixes and len(self._prefixes) >= MAX_PREFIXES:
+            return False
+        for spelling in self._spelled_with.pop(prefix, ()):
+            del self._spellings[spelling]
+        self._prefixes[prefix] = namespace
+        found = {f"{prefix}:{iri.removeprefix(namespace)}": iri for iri in self._wanted if iri.startswith(namespace)}
+        if namespace and found:
+            self._spelled_with[prefix] = list(found)
+            self._spellings.update(found)
+        self._words.clear()
+        # Another one is made when a block is cut: a file may declare more prefixes than it has rows.
+        self._filter = None
+        return True
 
     def _pass_over(self, text: bytes) -> None:
         """Count a line of a statement over several lines."""

@@ -14,7 +14,8 @@ Columns, found for each file by itself:
   that name.
 - Else there is no header: id, name, type, aliases in this order, of which the last two may be absent.
 
-A row needs its id and its name; cells missing at its end count as empty.
+A row needs its id and its name; cells missing at its end count as empty. Of its types the first
+`limits.MAX_KB_TYPES` are kept.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
-from ingest.lines import HEAD_BYTES, BadLine, read_lines
+from ingest import limits
+from ingest.lines import BadLine, read_lines
 from ingest.merge import merge_adjacent, merge_scattered
 from ingest.reader import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
 from ingest.scan import Hashes, find_scattered
 from ingest.streams import Source, open_sources
+from ingest.text_check import HEAD_BYTES
 from ingest.tsv_layout import Layout, TsvColumns, find_layout
 from ingest.type_map import TypeMap
 from pearl_qdrant.errors import FormatError
@@ -40,8 +43,9 @@ from pearl_qdrant.records import Entity
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_ITEM = re.compile(r"(?:\\[\\|]|[^|])+")
 _ESCAPE = re.compile(r"\\([\\|])")
+_BAR_OR_ESCAPE = re.compile(r"\||\\[\\|]")
+_MAX_CACHED_LENGTH = 1 << 10  # of the cells with types
 
 
 class TsvReader:
@@ -112,7 +116,7 @@ class TsvReader:
             raise FormatError(source.path, number, f"the header is damaged: {first.reason}")
         report.notes.append(f"{source.path}: {layout.describe()}")
         rows_before = report.rows
-        yield from _make_entities(_read_cells(source.path, lines, layout, report), layout, self._type_map)
+        yield from _make_entities(_read_cells(source.path, lines, layout, report), layout, self._type_map, report)
         if report.rows == rows_before:
             raise FormatError(source.path, None, "has a header and no rows")
 
@@ -122,9 +126,18 @@ def split_list(cell: str) -> tuple[str, ...]:
     if "|" not in cell:
         item = cell.strip().replace("\\\\", "\\")
         return (item,) if item else ()
-    is_escaped = "\\" in cell
-    items = [_ESCAPE.sub(r"\1", item) for item in _ITEM.findall(cell)] if is_escaped else cell.split("|")
+    items = [_ESCAPE.sub(r"\1", item) for item in _split_at_bars(cell)] if "\\" in cell else cell.split("|")
     return tuple(dict.fromkeys(filter(None, map(str.strip, items))))
+
+
+def _split_at_bars(cell: str) -> Iterator[str]:
+    """Items of a cell in which there may be escaped bars, as written."""
+    start = 0
+    for found in _BAR_OR_ESCAPE.finditer(cell):
+        if found[0] == "|":
+            yield cell[start : found.start()]
+            start = found.end()
+    yield cell[start:]
 
 
 def _read_cells(
@@ -146,11 +159,13 @@ def _read_cells(
         cells[i_id], cells[i_name] = cells[i_id].strip(), cells[i_name].strip()
         if cells[i_id] and cells[i_name] and n_cells <= n_header:
             report.rows += 1
+            report.place = path, number
             yield cells
         elif line.strip():
             report.rows += 1
             reason = _find_fault(cells, layout, n_cells < n_needed)
             if reason is None:
+                report.place = path, number
                 yield cells
             else:
                 report.skip(reason, path=path, line=number, text=line)
@@ -169,16 +184,21 @@ def _find_fault(cells: list[str], layout: Layout, is_short: bool) -> str | None:
     return TOO_MANY_COLUMNS if is_shifted else None
 
 
-def _make_entities(rows: Iterable[list[str]], layout: Layout, type_map: TypeMap) -> Iterator[Entity]:
+def _make_entities(
+    rows: Iterable[list[str]], layout: Layout, type_map: TypeMap, report: ReadReport
+) -> Iterator[Entity]:
     """One entity for each row of cells."""
     i_name, i_alias, i_alias_name = layout.name, layout.alias, layout.alias_name
     i_id, i_description, extra_columns = layout.id, layout.description, layout.extra
 
-    @lru_cache(maxsize=65_536)
     def find_types(*type_cells: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native and coarse types; most rows share a few combinations of cells."""
-        kb_types = tuple(dict.fromkeys(chain.from_iterable(map(split_list, type_cells))))
+        """Native and coarse types."""
+        each = dict.fromkeys(chain.from_iterable(map(split_list, type_cells)))
+        kb_types = tuple(islice(each, limits.MAX_KB_TYPES))
         return kb_types, type_map.map_types(kb_types)
+
+    # Most rows share a few combinations of cells.
+    find_known_types = lru_cache(maxsize=65_536)(find_types)
 
     for cells in rows:
         name = cells[i_name]
@@ -187,10 +207,16 @@ def _make_entities(rows: Iterable[list[str]], layout: Layout, type_map: TypeMap)
             aliases = tuple(dict.fromkeys(filter(None, (cells[i_alias_name].strip(), *aliases))))
         if name in aliases:
             aliases = tuple(alias for alias in aliases if alias != name)
-        kb_types, types = find_types(*[cells[i] for i in layout.types])
+        if len(aliases) >= limits.MAX_NAMES:
+            aliases = report.bound_names(cells[i_id], (name, *aliases))[1:]
+        type_cells = [cells[i] for i in layout.types]
+        is_honest = sum(map(len, type_cells)) <= _MAX_CACHED_LENGTH
+        kb_types, types = (find_known_types if is_honest else find_types)(*type_cells)
         description = (cells[i_description].strip() or None) if i_description is not None else None
         extra = {}
         for i, key in extra_columns:
+            if i >= len(cells):
+                break
             if value := cells[i].strip():
                 extra[key] = value
         yield Entity(cells[i_id], name, aliases, kb_types, types, description, extra)

@@ -19,6 +19,9 @@ DESCRIPTION_HEADER = "description"
 RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 """Names that an extra column must not take in the payload."""
 
+MAX_COLUMNS = 4_096
+"""Of a table; each row costs as much time as the columns that the header has."""
+
 _EXTRA_PREFIX = "column_"
 _MAX_COLUMNS_SHOWN = 30
 
@@ -54,7 +57,7 @@ class Layout:
     Attributes:
         id, name, types, alias, description: Columns by their meaning; None if there is none.
         alias_name: A column with one more name, taken as it is.
-        extra: Further columns with the payload field that each gives.
+        extra: Further columns with the payload field that each gives, in the order of the columns.
         header: The header's cells, or None without a header.
     """
 
@@ -69,17 +72,17 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Columns that are looked at: one more than the last of them."""
+        """Columns that are looked at by their meaning: one more than the last of them."""
         some = (self.alias, self.description, self.alias_name)
-        used = [self.id, self.name, *self.types, *(i for i in some if i is not None), *(i for i, _ in self.extra)]
-        return 1 + max(used)
+        return 1 + max(self.id, self.name, *self.types, *(i for i in some if i is not None))
 
     def describe(self) -> str:
         """One line for the person who runs it."""
         parts = {"id": self.id, "name": self.name, "aliases": self.alias, "description": self.description}
         shown = [f"{meaning} {i + 1}" for meaning, i in parts.items() if i is not None]
         shown += [f"type {i + 1}" for i in self.types]
-        shown += [f"{key} {i + 1}" for i, key in self.extra]
+        shown += [f"{make_excerpt(key)} {i + 1}" for i, key in self.extra[:_MAX_COLUMNS_SHOWN]]
+        shown += [f"and {len(self.extra) - _MAX_COLUMNS_SHOWN} more"] * (len(self.extra) > _MAX_COLUMNS_SHOWN)
         return f"{'no header' if self.header is None else 'header'}; columns: {', '.join(shown)}"
 
 
@@ -95,7 +98,8 @@ def find_layout(path: str, line: int, first_row: Sequence[str], columns: TsvColu
         columns: What the options say.
 
     Raises:
-        FormatError: If an option names a column that is not there, or the id or name column is not known.
+        FormatError: If an option names a column that is not there, the id or name column is not known, or the header
+            has more than `MAX_COLUMNS`.
     """
     cells = tuple(cell.strip() for cell in first_row)
     by_name = any(not value.isdecimal() for values in columns.given().values() for value in values)
@@ -103,6 +107,8 @@ def find_layout(path: str, line: int, first_row: Sequence[str], columns: TsvColu
     recognised = recognised or _is_header_by_number(cells, columns)
     if not by_name and not recognised and not columns.given():
         _refuse_half_a_header(path, line, cells)
+    if (by_name or recognised) and len(cells) > MAX_COLUMNS:
+        raise FormatError(path, line, f"the header has {len(cells):,} columns (limit: {MAX_COLUMNS:,}). Is it one?")
     options = _Options(path, line, cells if by_name or recognised else None, columns)
     return _with_header(options, cells) if by_name or recognised else _without_header(options)
 
@@ -152,7 +158,7 @@ class _Options:
     def _column(self, option: str, value: str) -> int:
         if value.isdecimal():
             number = int(value)
-            if number < 1 or (self._header is not None and number > len(self._header)):
+            if not 0 < number <= (MAX_COLUMNS if self._header is None else len(self._header)):
                 raise self._error(f"{option} {value}: there is no such column; they count from 1")
             return number - 1
         header = self._header or ()

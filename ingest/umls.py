@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ingest.lines import BadLine, read_lines
 from ingest.merge import merge_adjacent, merge_scattered
-from ingest.reader import ReadReport
+from ingest.reader import ReadReport, make_excerpt
 from ingest.scan import Hashes, find_scattered
 from ingest.streams import ByteSource
 from ingest.type_map import TypeMap
@@ -43,6 +43,10 @@ __all__ = ["UmlsOptions", "UmlsReader", "is_umls"]
 
 SEMANTIC_TYPE = "semantic_type"
 
+MAX_SMALL_ROWS = 20_000
+"""Of MRRANK.RRF and MRFILES.RRF, which have some 1,000 and 100."""
+
+_MAX_SMALL_BYTES = 1 << 12  # of their rows that are looked at
 _LEVELS = tuple("0123456789")
 
 COLUMNS = {
@@ -148,6 +152,7 @@ class UmlsReader:
             chosen = _choose_definitions(definitions, atoms, definitions.find(keys)) if len(definitions) else {}
             places = types.find(keys)
             yield from _make_entities(atoms, places, chosen, combinations, unwanted, report)
+            n_skipped = report.n_skipped  # what was too much of an entity is no row
         report.rows += report.n_skipped - n_skipped
         n_rows = report.rows - n_before
         if self._n_promised not in (None, n_rows):
@@ -155,7 +160,7 @@ class UmlsReader:
             report.notes.append(f"{self._conso.path}: {message}")
         for sab in options.sabs:
             if sab.encode() not in atom_filter.seen_sabs:
-                seen = ", ".join(sorted(seen.decode() for seen in atom_filter.seen_sabs)) or "none"
+                seen = ", ".join(make_excerpt(seen.decode()) for seen in sorted(atom_filter.seen_sabs)) or "none"
                 report.notes.append(f"{self._conso.path}: no row of source {sab} (there are: {seen})")
 
     def _note(self, report: ReadReport) -> None:
@@ -200,7 +205,7 @@ def _make_entities(
         if after - first == 1:
             name, aliases = all_names[first], ()
         else:
-            names = tuple(dict.fromkeys(all_names[first:after]))
+            names = report.bound_names(id_, tuple(dict.fromkeys(all_names[first:after])))
             name, aliases = names[0], names[1:]
             sabs = set(all_sabs[first:after])
             if len(sabs) > 1:
@@ -263,8 +268,12 @@ def _read_small(source: ByteSource | None) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and fields of a small file that is optional."""
     if source is None:
         return
+    n_rows = 0
     for number, line in read_lines(source):
         if isinstance(line, BadLine):
             raise FormatError(source.path, number, f"{line.reason}. Fetch the file again")
         if line.strip():
-            yield number, line.split("|")
+            n_rows += 1
+            if n_rows > MAX_SMALL_ROWS:
+                raise FormatError(source.path, number, f"has over {MAX_SMALL_ROWS:,} rows. Is it another file?")
+            yield number, line[:_MAX_SMALL_BYTES].split("|")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ UNKNOWN_LEVEL = 255
 
 Ranks = Mapping[tuple[bytes, bytes], int]
 """From source and term type to the rank in MRRANK.RRF; the highest is the best."""
+
+MAX_SABS = 1_000
+"""Sources that are remembered to tell which there are; UMLS has under 200."""
 
 _KEYS_PER_LANGUAGE = 8
 _SPACE = ord(" ")
@@ -104,7 +108,8 @@ class AtomFilter:
 
     def _has_sab(self, block: Block, rows: Offsets) -> Mask:
         sabs = block.cells("SAB", rows)
-        self.seen_sabs.update(sabs)
+        new = set(sabs) - self.seen_sabs
+        self.seen_sabs.update(islice(new, max(0, MAX_SABS - len(self.seen_sabs))), new & self._sabs)
         return np.array([sab in self._sabs for sab in sabs], dtype=np.bool_)
 
     def _order(self, block: Block, rows: Offsets, languages: Offsets, levels: npt.NDArray[np.uint8]) -> Atoms:

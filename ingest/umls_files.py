@@ -23,6 +23,9 @@ from pearl_qdrant.errors import FormatError, InputError
 MAX_FOLDERS = 3
 """How deep is looked below a folder: a release's folder, its version, META."""
 
+MAX_ARCHIVES = 100
+"""Archives that may lie in those that are named; a release has three."""
+
 TABLES = ("MRCONSO", "MRSTY", "MRDEF", "MRRANK", "MRFILES", "SEMGROUPS", "SRDEF")
 
 _NAME = re.compile(
@@ -91,6 +94,7 @@ class UmlsFiles:
             raise ValueError("nothing to read: no path was given")
         self.sources: dict[str, ByteSource] = {}
         self._stack = ExitStack()
+        self._n_archives = 0
         try:
             parts: list[_Found] = []
             for path in [os.fspath(path) for path in paths]:
@@ -152,8 +156,13 @@ class UmlsFiles:
             below = depth + folder.count("/") + bool(folder)
             if match := _NAME.fullmatch(name):
                 yield _Found(_table_of(match), (match["part"] or "").lower(), below, member, archive)
-            elif _ARCHIVE.fullmatch(name) and archive.source(member).head(4) == b"PK\x03\x04":
-                yield from self._find_in_archive(self._stack.enter_context(archive.archive(member)), below + 1)
+            elif _ARCHIVE.fullmatch(name):
+                self._n_archives += 1
+                if self._n_archives > MAX_ARCHIVES:
+                    message = f"over {MAX_ARCHIVES} archives lie in it. Unpack it, and name the META folder"
+                    raise FormatError(archive.path, None, message)
+                if archive.source(member).head(4) == b"PK\x03\x04":
+                    yield from self._find_in_archive(self._stack.enter_context(archive.archive(member)), below + 1)
 
     def _open(self, found: list[_Found]) -> None:
         """Choose among what was found for each table, the least deep first, and open it."""

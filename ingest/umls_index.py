@@ -12,15 +12,17 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ingest import limits
 from ingest.reader import ReadReport
 from ingest.streams import ByteSource
 from ingest.umls_rows import Block, Layout, Offsets, find_runs, make_keys, read_blocks
-from ingest.umls_types import SemanticTypes
+from ingest.umls_types import SemanticTypes, check_lengths
 from pearl_qdrant.errors import FormatError, InputError
 
 if TYPE_CHECKING:
@@ -28,8 +30,14 @@ if TYPE_CHECKING:
 
 Keys = npt.NDArray[np.uint64]
 
-MAX_COMBINATIONS = 100_000
+MAX_COMBINATIONS = 10_000
 """Combinations of semantic types, which are held in memory; UMLS has some hundreds."""
+
+MAX_TYPES_OF_ONE = 64
+"""Semantic types of an id; UMLS gives five at most."""
+
+MAX_DEFINITIONS = 256
+"""Definitions of an id that are looked at for the best one that fits; UMLS has some dozens."""
 
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Whose definition is taken where there are several: these in this order, then the others by name."""
@@ -99,9 +107,10 @@ class TypeIndex:
             without types.
     """
 
-    def __init__(self, types: SemanticTypes) -> None:
+    def __init__(self, types: SemanticTypes, path: str) -> None:
         self.kb_types: list[tuple[str, ...]] = [()]
         self._types = types
+        self._path = path
         self._keys: Keys = np.zeros(0, np.uint64)
         self._combinations: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._tuis: list[frozenset[str]] = [frozenset()]
@@ -111,8 +120,8 @@ class TypeIndex:
 
     @classmethod
     def read(cls, source: ByteSource | None, layout: Layout, types: SemanticTypes, report: ReadReport) -> TypeIndex:
-        """Read MRSTY.RRF, or nothing. Raises as `read_blocks`, and if the disk is full."""
-        index = cls(types)
+        """Read MRSTY.RRF, or nothing. Raises as `read_blocks`, and if the disk is full or the types are too many."""
+        index = cls(types, source.path if source else "")
         if source is None:
             return index
         is_sorted, last = True, -1
@@ -124,9 +133,6 @@ class TypeIndex:
                 last = int(new[-1])
                 keys.add(new)
                 combinations.add(index._combine(block, firsts))
-                if len(index.kb_types) > MAX_COMBINATIONS:
-                    message = f"has over {MAX_COMBINATIONS:,} combinations of semantic types. Is this MRSTY.RRF?"
-                    raise FormatError(source.path, None, message)
             index._keys, index._combinations = keys.done(), combinations.done()
         if not is_sorted:
             index._sort()
@@ -158,19 +164,25 @@ class TypeIndex:
         """Place of a type that is met for the first time."""
         rows = np.array([row])
         tui, name, number = (block.texts(column, rows)[0] for column in ("TUI", "STY", "STN"))
+        check_lengths(self._path, (tui, name, number))
         if tui:
             self._known.setdefault(tui, tuple(self._types.get(tui, name=name, tree_number=number).kb_types()))
         return self._place(frozenset({tui} - {""}))
 
     def _unite(self, places: Iterable[int]) -> int:
-        return self._place(frozenset().union(*(self._tuis[place] for place in places)))
+        united = frozenset().union(*(self._tuis[place] for place in places))
+        return self._place(united if len(united) <= MAX_TYPES_OF_ONE else frozenset(sorted(united)[:MAX_TYPES_OF_ONE]))
 
     def _place(self, tuis: frozenset[str]) -> int:
         place = self._place_of.get(tuis)
         if place is None:
             place = self._place_of[tuis] = len(self.kb_types)
+            if place > MAX_COMBINATIONS:
+                message = f"has over {MAX_COMBINATIONS:,} combinations of semantic types. Is this MRSTY.RRF?"
+                raise FormatError(self._path, None, message)
             self._tuis.append(tuis)
-            self.kb_types.append(tuple(dict.fromkeys(one for tui in sorted(tuis) for one in self._known[tui])))
+            kb_types = dict.fromkeys(one for tui in sorted(tuis) for one in self._known[tui])
+            self.kb_types.append(tuple(islice(kb_types, limits.MAX_KB_TYPES)))
         return place
 
     def _sort(self) -> None:
@@ -250,7 +262,7 @@ class DefinitionIndex:
     def choose(self, first: int, after: int, atoms: Iterable[bytes]) -> str | None:
         """The best definition among these rows that belongs to one of the atoms, or names no atom."""
         known = {0, *map(_key_of_atom, atoms)}
-        for row in range(first, after):
+        for row in range(first, min(after, first + MAX_DEFINITIONS)):
             if int(self._atoms[row]) in known:
                 start = int(self._starts[row])
                 return self._text[start : start + int(self._lengths[row])].tobytes().decode()

@@ -7,13 +7,15 @@ a bad row is sifted line by line first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from ingest import limits
 from ingest.lines import BadLine, line_blocks
 from ingest.reader import (
     INVALID_UTF8,
@@ -22,6 +24,7 @@ from ingest.reader import (
     NUL_CHARACTER,
     TOO_FEW_COLUMNS,
     TOO_MANY_COLUMNS,
+    TOO_MANY_ROWS,
     ReadReport,
 )
 from ingest.streams import ByteSource
@@ -36,10 +39,9 @@ BLOCK = 1 << 20
 ASCII_SPACES = " \t\r\v\f"
 """What is cut off the ends of a name; other scripts' spaces are left, as nothing shows that they are no part of it."""
 
-MAX_RUN = 1 << 26
-"""Bytes of the rows of one id that are held together; the largest of UMLS have some 100 KB."""
-
 _FORMAT_BYTES = 1 << 16
+_EXCERPT_BYTES = 1 << 10
+_LONG_ID = 64  # bytes; those of UMLS have 8
 _BAR, _NEWLINE, _SPACE = 124, 10, 32
 _SPACES = ASCII_SPACES.encode()
 _BOM = b"\xef\xbb\xbf"
@@ -111,9 +113,10 @@ class Block:
 
 
 def read_blocks(source: ByteSource, layout: Layout, report: ReadReport) -> Iterator[Block]:
-    """Blocks of whole rows; rows of one id that stand together are in one block, up to `MAX_RUN` bytes.
+    """Blocks of whole rows; rows of one id that stand together are in one block.
 
-    Bad rows are skipped and counted; `report.rows` is not.
+    Bad rows, and rows of one id past the bounds of `ingest.limits`, are skipped and counted; `report.rows` is not.
+    `report.place` is the first row of the block.
 
     Raises:
         FormatError: If the file is empty or damaged (with the line that was reached), or no row of its first block
@@ -122,9 +125,11 @@ def read_blocks(source: ByteSource, layout: Layout, report: ReadReport) -> Itera
         TooManyErrorsError: If there are more bad rows than the report allows.
     """
     n_good = 0
-    for first, raw in _read_raw(source, layout.place(layout.id)):
+    id_place = layout.place(layout.id)
+    for first, raw in _bound_runs(_read_raw(source, id_place), id_place):
+        report.place = source.path, first
         if isinstance(raw, BadLine):
-            report.skip(raw.reason, path=source.path, line=first, text=raw.text)
+            report.skip_here(raw.reason, raw.text)
             continue
         block = _find_bars(raw, layout)
         if block is None:
@@ -173,14 +178,14 @@ def _read_raw(source: ByteSource, id_place: int) -> Iterator[tuple[int, bytes | 
                 continue
             raw = b"".join(parts)
             cut = _last_run(raw, id_place)
-            if cut or n_bytes >= MAX_RUN:
+            if cut or n_bytes > limits.MAX_ENTITY_BYTES:
                 cut = cut or n_bytes
                 yield number, raw[:cut]
                 number += raw.count(b"\n", 0, cut)
             parts = [raw[cut:]] if cut < n_bytes else []
             n_bytes -= cut
             # A run longer than a block is looked through again only when it has doubled.
-            wanted = max(BLOCK, 2 * n_bytes)
+            wanted = max(BLOCK, min(2 * n_bytes, limits.MAX_ENTITY_BYTES + 1))
     except FormatError as error:
         reached = number - 1 + sum(part.count(b"\n") for part in parts)
         if error.line is not None or not reached:
@@ -191,13 +196,47 @@ def _read_raw(source: ByteSource, id_place: int) -> Iterator[tuple[int, bytes | 
         yield number, b"".join(parts)
 
 
+def _bound_runs(pieces: Iterable[tuple[int, bytes | BadLine]], id_place: int) -> Iterator[tuple[int, bytes | BadLine]]:
+    """The same pieces of a file, in which the rows of one id past the bounds have become bad lines."""
+    full: list[bytes] | None = None  # the id that has as many rows as it may
+    for number, raw in pieces:
+        if isinstance(raw, BadLine):
+            yield number, raw
+        elif full is None and raw.count(b"\n") <= limits.MAX_ROWS:
+            yield number, raw
+            if len(raw) > limits.MAX_ENTITY_BYTES and not _last_run(raw, id_place):
+                full = _id_of(raw, id_place)
+        else:
+            last, n_rows = full, limits.MAX_ROWS
+            kept_from, start, first = 0, 0, number
+            for at, line in enumerate(raw.split(b"\n")[:-1], start=number):
+                found = _id_of(line, id_place)
+                n_rows = n_rows + 1 if found == last else 1
+                last = found if found and found[0].strip() else None  # blank lines are no rows of one id
+                after = start + len(line) + 1
+                if n_rows > limits.MAX_ROWS:
+                    if kept_from < start:
+                        yield first, raw[kept_from:start]
+                    yield at, BadLine(TOO_MANY_ROWS, line[:_EXCERPT_BYTES].decode("utf-8", "replace"))
+                    kept_from, first = after, at + 1
+                start = after
+            if kept_from < len(raw):
+                yield first, raw[kept_from:]
+            full = last if n_rows >= limits.MAX_ROWS else None
+
+
+def _id_of(line: bytes, id_place: int) -> list[bytes]:
+    """The id of a row, in a list; an empty one if it has so few fields."""
+    return line.split(b"|", id_place + 1)[id_place : id_place + 1]
+
+
 def _last_run(raw: bytes, id_place: int) -> int:
     """Where the rows of the last id begin; 0 if all rows have it."""
     start = raw.rfind(b"\n", 0, -1) + 1
-    last = raw[start:].split(b"|", id_place + 1)[: id_place + 1]
+    last = _id_of(raw[start:], id_place)
     while start:
         before = raw.rfind(b"\n", 0, start - 1) + 1
-        if raw[before:start].split(b"|", id_place + 1)[id_place : id_place + 1] != last[id_place:]:
+        if _id_of(raw[before:start], id_place) != last:
             return start
         start = before
     return 0
@@ -242,7 +281,7 @@ def _sift(path: str, first: int, raw: bytes, layout: Layout, report: ReadReport)
         if reason is None:
             good.append(line)
         else:
-            report.skip(reason, path=path, line=number, text=line[:1024].decode("utf-8", "replace"))
+            report.skip(reason, path=path, line=number, text=line[:_EXCERPT_BYTES].decode("utf-8", "replace"))
     return b"".join(line + b"\n" for line in good)
 
 
@@ -275,14 +314,17 @@ def find_runs(block: Block, rows: Offsets | None = None) -> tuple[Offsets, list[
         starts, ends = starts[rows], ends[rows]
     if not len(starts):
         return np.zeros(0, np.int64), []
-    lengths = ends - starts
+    raw, lengths = block.raw, ends - starts
     changed = lengths[1:] != lengths[:-1]
-    for i in range(int(lengths.max())):
-        # Past the end of a shorter id stands a bar on both sides, or the lengths differ.
-        codes = block.codes[np.minimum(starts + i, ends)]
-        changed |= codes[1:] != codes[:-1]
+    if lengths.max() > _LONG_ID:
+        ids = [raw[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        changed = np.array([one != other for one, other in pairwise(ids)], dtype=np.bool_)
+    else:
+        for i in range(int(lengths.max())):
+            # Past the end of a shorter id stands a bar on both sides, or the lengths differ.
+            codes = block.codes[np.minimum(starts + i, ends)]
+            changed |= codes[1:] != codes[:-1]
     firsts = np.flatnonzero(np.append(True, changed))
-    raw = block.raw
     spans = zip(starts[firsts].tolist(), ends[firsts].tolist(), strict=True)
     return firsts, [raw[start:end] for start, end in spans]
 

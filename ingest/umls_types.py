@@ -17,6 +17,12 @@ from pearl_qdrant.errors import FormatError, SettingsError
 
 SHIPPED = "umls_semantic_types.tsv"
 
+MAX_TYPES = 1_000
+"""Rows of a file that lists semantic types; UMLS has 127, and 54 relations beside them."""
+
+MAX_LENGTH = 255
+"""Characters of a type's name or tree number; those of UMLS have under 50. A tree number has a type for each dot."""
+
 _N_NEAR = 3
 
 
@@ -143,11 +149,29 @@ def _read_rows(source: ByteSource | None, width: int) -> Iterator[list[str]]:
     """Cells of the rows of a small file that is optional."""
     if source is None:
         return
+    n_rows = 0
     for number, line in read_lines(source):
         if isinstance(line, BadLine):
             raise FormatError(source.path, number, f"{line.reason}: {line.text[:60]!r}. Fetch the file again")
         if line.strip():
-            cells = [cell.strip() for cell in line.split("|")]
+            n_rows += 1
+            if n_rows > MAX_TYPES:
+                raise FormatError(
+                    source.path, number, f"has over {MAX_TYPES:,} rows. Is this a list of semantic types?"
+                )
+            cells = [cell.strip() for cell in line.split("|", width)]
             if len(cells) < width:
                 raise FormatError(source.path, number, f"expected {width} fields or more, found {len(cells)}")
+            check_lengths(source.path, cells[:width])
             yield cells
+
+
+def check_lengths(path: str, cells: Iterable[str]) -> None:
+    """Refuse what is too long for a name or number of a semantic type.
+
+    Raises:
+        FormatError: If one of the cells is.
+    """
+    longest = max(map(len, cells))
+    if longest > MAX_LENGTH:
+        raise FormatError(path, None, f"has a semantic type of {longest:,} characters (limit: {MAX_LENGTH}). Damaged?")

@@ -50,8 +50,9 @@ OTHER_CLASS = "other_class"
 WIKIMEDIA_INTERNAL = "wikimedia_internal"
 
 _HEAD_BYTES = 1 << 16
+# Space before a row is looked for in its own line: else each of many blank lines would be looked at from all before it.
 _IS_TRUTHY = re.compile(
-    rb"^\s*<https?://www\.wikidata\.org/(?:entity/|wiki/Special:EntityData/)[^>\s]*>\s", re.MULTILINE
+    rb"^[^\S\n]*<https?://www\.wikidata\.org/(?:entity/|wiki/Special:EntityData/)[^>\s]*>\s", re.MULTILINE
 )
 _IS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*\"")
 _ENTITY_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
@@ -161,6 +162,7 @@ class WikidataReader:
         """One entity for each wanted item of a file."""
         find = self.read_classes().find
         for item in self._read_items(source, report):
+            report.place = source.path, item.line
             types = find(item.classes, item.superclasses)
             reason = self._find_reason(item, types)
             if reason is not None:
@@ -170,7 +172,7 @@ class WikidataReader:
             if any("\0" in name for name in names):
                 report.skip(NUL_CHARACTER, path=source.path, line=item.line, text=f"{item.id} {names[0]}")
             elif names:
-                yield self._make_entity(item, types, names, language)
+                yield self._make_entity(item, types, report.bound_names(item.id, names), language)
             else:
                 report.leave_out(NO_LABEL)
 
@@ -203,14 +205,14 @@ class WikidataReader:
             names.update(dict.fromkeys(filter(None, map(_clean, item.aliases.get(key, ())))))
         return list(names), language
 
-    def _make_entity(self, item: Item, types: ClassTypes, names: list[str], language: str) -> Entity:
+    def _make_entity(self, item: Item, types: ClassTypes, names: tuple[str, ...], language: str) -> Entity:
         extra = {} if item.sitelinks is None else {"sitelinks": str(item.sitelinks)}
         if language != self._languages[0]:
             extra["language"] = language
         descriptions = (_clean(item.descriptions.get(key)) for key in self._languages)
         description = next((text for text in descriptions if text and "\0" not in text), None)
         kb_types, coarse = types.kb_types, types.types
-        return Entity(item.id, names[0], tuple(names[1:]), kb_types, coarse, description, extra)
+        return Entity(item.id, names[0], names[1:], kb_types, coarse, description, extra)
 
 
 def is_wikidata(path: str | os.PathLike[str]) -> bool:

@@ -1,4 +1,7 @@
-"""What the classes of an item say about it: its ancestors, its coarse types, and whether it is to be read at all."""
+"""What the classes of an item say about it: its ancestors, its coarse types, and whether it is to be read at all.
+
+Of the classes above it the `limits.MAX_ANCESTORS` nearest count.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 
-from ingest.ancestors import ClassGraph
+from ingest import limits
+from ingest.ancestors import ClassGraph, nearest_types
 from ingest.type_map import TypeMap
 
 MAX_KB_TYPES = 64
@@ -32,6 +36,7 @@ INTERNAL_CLASSES = frozenset(
 """Pages of the projects that no text ever mentions."""
 
 _CACHED = 16_384
+_MAX_CACHED_CLASSES = 64  # of an item; honest ones have a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +76,31 @@ class ClassTypeFinder:
         self._graph = ClassGraph(children, parents)
         self._type_map = type_map
         self._wanted = wanted
-        self._names: dict[int, str] = {}
-        self.find = lru_cache(maxsize=_CACHED)(self._find)
+        self._find_known = lru_cache(maxsize=_CACHED)(self._find)
         self._find_coarse = lru_cache(maxsize=_CACHED)(self._find_coarse_types)
+        self._name = lru_cache(maxsize=_CACHED)("Q{}".format)
+        self._type_of = lru_cache(maxsize=_CACHED)(self._find_type)
+
+    def find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
+        """What it means to be an instance of some classes, and a class below others; either may be empty."""
+        is_honest = len(classes) + len(superclasses) <= _MAX_CACHED_CLASSES
+        return (self._find_known if is_honest else self._find)(classes, superclasses)
 
     def _find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
-        """What it means to be an instance of some classes, and a class below others; either may be empty."""
         own = tuple(dict.fromkeys((*classes, *superclasses)))
-        levels = self._graph.levels(own)
-        is_included = not self._wanted or any(not self._wanted.isdisjoint(level) for level in levels)
-        of_instance = levels if not superclasses else self._graph.levels(classes)
-        is_internal = any(not INTERNAL_CLASSES.isdisjoint(level) for level in of_instance)
-        kb_types = tuple(self._name(number) for number in islice(chain.from_iterable(levels), MAX_KB_TYPES))
-        types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own))))
+        found, heights = self._graph.walk_up(own, limits.MAX_ANCESTORS)
+        is_included = not self._wanted or not self._wanted.isdisjoint(found)
+        of_instance = found if not superclasses else self._graph.walk_up(classes, limits.MAX_ANCESTORS)[0]
+        is_internal = not INTERNAL_CLASSES.isdisjoint(of_instance)
+        kb_types = tuple(map(self._name, found[:MAX_KB_TYPES]))
+        if len(own) == 1:
+            types = nearest_types(found, heights, self._type_of)
+        else:
+            types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
         return ClassTypes(kb_types, types, is_internal, is_included)
 
     def _find_coarse_types(self, number: int) -> tuple[str, ...]:
-        """Coarse types of the nearest ancestors that have one: what is further up is vaguer, or another sense."""
-        for level in self._graph.levels((number,)):
-            types = self._type_map.map_types(map(self._name, level))
-            if types:
-                return types
-        return ()
+        return nearest_types(*self._graph.walk_up((number,), limits.MAX_ANCESTORS), self._type_of)
 
-    def _name(self, number: int) -> str:
-        """The id of a class, one string for all entities."""
-        return self._names.setdefault(number, f"Q{number}")
+    def _find_type(self, number: int) -> str | None:
+        return self._type_map.coarse_type(self._name(number))

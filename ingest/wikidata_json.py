@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from ingest import limits
 from ingest.byte_lines import byte_lines, lines_with
 from ingest.lines import BadLine
 from ingest.reader import INVALID_UTF8, NO_ID, ReadReport
@@ -28,9 +29,6 @@ from ingest.wikidata_items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, i
 INVALID_JSON = "invalid_json"
 NOT_AN_ENTITY = "not_an_entity"
 NESTED_TOO_DEEP = "nested_too_deep"
-
-MAX_LINE_BYTES = 1 << 25
-"""A longer line is skipped. The longest honest ones hold several MB: Wikidata refuses larger items."""
 
 _EXCERPT_BYTES = 1 << 8
 
@@ -101,7 +99,7 @@ class ItemDecoder:
     def read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
         """Items of a dump; what is none is counted. Raises as `byte_lines`, and TooManyErrorsError."""
         is_open = False
-        for number, line in byte_lines(source, max_bytes=MAX_LINE_BYTES):
+        for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
             if isinstance(line, BadLine):
                 report.rows += 1
                 report.skip(line.reason, path=source.path, line=number, text=line.text)
@@ -168,7 +166,7 @@ def read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]
 
     Only lines with "P279" in them are parsed. Raises as `byte_lines`.
     """
-    for line in lines_with(source, b'"P279"', max_bytes=MAX_LINE_BYTES):
+    for line in lines_with(source, b'"P279"', max_bytes=limits.MAX_ITEM_BYTES):
         try:
             row = _CLASS_DECODER.decode(trim(line))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ingest import limits
 from ingest.byte_lines import lines_with
-from ingest.lines import MAX_LINE_BYTES
 from ingest.reader import ReadReport
 from ingest.streams import ByteSource
 from ingest.triples import Fact, read_subjects
@@ -47,7 +47,7 @@ def read_truthy_items(source: ByteSource, languages: Sequence[str], report: Read
 
 def read_truthy_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Numbers of the classes of a dump, each with one directly above it. Raises as `byte_lines`."""
-    for line in lines_with(source, b"/prop/direct/P279>", max_bytes=MAX_LINE_BYTES):
+    for line in lines_with(source, b"/prop/direct/P279>", max_bytes=limits.MAX_LINE_BYTES):
         match = _EDGE.match(line)
         if match is not None:
             lower, upper = item_number(match[1].decode()), item_number(match[2].decode())

@@ -130,10 +130,12 @@ class YagoReader:
             report.notes.append(f"{file.source.path}: {file.role.value}")
             subjects = read_subjects(file.source, WANTED, report, languages=self._options.languages)
             for (subject, facts), (more, classes, number) in tables.join(subjects):
+                report.place = file.source.path, facts[0][3]
                 entity = maker.make(subject, facts + more if more else facts, classes, number)
                 if entity is not None:
                     yield entity
         for subject, facts in tables.rest():
+            report.place = tables.later_path, facts[0][3]
             entity = maker.make(subject, facts, (), 0)
             if entity is not None:
                 yield entity

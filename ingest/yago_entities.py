@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
+from ingest import limits
+from ingest.ancestors import nearest_types
 from ingest.reader import NO_NAME, ReadReport
 from ingest.triples import RDF_TYPE, Fact
 from ingest.type_map import TypeMap
@@ -31,6 +33,7 @@ _GENERIC_SUFFIX = "_generic_instance"
 _GENERIC_LABEL = "Generic instance"
 _WIKIDATA = ("http://www.wikidata.org/entity", "https://www.wikidata.org/entity")
 _MAX_CACHED = 1 << 16
+_MAX_CACHED_LENGTH = 1 << 10  # of the classes of an entity; honest ones have a few
 _NOTHING = (0, None)
 
 
@@ -86,6 +89,7 @@ class EntityMaker:
                 names = (name_text(entity_id) or entity_id,)
                 self._n_named_by_id += 1
             if names and entity_id:
+                names = self._report.bound_names(entity_id, names)
                 description = (descriptions[0] if len(descriptions) == 1 else min(descriptions, default=_NOTHING))[1]
                 extra = {"wikidata_id": wikidata_id} if wikidata_id else {}
                 return Entity(entity_id, names[0], names[1:], kb_types, types, description, extra)
@@ -104,15 +108,18 @@ class EntityMaker:
         if len(self._types) >= _MAX_CACHED:
             self._types.clear()
         own = list(dict.fromkeys(filter(None, map(local_name, classes))))
-        kb_types = tuple(chain.from_iterable(self._classes.levels(own)))
-        types = chain.from_iterable(self._find_coarse_types(name) for name in own)
-        found = self._types[classes] = (kb_types, tuple(dict.fromkeys(types)))
+        kb_types, heights = self._classes.walk_up(own)
+        if len(own) == 1:
+            types = nearest_types(kb_types, heights, self._type_map.coarse_type)
+        else:
+            types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse_types, own[: limits.MAX_KB_TYPES]))))
+        found = tuple(kb_types), types
+        if sum(map(len, classes)) <= _MAX_CACHED_LENGTH:
+            self._types[classes] = found
         return found
 
     def _find_coarse_types(self, name: str) -> tuple[str, ...]:
-        """Coarse types of the nearest classes that have one: what is further up is vaguer."""
-        levels = self._classes.levels((name,))
-        return next(filter(None, map(self._type_map.map_types, levels)), ())
+        return nearest_types(*self._classes.walk_up((name,)), self._type_map.coarse_type)
 
 
 def find_wikidata_id(iri: str) -> str:

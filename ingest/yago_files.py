@@ -25,7 +25,7 @@ _HEAD_BYTES = 1 << 16
 _SUFFIX = re.compile(r"\.(?:(nt|ntx|ttl|tsv)(?:\.(?:gz|bz2|xz|zst))?)$")
 _NAME = re.compile(r"yago-?\d*[-._]", re.IGNORECASE)
 # YAGO 4 has "wd" in all names; 4.5 has these.
-_RELEASE = re.compile(r"yago-(?:(wd)-|facts|taxonomy|labels|beyond|tiny|schema|meta)[^/\\]*$", re.IGNORECASE)
+_RELEASE = re.compile(r"yago-(?:(wd)-|facts|taxonomy|labels|beyond|tiny|schema|meta)", re.IGNORECASE)
 
 
 class Role(str, Enum):
@@ -138,7 +138,7 @@ def _check_is_one_release(path: str, files: Iterable[YagoFile]) -> None:
     """Refuse files of YAGO 4 beside files of 4.5: the names of one would be read, and the types of the other."""
     of: dict[str, str] = {}
     for file in files:
-        release = _RELEASE.search(file.source.path.rpartition("!")[2])
+        release = _RELEASE.search(re.split(r"[!/\\]", file.source.path)[-1])
         if release:
             of.setdefault("4" if release[1] else "4.5", file.source.path)
     if len(of) > 1:

@@ -5,6 +5,9 @@ file that is to be joined is reduced to a 64-bit hash and a number for each enti
 The number is that of a combination of types, of the Wikidata item, or of a record in a temporary file (9 bytes more).
 Hashes are Python's own, seeded anew in each process: nobody can make them collide. Two of n entities do so by chance
 with probability n^2 / 2^65, 0.007 % for 49 million; then one of them shows the types of both.
+
+A subject whose rows lie in more than `MAX_RECORDS` places of a file is looked up in the first of them: else a file of
+two subjects in turn would take time with the square of its length. Its further names come as rows of their own.
 """
 
 from __future__ import annotations
@@ -14,15 +17,20 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
+from ingest import limits
 from ingest.triples import Fact, Subject
 from pearl_qdrant.errors import InputError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+MAX_RECORDS = 16
+"""Places of a file that are looked up for a subject; files of YAGO have each subject in one."""
 
 
 class Table:
@@ -54,7 +62,7 @@ class Table:
         self._sorted = ordered, values[order]
 
     def find(self, subjects: Sequence[str]) -> list[list[int]]:
-        """The numbers of each subject, in the order in which they were added."""
+        """The numbers of each subject, in the order in which they were added, at most `MAX_RECORDS`."""
         if self._sorted is None:
             raise RuntimeError("a table was searched before it was finished")
         hashes, values = self._sorted
@@ -70,8 +78,9 @@ class Table:
         ]
         has_more = is_found & (starts + 1 < len(hashes)) & (_at(hashes, starts + 1) == wanted)
         for place in np.flatnonzero(has_more).tolist():
-            end = np.searchsorted(hashes, wanted[place], side="right")
-            found[place] = values[starts[place] : end].tolist()
+            start = int(starts[place])
+            end = int(np.searchsorted(hashes, wanted[place], side="right"))
+            found[place] = values[start : min(end, start + MAX_RECORDS)].tolist()
         return found
 
 
@@ -95,8 +104,8 @@ class Combinations:
         return number
 
     def classes(self, numbers: Iterable[int]) -> list[str]:
-        """The classes of several tuples, one after the other."""
-        return [name for number in numbers for name in self._classes[number]]
+        """The classes of several tuples, one after the other, as many as an entity may have rows."""
+        return list(islice(chain.from_iterable(self._classes[number] for number in numbers), limits.MAX_ROWS))
 
 
 class LaterRows:
@@ -131,22 +140,24 @@ class LaterRows:
         """Begin a pass: nothing was found yet."""
         self._is_used = bytearray(len(self._places) - 1)
 
-    def find(self, subjects: Sequence[str]) -> list[list[Fact]]:
-        """The rows of each subject.
+    def find(self, subjects: Sequence[str]) -> Iterator[list[Fact]]:
+        """The rows of each subject, read when they are asked for.
 
         Raises:
             InputError: If the file cannot be read.
         """
-        found = []
         for subject, records in zip(subjects, self._table.find(subjects), strict=True):
             facts: list[Fact] = []
+            n_bytes = 0
             for record in records:
+                n_bytes += self._places[record + 1] - self._places[record]
+                if facts and n_bytes > limits.MAX_ENTITY_BYTES:
+                    break
                 owner, more = self._read(record)
                 if owner == subject:
                     self._is_used[record] = True
                     facts += more
-            found.append(facts)
-        return found
+            yield facts
 
     def rest(self) -> Iterator[Subject]:
         """What was not found in this pass, in the order in which it was added. Raises as `find`."""

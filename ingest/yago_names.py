@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
+from ingest import limits
+from ingest.ancestors import walk_up
 from ingest.yago_files import RESOURCES
 
 TOP = "Thing"
@@ -41,18 +43,13 @@ class ClassTree:
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Take over pairs of a class and one above it, in any order; cycles are harmless."""
-        self._parents: dict[str, tuple[str, ...]] = {}
+        found: dict[str, dict[str, None]] = {}
         for child, parent in pairs:
             if parent != TOP:
-                self._parents[child] = (*self._parents.get(child, ()), parent)
+                found.setdefault(child, {})[parent] = None
+        self._parents = {child: tuple(parents) for child, parents in found.items()}
 
-    def levels(self, classes: Iterable[str]) -> list[list[str]]:
-        """The classes in their order, those one step above them, two steps, ...; each once, without the top."""
-        level = [name for name in dict.fromkeys(classes) if name != TOP]
-        seen, found = set(level), []
-        while level:
-            found.append(level)
-            above = dict.fromkeys(parent for name in level for parent in self._parents.get(name, ()))
-            level = [name for name in above if name not in seen]
-            seen.update(level)
-        return found
+    def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
+        """Classes and those above them without the top, `MAX_KB_TYPES` at most; see `ingest.ancestors.walk_up`."""
+        own = (name for name in dict.fromkeys(classes) if name != TOP)
+        return walk_up(own, self._parents.get, limits.MAX_KB_TYPES)

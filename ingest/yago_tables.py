@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 
+from ingest.merge import batches
 from ingest.reader import MAX_EXAMPLES, ReadReport
 from ingest.triples import RDF_TYPE, Fact, Subject, read_subjects
 from ingest.yago_entities import SAME_AS, SUBCLASS_OF, WANTED, find_wikidata_id
@@ -13,7 +14,6 @@ from ingest.yago_join import Combinations, LaterRows, Table
 from ingest.yago_names import ClassTree, local_name
 from pearl_qdrant.errors import TooManyErrorsError
 
-_BATCH = 1024
 _LONGEST_ID = len("Q4294967295")
 
 Joined = tuple[list[Fact], list[str], int]
@@ -27,6 +27,7 @@ class Tables:
 
     Attributes:
         classes: Those of all files.
+        later_path: Where `rest` comes from, for errors.
     """
 
     def __init__(self, files: Sequence[YagoFile], languages: Sequence[str]) -> None:
@@ -36,6 +37,7 @@ class Tables:
         self._of: dict[Role, list[YagoFile]] = {}
         for file in files:
             self._of.setdefault(file.role, []).append(file)
+        self.later_path = ", ".join(file.source.path for file in self._of.get(Role.LABELS, ()))
         if Role.FULL_TYPES in self._of and Role.CLASSES in self._of:
             # The classes above the full types are the simple ones.
             self._of.pop(Role.SIMPLE_TYPES, None)
@@ -72,13 +74,12 @@ class Tables:
         if self._rows is None and self._types is None and self._numbers is None:
             yield from zip(subjects, repeat(_NOTHING), strict=False)
             return
-        subjects = iter(subjects)
-        while batch := list(islice(subjects, _BATCH)):
+        for batch in batches(subjects, lambda subject: sum([len(fact[1]) for fact in subject[1]])):
             yield from zip(batch, self._find([subject for subject, _ in batch]), strict=True)
 
     def _find(self, subjects: Sequence[str]) -> Iterator[Joined]:
         n = len(subjects)
-        rows = self._rows.find(subjects) if self._rows else [[]] * n
+        rows = self._rows.find(subjects) if self._rows else repeat(list[Fact](), n)
         combinations = self._types.find(subjects) if self._types else [[]] * n
         numbers = self._numbers.find(subjects) if self._numbers else [[]] * n
         for more, combination, number in zip(rows, combinations, numbers, strict=True):

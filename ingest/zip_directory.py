@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 from pearl_qdrant.errors import FormatError, InputError
 
-MAX_DIRECTORY = 1 << 26
-"""Bytes of an archive's directory, which is held in memory; that is half a million members."""
+MAX_DIRECTORY = 1 << 24
+"""Bytes of an archive's directory, which is held in memory, ten times as large; that is 200,000 members."""
 
 MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
 """How an archive begins, and an empty one."""

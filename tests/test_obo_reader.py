@@ -218,10 +218,10 @@ def test_ancestors_come_nearest_first_and_once() -> None:
     """A diamond gives its top once; a cycle ends."""
     graph = ClassGraph([1, 1, 2, 3, 4, 7], [3, 2, 4, 4, 1, 7])
 
-    assert graph.levels([1]) == [[1], [3, 2], [4]]
-    assert graph.levels([7, 9, 7]) == [[7, 9]]
-    assert graph.levels([]) == []
-    assert ClassGraph([], []).levels([5]) == [[5]]
+    assert graph.walk_up([1], 9) == ([1, 3, 2, 4], [0, 1, 1, 2])
+    assert graph.walk_up([7, 9, 7], 9) == ([7, 9], [0, 0])
+    assert graph.walk_up([], 9) == ([], [])
+    assert ClassGraph([], []).walk_up([5], 9) == ([5], [0])
 
 
 _TAG = st.sampled_from(

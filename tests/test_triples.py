@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.lines import MAX_LINE_BYTES
+from ingest.limits import MAX_LINE_BYTES
 from ingest.reader import ReadReport
 from ingest.streams import Source
 from ingest.triples import RDF_TYPE, read_subjects

@@ -337,13 +337,13 @@ def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes
     """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""
     content = archive(data)  # type: ignore[operator]
     content = content[: max(0, len(content) - cut)] if cut > 20 else content
-    with TsvReader(["-"], stdin=io.BytesIO(content)) as reader:
-        report = ReadReport(max_errors=None)
-        try:
+    report = ReadReport(max_errors=None)
+    try:
+        with TsvReader(["-"], stdin=io.BytesIO(content)) as reader:
             entities = list(reader.read(report))
-        except InputError:
-            return
-        result = scan(reader, ReadReport(max_errors=None))
+            result = scan(reader, ReadReport(max_errors=None))
+    except InputError:
+        return
 
     assert all(name == name.strip() and name for entity in entities for name in entity.names())
     assert report.rows == len(entities) + report.merged_rows + report.n_skipped

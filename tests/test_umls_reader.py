@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingest import decompress, umls_index, umls_rows
-from ingest.lines import MAX_LINE_BYTES
+from ingest.limits import MAX_LINE_BYTES
 from ingest.reader import ReadReport
 from ingest.scan import scan
 from ingest.type_map import TypeMap
@@ -444,10 +444,9 @@ def test_blocks_do_not_show(tmp_path: Path, size: int, monkeypatch: pytest.Monke
     }  # fmt: skip
 
 
-def test_a_run_too_long_for_memory_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_longer_than_a_block_is_one_entity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a file of one CUI alone is read, and gives one entity."""
     monkeypatch.setattr(umls_rows, "BLOCK", 1 << 12)
-    monkeypatch.setattr(umls_rows, "MAX_RUN", 1 << 14)
     (entity,) = read_rows(tmp_path, (atom(HEART, f"name {i}") for i in range(10_000)))
 
     assert len(list(entity.names())) == 10_000

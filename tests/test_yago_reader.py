@@ -354,8 +354,8 @@ def test_classes_know_what_is_above_them() -> None:
     """Ancestors come nearest first, each once, through cycles, without the class above all."""
     tree = ClassTree([("a", "b"), ("b", "a"), ("b", "c"), ("c", "Thing"), ("x", "x")])
 
-    assert tree.levels(["a"]) == [["a"], ["b"], ["c"]]
-    assert tree.levels(["unknown", "x", "a"]) == [["unknown", "x", "a"], ["b"], ["c"]]
+    assert tree.walk_up(["a"]) == (["a", "b", "c"], [0, 1, 2])
+    assert tree.walk_up(["unknown", "x", "a"]) == (["unknown", "x", "a", "b", "c"], [0, 0, 0, 1, 2])
 
 
 def test_classes_of_schema_org_have_coarse_types() -> None:

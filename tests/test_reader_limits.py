@@ -1,0 +1,288 @@
+"""How much of a base is held: names, rows and bytes past a bound are counted by name, whatever the format."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from test_umls_reader import atom, sty
+from test_wikidata_reader import dump, item
+from test_yago_reader import PREFIXES, n_triples, turtle, write
+
+from ingest import limits, merge, triples, umls_files, umls_index
+from ingest.formats import open_reader
+from ingest.merge import batches
+from ingest.reader import ReadReport
+from ingest.scan import scan
+from ingest.triple_filter import RowFilter
+from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from pearl_qdrant.records import Entity
+
+N = 10  # the small bound of these tests
+
+
+def terms(*stanzas: str) -> str:
+    """An ontology."""
+    return "".join(f"[Term]\n{stanza}\n\n" for stanza in stanzas)
+
+
+def labels(subject: str, n: int) -> str:
+    """Rows of YAGO with names of one subject."""
+    return "\n".join(f'yago:{subject} rdfs:label "name {i}"@en' for i in range(n))
+
+
+def truthy(n: int) -> str:
+    """Rows of Wikidata with names of one item: a label, and aliases."""
+    rows = ['<http://www.wikidata.org/entity/Q1> <http://www.w3.org/2000/01/rdf-schema#label> "name"@en .\n']
+    alias = "http://www.w3.org/2004/02/skos/core#altLabel"
+    return "".join(rows + [f'<http://www.wikidata.org/entity/Q1> <{alias}> "name {i}"@en .\n' for i in range(n - 1)])
+
+
+def aliases(n: int) -> bytes:
+    """A dump with an item of so many names, and another one."""
+    return dump(item(1, {"en": "name"}, aliases={"en": [f"a{i}" for i in range(n - 1)]}), item(2))
+
+
+def read(path: Path, kind: str, report: ReadReport) -> list[Entity]:
+    """All entities, having looked that a scan finds the same."""
+    with open_reader([path], kind) as reader:
+        scanned = scan(reader, ReadReport(max_errors=report.max_errors))
+        entities = list(reader.read(report, scattered=scanned.scattered))
+    assert scanned.report == report
+    assert (scanned.entities, scanned.names) == (len(entities), sum(1 + len(entity.aliases) for entity in entities))
+    return entities
+
+
+def make(folder: Path, name: str, content: str | bytes) -> Path:
+    """A file."""
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+MANY_NAMES = {
+    "a cell of TSV": ("base.tsv", "tsv", "Q1\tname\tPER\t" + "|".join(f"a{i}" for i in range(19)) + "\nQ2\tother\n", 1),
+    "rows of TSV": ("base.tsv", "tsv", "".join(f"Q1\tname {i}\n" for i in range(20)) + "Q2\tother\n", N),
+    "a stanza of OBO": ("base.obo", "obo", terms("\n".join(["id: A:1", *(f"name: n {i}" for i in range(20))])), 1),
+    "atoms of UMLS": ("MRCONSO.RRF", "umls", "".join(atom("C0000001", f"n {i}") for i in range(20)), 1),
+    "rows of YAGO": ("yago-facts.ttl", "yago", turtle(labels("Paris", 20)), 1),
+    "an item of Wikidata": ("dump.json", "wikidata", aliases(20), 1),
+    "rows of an item of Wikidata": ("truthy.nt", "wikidata", truthy(20), 1),
+}
+
+
+@pytest.mark.parametrize("case", MANY_NAMES)
+def test_names_past_the_bound_are_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """An entity keeps its first names, and the rows that had more are bad rows with their place."""
+    monkeypatch.setattr(limits, "MAX_NAMES", N)
+    name, kind, content, n_rows = MANY_NAMES[case]
+    path, report = make(tmp_path, name, content), ReadReport(max_errors=None)
+
+    first, *others = read(path, kind, report)
+
+    assert len(list(first.names())) == len(set(first.names())) == N
+    assert all(len(list(other.names())) == 1 for other in others)
+    assert report.skipped == {"too_many_names": n_rows}
+    assert report.examples[0].path == str(path)
+    assert report.examples[0].line > 0
+
+
+MANY_ROWS = {
+    "TSV": ("base.tsv", "tsv", "".join(f"Q1\tname {i % 3}\n" for i in range(20)) + "Q2\tother\n", N + 1),
+    "OBO": ("base.obo", "obo", terms("id: A:1\nname: n" + '\nsynonym: "s" EXACT []' * 18), N + 2),
+    "UMLS": (
+        "MRCONSO.RRF",
+        "umls",
+        "\n" + "".join(atom("C0000001", f"n {i % 3}") for i in range(20)) + atom("C0000002", "other"),
+        N + 2,
+    ),
+    "YAGO": ("yago-facts.ttl", "yago", turtle(labels("Paris", 20) + '\nyago:Rome rdfs:label "other"@en'), N + 7),
+    "Wikidata": ("truthy.nt", "wikidata", truthy(20), N + 1),
+}
+
+
+@pytest.mark.parametrize("case", MANY_ROWS)
+def test_rows_past_the_bound_are_skipped_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """Of rows of one id so many are read; each of the others is a bad row with its line, and the next id is read."""
+    monkeypatch.setattr(limits, "MAX_ROWS", N)
+    name, kind, content, line = MANY_ROWS[case]
+    path, report = make(tmp_path, name, content), ReadReport(max_errors=None)
+
+    entities = read(path, kind, report)
+
+    assert report.skipped == {"too_many_rows": 10}
+    assert (report.examples[0].path, report.examples[0].line) == (str(path), line)
+    assert [list(entity.names()) for entity in entities[1:]] in ([], [["other"]])
+    with open_reader([path], kind) as reader, pytest.raises(TooManyErrorsError, match="too_many_rows"):
+        scan(reader, ReadReport(max_errors=5))
+
+
+@pytest.mark.parametrize("case", MANY_ROWS)
+def test_rows_past_the_bound_on_bytes_are_skipped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A few rows that are long count as too many: what an entity may hold is bounded, not the number of lines alone."""
+    monkeypatch.setattr(limits, "MAX_ENTITY_BYTES", 500_000)
+    monkeypatch.setattr("ingest.umls_rows.BLOCK", 100_000)
+    name, kind, content, _ = MANY_ROWS[case]
+    long = {"TSV": "name", "OBO": '"s', "UMLS": "n ", "YAGO": "name", "Wikidata": '"name '}[case]
+    assert isinstance(content, str)
+    path = make(tmp_path, name, content.replace(long, long + "x" * 100_000))
+    report = ReadReport(max_errors=None)
+
+    first, *_ = read(path, kind, report)
+
+    assert set(report.skipped) == {"too_many_rows"}
+    assert report.skipped["too_many_rows"] >= 10
+    assert sum(map(len, first.names())) <= 1_000_000
+
+
+@pytest.mark.parametrize("bound, reason", [("MAX_NAMES", "too_many_names"), ("MAX_ROWS", "too_many_rows")])
+def test_scattered_rows_past_a_bound_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, reason: str
+) -> None:
+    """An id that stands all over the file is no id: the scan says which one it is, before anything is encoded."""
+    monkeypatch.setattr(limits, bound, N)
+    path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(30)) + "Q3\tname\n")
+
+    with open_reader([path], "tsv") as reader:
+        with pytest.raises(InputError, match=rf"{reason}: the id 'Q[01]' .* Is this the column of the ids\?"):
+            scan(reader)
+        with pytest.raises(InputError, match=rf"{reason}: the id 'Q[01]'"):
+            list(reader.read(ReadReport()))
+
+
+def test_scattered_rows_within_the_bounds_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just as many names as an entity may have are no excess."""
+    monkeypatch.setattr(limits, "MAX_NAMES", N)
+    monkeypatch.setattr(limits, "MAX_ROWS", N)
+    path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(2 * N)))
+
+    assert [len(list(entity.names())) for entity in read(path, "tsv", ReadReport(max_errors=0))] == [N, N]
+
+
+def test_scattered_rows_are_taken_in_batches_of_few_bytes() -> None:
+    """Long rows are not collected by the thousand before they are put away."""
+    sizes = [len(batch) for batch in batches([merge.BATCH_BYTES // 3] * 10, lambda size: size)]
+
+    assert sizes == [4, 4, 2]
+    assert [len(batch) for batch in batches([1] * 2500, lambda size: size)] == [1024, 1024, 452]
+
+
+def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entity keeps the first of its own types, and of those above them the nearest."""
+    monkeypatch.setattr(limits, "MAX_KB_TYPES", 3)
+    monkeypatch.setattr(umls_index, "MAX_TYPES_OF_ONE", 2)
+    meta = make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n")).parent
+    make(tmp_path, "MRSTY.RRF", "".join(sty("C0000001", f"T{i}", "A", f"type {i}") for i in range(3)))
+    chain = terms(*(f"id: A:{i}\nname: n\nis_a: A:{i + 1}" for i in range(9)))
+    files = {
+        "base.tsv": ("tsv", "Q1\tname\ta|b|c|d\nQ1\tother\te\n"),
+        "base.obo": ("obo", chain),
+        "yago-facts.ttl": ("yago", turtle("\n".join(f"yago:E rdf:type yago:C{i}" for i in range(9)))),
+    }
+    found = {kind: read(make(tmp_path, name, text), kind, ReadReport()) for name, (kind, text) in files.items()}
+    found["umls"] = read(meta, "umls", ReadReport())
+
+    assert {kind: entities[0].kb_types for kind, entities in found.items()} == {
+        "tsv": ("a", "b", "c"),
+        "obo": ("A:1", "A:2", "A:3"),
+        "yago": ("C0", "C1", "C2"),
+        "umls": ("T0", "type 0", "A"),
+    }
+
+
+def test_a_table_of_very_many_columns_is_refused(tmp_path: Path) -> None:
+    """A header that is no header would cost each short row as many steps as it has columns."""
+    path = make(tmp_path, "base.tsv", "id\tname\t" + "\t".join(f"c{i}" for i in range(5000)) + "\nQ1\tname\n")
+
+    with open_reader([path], "tsv") as reader, pytest.raises(FormatError, match=r":1: the header has 5,002 columns"):
+        scan(reader)
+
+
+def test_prefixes_past_the_bound_are_bad_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Turtle file that declares prefixes without end is not kept in memory; those it has may be declared again."""
+    monkeypatch.setattr(triples, "MAX_PREFIXES", 10)
+    made: list[object] = []
+    monkeypatch.setattr(triples, "RowFilter", lambda words: made.append(words) or RowFilter(words))
+    text = "".join(f"@prefix p{i % 20}: <http://a/> .\n" for i in range(2000)) + PREFIXES + labels("Paris", 1)
+    report = ReadReport(max_errors=None)
+    path = make(
+        tmp_path, "yago-facts.ttl", PREFIXES + "".join(text.splitlines(keepends=True)[:2000]) + turtle(labels("P", 1))
+    )
+
+    (paris,) = read(path, "yago", report)
+
+    assert paris.canonical_name == "name 0"
+    assert report.skipped == {"too_many_prefixes": 1600}
+    assert len(made) < 10, "a filter was made for each prefix"
+
+
+def test_archives_within_archives_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zip with a great many zips in it is refused before they are opened."""
+    monkeypatch.setattr(umls_files, "MAX_ARCHIVES", 3)
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("MRCONSO.RRF", atom("C0000001", "n"))
+        for i in range(4):
+            file.writestr(f"{i}.nlm", b"PK")
+
+    with pytest.raises(FormatError, match=r"b\.zip: over 3 archives"):
+        open_reader([path], "umls")
+
+
+def test_small_files_of_umls_are_small(tmp_path: Path) -> None:
+    """What should list a few types or ranks and holds a whole base is another file."""
+    conso = make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n"))
+    for name, row, message in (
+        ("MRRANK.RRF", "1|X|PT|N|\n" * 20_001, r"MRRANK\.RRF:20001: has over 20,000 rows"),
+        ("SRDEF", "STY|T1|n|A|\n" * 1_001, r"SRDEF:1001: has over 1,000 rows"),
+        ("SRDEF", f"STY|T1|n|{'A.' * 200}|\n", r"SRDEF: has a semantic type of 400 characters"),
+        ("MRSTY.RRF", sty("C0000001", "T1", "A" + ".1" * 30_000, "n"), r"MRSTY\.RRF: has a semantic type of 60,001"),
+    ):
+        path = make(tmp_path, name, row)
+        with pytest.raises(FormatError, match=message), open_reader([tmp_path], "umls") as reader:
+            scan(reader)
+        path.unlink()
+    assert conso.exists()
+
+
+def test_the_counts_name_what_was_too_much(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ingest --json` counts the names and rows that were left out, as it counts any other bad row."""
+    monkeypatch.setattr(limits, "MAX_NAMES", 3)
+    monkeypatch.setattr(limits, "MAX_ROWS", 4)
+    path = make(tmp_path, "base.tsv", "".join(f"Q1\tname {i}\n" for i in range(6)) + "Q2\tother\n")
+
+    outcome = run("ingest", str(path), "--dry-run", "--json")
+
+    assert json.loads(outcome.out)["skipped"] == {"too_many_names": 1, "too_many_rows": 2}
+    assert f"skipped {path}:4: too_many_names: Q1 name 3" in outcome.err
+
+
+def test_labels_beside_the_facts_are_found_for_scattered_subjects(tmp_path: Path) -> None:
+    """Files of YAGO in which two entities take turns lose no name, though few places are looked up for each."""
+    turns = range(200)
+    write(
+        tmp_path,
+        {
+            "yago-wd-labels.nt": n_triples("\n".join(f'yago:E{i % 2} rdfs:label "name {i}"@en' for i in turns)),
+            "yago-wd-full-types.nt": n_triples("\n".join(f"yago:E{i % 2} rdf:type yago:C{i % 2}" for i in turns)),
+            "yago-facts.ttl": turtle("\n".join(f"yago:F{i % 2} rdf:type yago:C" for i in turns)),
+            "yago-labels.ttl": turtle("\n".join(f'yago:F{i % 2} rdfs:label "name {i}"@en' for i in turns)),
+        },
+    )
+    older, newer = tmp_path / "4", tmp_path / "4.5"
+    for folder, names in ((older, "yago-wd-*"), (newer, "yago-[fl]*")):
+        folder.mkdir()
+        for path in tmp_path.glob(names):
+            path.rename(folder / path.name)
+
+    for folder, kb_type in ((older, "C0"), (newer, "C")):
+        first, second = read(folder, "yago", ReadReport(max_errors=0))
+        assert len(list(first.names())) == len(list(second.names())) == 100
+        assert first.kb_types == (kb_type,)

@@ -1,0 +1,292 @@
+"""Reading takes time in proportion to the input: expressions, loops and walks that would not are counted or tried.
+
+Where work cannot be counted, the input is so large that more than proportional time would be hours.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import zstandard
+from test_obo_reader import read as read_obo
+from test_umls_reader import RELEASE, atom, definition, read_rows
+from test_umls_reader import write as write_umls
+from test_wikidata_reader import dump, item
+from test_wikidata_reader import read as read_wikidata
+from test_yago_reader import PREFIXES, n_triples, turtle
+from test_yago_reader import read as read_yago
+from test_yago_reader import write as write_yago
+
+from ingest import ancestors, decompress, limits, umls_index, umls_rows, yago_files
+from ingest.ancestors import ClassGraph, nearest_types, walk_up
+from ingest.obo_lines import plain_value, quoted_value
+from ingest.reader import ReadReport
+from ingest.streams import Source
+from ingest.triples import Subject
+from ingest.tsv import split_list
+from ingest.umls import COLUMNS
+from ingest.umls_index import DefinitionIndex
+from ingest.umls_rows import Layout
+from ingest.wikidata import is_wikidata
+from ingest.wikidata_classes import MAX_KB_TYPES
+from ingest.yago_files import Role, YagoFile, open_files
+from ingest.yago_join import MAX_RECORDS, LaterRows
+from ingest.yago_names import ClassTree
+
+LONG = 200_000
+
+
+@pytest.fixture
+def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of classes found by each walk up."""
+    counts: list[int] = []
+
+    def count(classes: object, parents_of: object, most: int) -> tuple[list[object], list[int]]:
+        found = walk_up(classes, parents_of, most)  # type: ignore[arg-type, var-annotated]
+        counts.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(ancestors, "walk_up", count)
+    return counts
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a {" + "a=a" * 10_000 + '"}',
+        "a {" + "a=b  " * 10_000 + '"}',
+        "a {" + "a=b,, " * 10_000 + '"}',
+        'a {a="' + '\\"' * 10_000 + "}",
+        "a {" + " " * 10_000 + "a=}",
+        "a" + " {" * LONG + "}",
+        "a {" + "a=b, " * LONG + "c=d}",
+    ],
+    ids=["keys and values", "blanks", "commas", "quotes", "spaces", "braces", "too long"],
+)
+def test_what_is_nearly_a_modifier_is_read_at_once(value: str) -> None:
+    """A value with what looks like modifiers and is none stays as it is, and does not take for ever to tell."""
+    assert plain_value(value).startswith("a {")
+    assert plain_value(value).endswith("}")
+
+
+def test_modifiers_are_still_cut_off() -> None:
+    """Key and value with or without quotes, blanks and commas; braces that hold something else belong to the name."""
+    cut = ["{}", "{ }", "{a=b}", '{a="b, {c}"}', '{a="b",c=d , e = "f\\"g" h=i,}', "{a=b=c}", '{a="b"c="d"}', "{a,b=c}"]
+    kept = ["{a}", "{a=}", "{=b}", '{a="b}', "{a=b} c}", "{{a=b}}"]
+
+    assert [plain_value(f"name {modifiers}") for modifiers in cut] == ["name"] * len(cut)
+    assert [plain_value(f"name {braces}") for braces in kept] == [f"name {braces}" for braces in kept]
+
+
+def test_long_values_with_quotes_and_escapes_are_read() -> None:
+    """Quotes that are not closed, and escapes without end, cost no more than their length."""
+    assert quoted_value('"' + "\\" * 2 * LONG) is None
+    assert quoted_value('"' + "\\n" * LONG + '" EXACT') == ("", " EXACT")
+    assert split_list("\\" * 2 * LONG + "|x") == ("\\" * LONG, "x")
+    assert split_list("\\|" * LONG) == ("|" * LONG,)
+
+
+def test_a_walk_up_ends_with_its_classes_or_steps() -> None:
+    """However long the chain or dense the graph, a walk looks at so many classes, nearest first, and few edges."""
+    looked_at: list[int] = []
+
+    def chain(number: int) -> tuple[int, ...]:
+        looked_at.append(number)
+        return (number + 1,)
+
+    def everything(number: int) -> range:
+        looked_at.append(number)
+        return range(300)
+
+    assert walk_up([0], chain, 64) == (list(range(64)), list(range(64)))
+    assert len(looked_at) <= 64
+    looked_at.clear()
+    assert walk_up([7, 5], everything, 300)[0][:4] == [7, 5, 0, 1]
+    assert len(looked_at) <= 8 + 1
+    assert walk_up(range(99), chain, 9)[0] == list(range(9))
+
+
+def test_types_come_from_the_lowest_classes_that_have_some() -> None:
+    """Of a walk, the classes at the least height that have types give them, in their order."""
+    graph = ClassGraph([1, 1, 2, 3, 2], [3, 2, 4, 4, 5])
+    types = {4: "LOC", 5: "GPE", 2: "", 3: None}
+
+    assert nearest_types(*graph.walk_up([1], 9), lambda number: types.get(number) or None) == ("LOC", "GPE")
+    assert nearest_types(*graph.walk_up([5, 4], 9), types.get) == ("GPE", "LOC")
+    assert nearest_types(*graph.walk_up([3], 1), types.get) == ()
+
+
+def test_a_chain_of_terms_is_read_in_bounded_steps() -> None:
+    """In an ontology whose terms stand one above the other, each has the nearest of those above it."""
+    n = 3_000
+    entities = read_obo("".join(f"[Term]\nid: A:{i}\nname: n\nis_a: A:{i + 1}\n\n" for i in range(n)))
+
+    assert entities[0].kb_types == tuple(f"A:{i}" for i in range(1, limits.MAX_KB_TYPES + 1))
+    assert len(entities[n // 2].kb_types) == limits.MAX_KB_TYPES
+    assert entities[-1].kb_types == (f"A:{n}",)
+
+
+def test_a_chain_of_wikidata_classes_is_read_in_bounded_steps(
+    monkeypatch: pytest.MonkeyPatch, walked: list[int]
+) -> None:
+    """A class far below all others knows the nearest of them; none is walked further than the bound."""
+    monkeypatch.setattr(limits, "MAX_ANCESTORS", 100)
+    n = 1_000
+    entities = read_wikidata(dump(*(item(i, above=[i + 1]) for i in range(1_000_000, 1_000_000 + n))))
+
+    assert entities[0].kb_types == tuple(f"Q{1_000_000 + i}" for i in range(1, MAX_KB_TYPES + 1))
+    assert max(walked) == 100
+    assert len(walked) <= 2 * n
+
+
+def test_a_chain_of_yago_classes_is_read_in_bounded_steps(tmp_path: Path) -> None:
+    """Likewise in YAGO, with a type for each class of a chain."""
+    n = 2_000
+    chain = "\n".join(f"yago:C{i} rdfs:subClassOf yago:C{i + 1}" for i in range(n))
+    typed = "\n".join(f"yago:E{i} rdf:type yago:C{i}" for i in range(n))
+    write_yago(tmp_path, {"yago-taxonomy.ttl": turtle(chain), "yago-facts.ttl": turtle(typed)})
+
+    entities = read_yago(tmp_path)
+
+    assert entities[0].kb_types == tuple(f"C{i}" for i in range(limits.MAX_KB_TYPES))
+    assert entities[-1].kb_types == (f"C{n - 1}", f"C{n}")
+
+
+def test_a_class_below_very_many_is_kept_once() -> None:
+    """The classes above one class are collected, not copied for each of them."""
+    tree = ClassTree(("a", f"b{i}") for i in range(2 * LONG))
+
+    assert tree.walk_up(["a"])[0][:3] == ["a", "b0", "b1"]
+
+
+def test_ids_that_a_term_replaced_are_bounded() -> None:
+    """A term that stands often and has replaced many does not name all of them each time."""
+    gone = "".join(f"[Term]\nid: B:{i}\nis_obsolete: true\nreplaced_by: A:1\n\n" for i in range(2_000))
+    (entity,) = read_obo(gone + "[Term]\nid: A:1\nname: n\n\n" * 3)
+
+    assert entity.extra["alt_ids"].split("|") == [f"B:{i}" for i in range(1_000)]
+
+
+def test_lines_full_of_colons_are_told_from_statements(tmp_path: Path) -> None:
+    """A line that might go on in the next one, or might be nothing, is judged at once."""
+    report = ReadReport()
+    lines = ("a:" * LONG + "<", ":" * LONG + "<", "a:" * LONG, "a" * LONG + ":")
+    content = PREFIXES + "\n".join((*lines, 'yago:Paris\trdfs:label\t"Paris"@en\t.', ""))
+    write_yago(tmp_path, {"yago-facts.ttl": content})
+
+    assert [entity.canonical_name for entity in read_yago(tmp_path, report=report)] == ["Paris"]
+    assert report.skipped == {"bad_triple": 2}
+    assert report.filtered["statement_over_lines"] == 2
+
+
+def test_files_are_recognised_at_once(tmp_path: Path) -> None:
+    """Neither blank lines at the start of a file, nor a long name in an archive, keep anybody waiting."""
+    for i in range(40):
+        path = tmp_path / f"{i}.nt"
+        path.write_bytes(b"\n" * (1 << 16))
+        assert not is_wikidata(path)
+    (tmp_path / "x.nt").write_bytes(b" \t<http://www.wikidata.org/entity/Q1> <p> <o> .\n")
+    assert is_wikidata(tmp_path / "x.nt")
+
+
+def test_a_release_is_told_by_the_last_part_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member of an archive may have a name of any length; only what follows its last slash says what it is."""
+    source = Source(write_yago(tmp_path, {"a.nt": n_triples("yago:E rdf:type schema:City")}) / "a.nt")
+    source.path = "b.zip!" + "yago-wd-" * LONG + "/yago-facts.ttl"
+    monkeypatch.setattr(yago_files, "_open", lambda path, held: [YagoFile(source, Role.FACTS, False)])
+    with ExitStack() as held:
+        assert len(open_files(["x"], include_beyond=True, held=held)) == 1
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_many_small_streams_are_not_copied_over_and_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    """A file of ten thousand members is given to the decoders about once, not the rest of it for each member."""
+    compress: Callable[[bytes], bytes] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}[
+        compression
+    ]
+    decoders = {"gzip": decompress._Gzip, "zstd": decompress._Zstd}
+    given: list[int] = []
+    feed = decoders[compression].decompress
+
+    def count(self: object, data: bytes, max_length: int) -> bytes:
+        given.append(len(data))
+        return feed(self, data, max_length)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(decoders[compression], "decompress", count)
+    member = compress(b"\n")
+    path = tmp_path / "f"
+    path.write_bytes(member * 10_000)
+
+    assert b"".join(Source(path).chunks()) == b"\n" * 10_000
+    assert sum(given) <= 10_000 * 1024, "each member is given little more than itself"
+
+
+def test_two_passes_over_zstd_do_not_disturb_each_other() -> None:
+    """Streams that are read at the same time have decoders of their own."""
+    text = "".join(f"Q{i}\tname {i * 7919}\n" for i in range(100_000)).encode()
+    half = len(text) // 2
+    compress = zstandard.ZstdCompressor().compress
+    source = Source("-", io.BytesIO(compress(text[:half]) + compress(text[half:])))
+    first, second = source.chunks(), source.chunks()
+    found = [b"", b""]
+    for one, other in zip(first, second, strict=True):
+        found[0] += one
+        found[1] += other
+
+    assert found == [text, text]
+    source.close()
+
+
+def test_a_row_with_a_very_long_id_costs_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One id of half a megabyte among thousands of short ones is compared as it is, not byte by byte in all rows."""
+    monkeypatch.setattr(umls_rows, "BLOCK", 1 << 22)
+    rows = [atom("C" * (1 << 19), "long"), *(atom(f"C{i:07}", "n") for i in range(20_000))] * 2
+
+    assert len(read_rows(tmp_path, rows, ReadReport(max_errors=0))) == 20_001
+
+
+def test_definitions_of_a_concept_are_tried_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A concept whose definitions belong to other atoms is not searched through for each of its rows."""
+    monkeypatch.setattr(umls_index, "MAX_DEFINITIONS", 3)
+    text = "".join(definition("C0000001", f"A{i}", f"X{i}", f"text {i}") for i in range(9))
+    meta = write_umls(tmp_path, RELEASE | {"MRDEF.RRF": text.encode()})
+    index = DefinitionIndex.read(
+        Source(meta / "MRDEF.RRF"), Layout(tuple(COLUMNS["MRDEF"]), "CUI"), ReadReport(), sabs=(), suppress=("N",)
+    )
+    (first,), (after,) = index.find(umls_rows.make_keys([b"C0000001"]))
+
+    assert (first, after) == (0, 9)
+    assert index.choose(first, after, [b"A2"]) == "text 2"
+    assert index.choose(first, after, [b"A3"]) is None
+
+
+def test_two_entities_in_turn_are_looked_up_in_few_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file beside the leading one, a subject that stands in many places is not read whole each time."""
+    turns = range(600)
+    write_yago(
+        tmp_path,
+        {
+            "yago-facts.ttl": turtle("\n".join(f"yago:E{i % 2} rdf:type yago:C" for i in turns)),
+            "yago-labels.ttl": turtle("\n".join(f'yago:E{i % 2} rdfs:label "name {i}"@en' for i in turns)),
+        },
+    )
+    records: list[int] = []
+    read_record = LaterRows._read
+
+    def count(self: LaterRows, record: int) -> Subject:
+        records.append(record)
+        return read_record(self, record)
+
+    monkeypatch.setattr(LaterRows, "_read", count)
+
+    first, second = read_yago(tmp_path)
+
+    assert len(list(first.names())) == len(list(second.names())) == 300
+    assert len(records) <= 2 * len(turns) * (MAX_RECORDS + 1), "in each of two passes"
