@@ -162,12 +162,24 @@ def test_a_seal_can_be_removed_to_try_the_files_as_they_are(store: EdgeStore, pr
     trackers = list(shard_of(Path(store.location)).rglob("mutable_id_tracker.versions"))
     for tracker in trackers:
         flip(tracker, tracker.stat().st_size - 1)
-    with pytest.raises(StoreError, match=r"To try it as it is, remove .*/toy/files.json before\."):
+    with pytest.raises(StoreError, match=r"To try it as it is, remove .*/toy/files.json\."):
         store.open("toy")
     seal_of(store).unlink()
 
     assert store.open("toy").count() == 20
     assert len(probes) == 1
+
+
+def test_a_damaged_text_is_told_when_it_is_read(store: EdgeStore) -> None:
+    """In the middle of large files nobody looks: what comes of it names the damage and the way out."""
+    (page,) = shard_of(Path(store.location)).rglob("payload_storage/page_0.dat")
+    with page.open("r+b") as opened:
+        opened.write(bytes(4) + b"\xff" * 4000)
+    seal_of(store).unlink()
+    collection = store.open("toy")
+
+    with pytest.raises(StoreError, match=r"'toy' failed while reading it, its files look damaged .*Restore the folder"):
+        list(collection.scroll())
 
 
 # After a crash

@@ -271,7 +271,7 @@ class CollectionFolder:
             compact_lean_points=COMPACT_LEAN_POINTS,
         )
 
-    def _load(self, check: Callable[[Path, str], None] = lambda path, name: None) -> None:
+    def _load(self, check: Callable[[Path, str], bool] = lambda path, name: False) -> None:
         """Open the shard; the child of a process that was killed may need a moment to let go of it.
 
         Args:

@@ -70,12 +70,15 @@ def lay_seal(shard: Path) -> None:
         write_atomically(shard.with_name(SEAL_FILE), text, durable=False)
 
 
-def break_seal(shard: Path, collection: str) -> None:
+def break_seal(shard: Path, collection: str) -> bool:
     """See to it that a shard can be opened, and remove the seal: from now on its files change.
 
     Args:
         shard: The shard, locked and closed.
         collection: Its name, for errors.
+
+    Returns:
+        Whether it was opened to try it: then its files have gone from the page cache.
 
     Raises:
         StoreError: If its files are damaged, or the seal cannot be removed.
@@ -88,14 +91,16 @@ def break_seal(shard: Path, collection: str) -> None:
         if changed:
             why = f"{changed[0]} is not as it was when the collection was closed"
             more = f", nor are {len(changed) - 1} others" if len(changed) > 1 else ""
-            raise edge_shard.damaged(collection, why + more, f" To try it as it is, remove {seal} before.")
-        if sealed is None or len(sums) > len(sealed):  # what nobody knows may be anything
+            raise edge_shard.damaged(collection, why + more, way_out=f" To try it as it is, remove {seal}.")
+        is_unknown = sealed is None or len(sums) > len(sealed)
+        if is_unknown:
             probe(shard, collection)
         if sealed is not None:
             seal.unlink()
             sync_folder(seal.parent)
     except OSError as error:
         raise edge_shard.classify(str(error), collection, "opening it") from error
+    return is_unknown
 
 
 def probe(shard: Path, collection: str) -> None:

@@ -66,6 +66,9 @@ process is killed by SIGBUS, so the space is looked at before."""
 OPEN_BYTES = 8 * 1024 * 1024
 """Free space under which no shard is opened: Edge writes then too, a mapped file among it."""
 
+_DAMAGE_SIGNS = ("failed to decode", "failed to decompress", "failed to deserialize", "but we only have", "assertion f")
+"""What Edge says of texts in a damaged file, which are read when they are asked for."""
+
 READ_THROUGH = ("segments/*/payload_index/*/*.dat", "segments/*/vector_storage-*/vectors/*.mmap")
 """Files with holes that Edge reads through when it opens a shard."""
 
@@ -140,7 +143,7 @@ def load_shard(
     collection: str,
     config: EdgeConfig | None = None,
     *,
-    check: Callable[[Path, str], None] = lambda path, collection: None,
+    check: Callable[[Path, str], bool] = lambda path, collection: False,
 ) -> EdgeShard:
     """Open a shard, and remove what a killed `optimize()` left half-built.
 
@@ -148,7 +151,8 @@ def load_shard(
         path: Folder of the shard. The caller holds the collection's lock.
         collection: Its name, for errors.
         config: Replaces the stored one; None keeps it.
-        check: Called with both when the files are in the page cache, before Edge sees them.
+        check: Called with both when the files are in the page cache, before Edge sees them; tells whether they have
+            gone from there.
 
     Raises:
         StoreLockedError: If a process still has it open.
@@ -159,7 +163,8 @@ def load_shard(
     if is_in_memory(path):
         _fill_holes(path, collection)
     _read_ahead(path)
-    check(path, collection)
+    if check(path, collection):
+        _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)
     # Not before: a writer whose parent was killed may still be building there, until it lets go of the shard.
@@ -312,11 +317,12 @@ def cannot_write(collection: str, folder: str, what: str) -> StoreError:
     )
 
 
-def damaged(collection: str, why: str, way_out: str = "") -> StoreError:
+def damaged(collection: str, why: str, *, doing: str = "opening it", way_out: str = "") -> StoreError:
     """The error for a collection whose files cannot be trusted; `way_out` is a further sentence, with its blank."""
+    failed = "cannot be opened" if doing == "opening it" else f"failed while {doing}"
     return StoreError(
-        f"Collection '{collection}' cannot be opened, its files look damaged ({why}). Restore the folder from a copy, "
-        f"or delete it with: pearl-qdrant collections delete {collection} and ingest again.{way_out}"
+        f"Collection '{collection}' {failed}, its files look damaged ({why}). Restore the folder from a copy, or "
+        f"delete it with: pearl-qdrant collections delete {collection} and ingest again.{way_out}"
     )
 
 
@@ -350,6 +356,6 @@ def classify(message: str, collection: str, doing: str) -> StoreError:
         return StoreLockedError(collection, "a writer that has not ended yet")
     if "shard is not initialized" in lower:
         return StoreError(f"Collection '{collection}' was closed while {doing}.")
-    if doing == "opening it":
-        return damaged(collection, message)
+    if doing == "opening it" or any(sign in lower for sign in _DAMAGE_SIGNS):
+        return damaged(collection, message, doing=doing)
     return StoreError(f"Collection '{collection}' failed while {doing}: {message}")
