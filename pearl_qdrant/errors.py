@@ -189,7 +189,8 @@ class StoreUnavailableError(StoreError):
         self.seconds = seconds
         self.last = last
         super().__init__(
-            f"Qdrant at {url} did not answer after {tries} tries in {seconds:.0f} s (last: {last}). "
+            f"Qdrant at {url} did not answer after {tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s "
+            f"(last: {last}). "
             f"Start it with: docker compose up -d"
         )
 

@@ -105,6 +105,7 @@ def test_a_server_that_hangs_is_asked_once_and_shortly(
     state, found = doctor(run, double)["store"]
 
     assert state == "fail"
+    assert "did not answer after 1 try in" in found
     assert "timeout" in found
     assert len(double.requests) == n_before + 1
     assert time.monotonic() - began < 60  # bounds a hang
