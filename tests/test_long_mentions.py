@@ -173,6 +173,14 @@ def test_one_long_mention_among_many_pairs_takes_its_own_length(run: Run, tmp_pa
     assert peak < 128 << 20
 
 
+def test_standard_input_is_named_by_its_dash(ask: Run) -> None:
+    """An error about what was piped in names it as the command line does."""
+    long = b"NYC\n" + b"y" * (2 << 20)
+
+    assert "Error: -:2: longer than" in ask("link", "--file", "-", stdin=long).err
+    assert "Error: -: longer than" in ask("annotate", "--file", "-", stdin=long).err
+
+
 def test_an_evaluation_set_with_an_endless_line_is_refused(endless: str) -> None:
     """A table of the evaluation is read line by line within the same bound."""
     path = Path(endless)

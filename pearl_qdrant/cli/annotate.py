@@ -11,6 +11,7 @@ from pearl_qdrant.cli.options import (
     device_option,
     json_option,
     model_option,
+    name_of,
     on_tie_option,
     open_linker,
     store_option,
@@ -94,11 +95,11 @@ def _read(file: BinaryIO) -> str:
     content = file.read(MAX_PASSAGE_BYTES + 1)
     if len(content) > MAX_PASSAGE_BYTES:
         limit = f"longer than the {MAX_PASSAGE_BYTES:,} bytes that are annotated at once"
-        raise InputError(file.name, None, f"{limit}. Split it, as by chapters")
+        raise InputError(name_of(file), None, f"{limit}. Split it, as by chapters")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(file.name, None, f"not UTF-8 at byte {error.start}. Convert it, as with iconv") from error
+        raise InputError(name_of(file), None, f"not UTF-8 at byte {error.start}. Convert it, as with iconv") from error
 
 
 def _as_record(found: Annotation) -> dict[str, object]:

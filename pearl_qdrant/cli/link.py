@@ -12,6 +12,7 @@ from pearl_qdrant.cli.options import (
     device_option,
     json_option,
     model_option,
+    name_of,
     on_tie_option,
     open_linker,
     store_option,
@@ -104,7 +105,7 @@ def _lines(file: BinaryIO) -> Iterator[str]:
     """
     from pearl_qdrant.linking.text_lines import read_text_lines
 
-    return (line for _, line in read_text_lines(file, file.name) if line.strip())
+    return (line for _, line in read_text_lines(file, name_of(file)) if line.strip())
 
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -85,6 +85,12 @@ def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
     from pearl_qdrant.store.open import open_store
 
     return open_store(location, access=ServerAccess.from_environment(), wait_s=wait_s)
+
+
+def name_of(file: BinaryIO) -> str:
+    """The path of a file that was opened, for errors; - for standard input."""
+    name = str(getattr(file, "name", "-"))
+    return "-" if name == "<stdin>" else name
 
 
 def only_collection(location: str) -> str:
