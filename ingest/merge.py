@@ -77,16 +77,19 @@ class EntityBuilder:
 
         None if it was: `TOO_MANY_ROWS` if nothing was taken, `TOO_MANY_NAMES` if some names were left out.
         """
-        self._size += entity_size(other)
-        if self._n_rows >= limits.MAX_ROWS or self._size > limits.MAX_ENTITY_BYTES:
+        names = [name for name in other.names() if name not in self._names]
+        kb_types = [kb_type for kb_type in other.kb_types if kb_type not in self._kb_types]
+        extra = {key: value for key, value in other.extra.items() if key not in self._extra}
+        size = self._size + sum(map(len, (*names, *kb_types, *extra.values())))
+        if self._n_rows >= limits.MAX_ROWS or size > limits.MAX_ENTITY_BYTES:
             return TOO_MANY_ROWS
         self._n_rows += 1
-        self._names.update(dict.fromkeys(other.names()))
-        self._kb_types.update(dict.fromkeys(other.kb_types))
+        self._size = size
+        self._names.update(dict.fromkeys(names))
+        self._kb_types.update(dict.fromkeys(kb_types))
         self._types.update(dict.fromkeys(other.types))
         self._description = self._description or other.description
-        for key, value in other.extra.items():
-            self._extra.setdefault(key, value)
+        self._extra.update(extra)
         _cut(self._kb_types, limits.MAX_KB_TYPES)
         return TOO_MANY_NAMES if _cut(self._names, limits.MAX_NAMES) else None
 

@@ -122,17 +122,26 @@ def test_rows_past_the_bound_are_skipped_one_by_one(tmp_path: Path, monkeypatch:
         scan(reader, ReadReport(max_errors=5))
 
 
-@pytest.mark.parametrize("case", MANY_ROWS)
+LONG_NAMES = {
+    "rows of TSV": "Q1\tname",
+    "a stanza of OBO": "name: n",
+    "atoms of UMLS": "|n ",
+    "rows of YAGO": '"name',
+    "rows of an item of Wikidata": '"name ',
+}
+
+
+@pytest.mark.parametrize("case", LONG_NAMES)
 def test_rows_past_the_bound_on_bytes_are_skipped_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """A few rows that are long count as too many: what an entity may hold is bounded, not the number of lines alone."""
     monkeypatch.setattr(limits, "MAX_ENTITY_BYTES", 500_000)
     monkeypatch.setattr("ingest.umls_rows.BLOCK", 100_000)
-    name, kind, content, _ = MANY_ROWS[case]
-    long = {"TSV": "name", "OBO": '"s', "UMLS": "n ", "YAGO": "name", "Wikidata": '"name '}[case]
+    name, kind, content, _ = MANY_NAMES[case]
     assert isinstance(content, str)
-    path = make(tmp_path, name, content.replace(long, long + "x" * 100_000))
+    before_end, end = LONG_NAMES[case][:-1], LONG_NAMES[case][-1]
+    path = make(tmp_path, name, content.replace(before_end + end, before_end + "x" * 100_000 + end))
     report = ReadReport(max_errors=None)
 
     first, *_ = read(path, kind, report)
