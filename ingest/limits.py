@@ -9,8 +9,10 @@ Readers look a bound up where they use it (`limits.MAX_NAMES`), so that a test c
 
 from __future__ import annotations
 
-MAX_LINE_BYTES = 1 << 20
-"""Of a line. The longest honest ones hold the aliases of one entity, some 100 KB."""
+from pearl_qdrant import settings
+
+MAX_LINE_BYTES = settings.MAX_LINE_BYTES
+"""Of a line."""
 
 MAX_ITEM_BYTES = 12 << 20
 """Of a line that holds a whole item, as in Wikidata's JSON; Wikidata refuses items of over some MB."""

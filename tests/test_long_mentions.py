@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from cli_runner import Outcome, Run
 from linker_base import ENTITIES, fill
 
+from ingest import limits, streams
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import FormatError
@@ -17,6 +20,7 @@ from pearl_qdrant.linking.batches import BATCH_CHARACTERS, take
 from pearl_qdrant.linking.explain import explain_link
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.surface import surface
+from pearl_qdrant.settings import MAX_LINE_BYTES
 from training.evaluation.data import FolderData
 
 
@@ -173,12 +177,41 @@ def test_one_long_mention_among_many_pairs_takes_its_own_length(run: Run, tmp_pa
     assert peak < 128 << 20
 
 
+@pytest.mark.parametrize("words", [("link", "--file"), ("annotate", "--file"), ("calibrate", "--pairs")])
+def test_a_pipe_without_a_writer_is_waited_for_with_a_word(
+    ask: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Whoever waits for a pipe is told what for; its writer may still come."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setattr(streams, "PATIENCE_S", 0.0)
+    said, told = list[str](), threading.Event()
+
+    def warn(message: str, *values: object) -> None:
+        said.append(message % values)
+        told.set()
+
+    monkeypatch.setattr(streams._log, "warning", warn)
+    writer = threading.Thread(target=lambda: told.wait(60) and path.write_bytes(b"NYC\tnyc\n"))
+    writer.start()
+    outcome = ask(*words, str(path))
+    writer.join(60)
+
+    assert [line.partition(". ")[0] for line in said] == [f"{path}: nothing writes to this pipe yet"]
+    assert outcome.status == (1 if words[0] == "calibrate" else 0), "one pair is too few"
+
+
 def test_standard_input_is_named_by_its_dash(ask: Run) -> None:
     """An error about what was piped in names it as the command line does."""
     long = b"NYC\n" + b"y" * (2 << 20)
 
     assert "Error: -:2: longer than" in ask("link", "--file", "-", stdin=long).err
     assert "Error: -: longer than" in ask("annotate", "--file", "-", stdin=long).err
+
+
+def test_lines_have_one_bound_wherever_they_are_read() -> None:
+    """A base, a file of mentions and a table of the evaluation keep to the same."""
+    assert limits.MAX_LINE_BYTES == MAX_LINE_BYTES
 
 
 def test_an_evaluation_set_with_an_endless_line_is_refused(endless: str) -> None:

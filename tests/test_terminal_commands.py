@@ -48,6 +48,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store, a model, bases and texts that all hold what they should not."""
     folder = tmp_path_factory.mktemp("hostile")
     make_pearl(folder / "model", name=names("model"))
+    config = json.loads((folder / "model" / "pearl.json").read_bytes())
+    (folder / "model" / "pearl.json").write_text(json.dumps({**config, "training": {EVIL: EVIL}}), encoding="utf-8")
     fill(folder / "store", "base", str(folder / "model"), ENTITIES)
     store = EdgeStore(folder / "store")
     base = store.open("base")

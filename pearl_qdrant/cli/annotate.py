@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from pearl_qdrant.cli.options import (
+    InputFile,
     device_option,
     json_option,
     model_option,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--file", "file", type=click.File("rb"), help="One passage, whole, in UTF-8; - is stdin.")
+@click.option("--file", "file", type=InputFile(), help="One passage, whole, in UTF-8; - is stdin.")
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
 @store_option
 @model_option

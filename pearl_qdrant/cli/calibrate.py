@@ -22,6 +22,7 @@ from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.calibrate import CollectionFit
+    from pearl_qdrant.linking.labels import Label
     from pearl_qdrant.linking.reliability import Reliability
 
 
@@ -73,7 +74,6 @@ def calibrate(
     """
     from pearl_qdrant.encoder.loading import load_encoder
     from pearl_qdrant.linking.calibrate import calibrate as fit
-    from pearl_qdrant.linking.labels import read_pairs
 
     if figure is not None:
         from training.evaluation.reliability_figure import check_matplotlib
@@ -81,7 +81,7 @@ def calibrate(
         check_matplotlib()
         if not figure.resolve().parent.is_dir():
             raise click.UsageError(f"There is no folder {figure.parent} for the figure: make it first.")
-    labels = None if pairs is None else read_pairs(pairs)
+    labels = None if pairs is None else _read(pairs)
     name = collection or only_collection(store)
     opened = open_store_at(store)
     try:
@@ -107,6 +107,15 @@ def calibrate(
         echo(*_as_text(record))
     if figure is not None:
         _draw(figure, name, found)
+
+
+def _read(pairs: Path) -> list[Label]:
+    """The pairs of a file, which may be a named pipe."""
+    from ingest.streams import saying_that_it_waits
+    from pearl_qdrant.linking.labels import read_pairs
+
+    with saying_that_it_waits(str(pairs)):
+        return read_pairs(pairs)
 
 
 def _draw(path: Path, name: str, found: CollectionFit) -> None:

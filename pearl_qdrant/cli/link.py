@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import click
 
 from pearl_qdrant.cli.options import (
+    InputFile,
     device_option,
     json_option,
     model_option,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("mentions", nargs=-1, metavar="[MENTION]...")
-@click.option("--file", "file", type=click.File("rb"), help="One mention a line, UTF-8; - is stdin.")
+@click.option("--file", "file", type=InputFile(), help="One mention a line, UTF-8; - is stdin.")
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
 @store_option
 @model_option

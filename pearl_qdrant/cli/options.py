@@ -87,6 +87,19 @@ def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
     return open_store(location, access=ServerAccess.from_environment(), wait_s=wait_s)
 
 
+class InputFile(click.File):
+    """A file that is read as bytes, - for standard input; says so where a named pipe has no writer yet."""
+
+    def __init__(self) -> None:
+        super().__init__("rb")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from ingest.streams import saying_that_it_waits
+
+        with saying_that_it_waits(str(value)):
+            return super().convert(value, param, ctx)
+
+
 def name_of(file: BinaryIO) -> str:
     """The path of a file that was opened, for errors; - for standard input."""
     name = str(getattr(file, "name", "-"))
