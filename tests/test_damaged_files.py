@@ -333,6 +333,7 @@ def test_one_byte_does_not_take_the_memory_or_the_life_of_a_process(built: Path,
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 def test_random_bytes_in_any_file_end_in_words(built: Path, tmp_path: Path) -> None:
     """One byte of each file, where it matters most, one after the other."""
@@ -348,4 +349,4 @@ def test_random_bytes_in_any_file_end_in_words(built: Path, tmp_path: Path) -> N
         said = opened_apart(place)
         shutil.rmtree(place)
 
-        assert "'toy' cannot be opened, its files look damaged" in said or said == "opened 720", (name, said)
+        assert said.startswith(("Collection 'toy' cannot be opened, its files look damaged (", "opened ")), (name, said)

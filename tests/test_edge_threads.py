@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from test_edge_store import manifest_of, many
 
-from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError
+from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreFullError
 from pearl_qdrant.store import edge, edge_bulk, edge_folder, edge_lock
 from pearl_qdrant.store.edge import EdgeStore
 
@@ -210,3 +210,26 @@ def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_sam
     assert again.count() == 20
     again.close()
     assert store.open("toy").count() == 20
+
+
+def test_a_collection_that_could_not_be_opened_after_a_load_can_be_opened_again(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the disk is full just when a load ends, the collection says so; opened again when there is space, it works."""
+    collection = store.create(manifest_of())
+
+    def refuse(self: object) -> None:
+        raise StoreFullError("No space left.")
+
+    writer = collection.writer()
+    writer.__enter__()
+    writer.write(*many(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_folder.CollectionFolder, "_load", refuse)
+        with pytest.raises(StoreFullError):
+            writer.__exit__(None, None, None)
+    with pytest.raises(StoreClosedError, match=r"'toy' is closed\. Open it again before counting it"):
+        collection.count()
+
+    assert store.open("toy").count() == 20
+    assert collection.count() == 20

@@ -149,6 +149,8 @@ class CollectionFolder:
                 except FileNotFoundError as error:
                     raise CollectionNotFoundError(name) from error
                 _registry.folders[path] = folder
+            elif folder._shard is None and folder._lent_to is None:  # it could not be opened after a load
+                folder._load()
             folder._users += 1
             return folder
 
@@ -194,15 +196,16 @@ class CollectionFolder:
         Args:
             lent_to: What happens meanwhile, as in "being loaded".
         """
-        with self.shard("starting that") as shard:
-            self._shard = None
-            self._lent_to = lent_to
-        # It is ours alone now. Not under the lock, which `_take_back` takes after the registry's.
+        is_ours = False
         try:
+            with self.shard("starting that") as shard:
+                self._shard, self._lent_to, is_ours = None, lent_to, True
+            # Not under the lock, which `_take_back` takes after the registry's.
             self._shut(shard, "starting that")
             yield
         finally:
-            self._take_back()
+            if is_ours:
+                self._take_back()
 
     def _take_back(self) -> None:
         """Open the shard again, unless all users have gone meanwhile."""
