@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import stat
 import subprocess
 import zlib
@@ -110,9 +111,10 @@ def probe(shard: Path, collection: str) -> None:
         StoreError: If it cannot be opened there.
     """
     command, environment, folder = edge_process.python_child(_MODULE)
+    limits = _limits(shard)
     try:
         ended = subprocess.run(  # noqa: S603 - our own interpreter and module
-            [*command, str(shard), *map(str, _limits(shard))],
+            [*command, str(shard), *map(str, limits)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd=folder,
@@ -130,6 +132,8 @@ def probe(shard: Path, collection: str) -> None:
     message = said.removeprefix(BEGUN).strip()
     if not message:
         why = edge_process.why_ended(ended.returncode)
+        if ended.returncode == -getattr(signal, "SIGXCPU", 0):
+            why += f" after {limits[2]} s of processor time"
         last_words = ended.stderr.decode("utf-8", "replace").strip()[-_SHOWN_CHARS:]
         message = f"the process that opened it first {why}" + (f"; its last words: {last_words}" if last_words else "")
         raise edge_shard.damaged(collection, message)
