@@ -79,7 +79,7 @@ class Lab:
             return wrong
         if self.verifies_here:
             with opened_collection(place.location, COLLECTION) as collection:
-                wrong.notes += [f"verify: {problem}" for problem in find_problems(collection)]
+                wrong.notes += [f"verify: {problem}" for problem in find_problems(collection, None)]
             return wrong
         words = ["collections", "verify", COLLECTION, "--store", place.location, "--json"]
         verified = Run(folder, words).wait()
