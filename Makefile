@@ -13,12 +13,13 @@ FUZZ_ARGS ?=
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: help demo test check bench soak fuzz clean
+.PHONY: help demo test test-slow check bench soak fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   install, ingest examples/sample_base.tsv into ./demo-store, link mentions"
 	@echo "make test   install what the tests need (torch among it) and run them"
+	@echo "make test-slow  the tests that take over ten seconds each, which make test leaves out"
 	@echo "make check  ruff and mypy"
 	@echo "make bench  the benchmarks of benchmarks/"
 	@echo "make soak   200 random kills of a load, resumed and compared; up to 20 minutes on two cores (Linux)"
@@ -30,6 +31,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist load -m "slow and not server" $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .

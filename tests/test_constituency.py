@@ -180,7 +180,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     """Where benepar is not installed, the error says how to install it and that there is another parser."""
     monkeypatch.setitem(sys.modules, "benepar", None)
 
-    with pytest.raises(ModelError, match=r"pearl-qdrant\[corpus\].*--parser builtin"):
+    with pytest.raises(ModelError, match=r"pip install '\.\[corpus\]'.*--parser builtin"):
         BeneparParser()
 
 

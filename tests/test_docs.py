@@ -90,6 +90,11 @@ def documented() -> Iterator[list[str]]:
 @pytest.mark.parametrize("words", list(documented()), ids=" ".join)
 def test_every_command_in_the_docs_is_one(words: list[str]) -> None:
     """Commands, options and bounded values in README and docs are known; nothing is run."""
+    assert_parses(words)
+
+
+def assert_parses(words: list[str]) -> None:
+    """The words after `pearl-qdrant` are a command with its options."""
     command: click.Command = cli
     context = click.Context(cli)
     while isinstance(command, click.Group):
@@ -125,6 +130,17 @@ def test_the_python_example_runs_and_answers_right(tmp_path: Path) -> None:
     assert "heart attack myocardial infarction" in lines
 
 
+def test_every_command_of_the_demo_is_one() -> None:
+    """What `make demo` runs parses, option by option; the run itself is among the slow tests."""
+    script = (ROOT / "examples" / "demo.sh").read_text(encoding="utf-8").replace("\\\n", "")
+    shown = re.findall(r"^show pearl-qdrant (.*)$", script, re.MULTILINE)
+
+    assert len(shown) > 5
+    for line in shown:
+        assert_parses(shlex.split(line, comments=True))
+
+
+@pytest.mark.slow
 def test_the_demo_shows_figure_1_and_a_filter_that_changes_the_answer(tmp_path: Path) -> None:
     """`make demo` shows the paper's five names, links them right, and each filter gives another New York."""
     bin_folder = str(Path(sys.executable).parent)
