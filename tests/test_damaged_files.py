@@ -336,10 +336,10 @@ def test_one_byte_does_not_take_the_memory_or_the_life_of_a_process(built: Path,
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 def test_random_bytes_in_any_file_end_in_words(built: Path, tmp_path: Path) -> None:
-    """One byte of each file, where it matters most, one after the other."""
+    """One byte at the beginning of a file, where lengths lie, in forty files one after the other."""
     rng = random.Random(1)
     names = sorted(str(file.relative_to(built)) for file in shard_of(built).rglob("*") if file.is_file())
-    for number, name in enumerate(names):
+    for number, name in enumerate(rng.sample(names, 40)):
         place = tmp_path / str(number)
         shutil.copytree(built, place)
         (place / "toy" / "files.json").unlink()
