@@ -109,13 +109,17 @@ class ReadReport:
         Raises:
             TooManyErrorsError: If that is one more than `max_errors` allows.
         """
-        found = Skip(reason, path, line, make_excerpt(text))
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
-        if len(self.examples) < MAX_EXAMPLES:
+        is_one_too_many = self.max_errors is not None and self.n_skipped > self.max_errors
+        is_example = len(self.examples) < MAX_EXAMPLES
+        if not (is_example or is_one_too_many or self.on_skip):  # of millions of bad rows few are shown
+            return
+        found = Skip(reason, path, line, make_excerpt(text))
+        if is_example:
             self.examples.append(found)
         if self.on_skip is not None:
             self.on_skip(found)
-        if self.max_errors is not None and self.n_skipped > self.max_errors:
+        if is_one_too_many:
             counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self.skipped.items()))
             message = f"{reason}: {found.excerpt}\n{self.n_skipped} bad rows ({counts}), and --max-errors is "
             message += f"{self.max_errors}. Nothing of this row on was read. Correct the rows, or allow more"
