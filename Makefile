@@ -33,7 +33,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist load -m "slow and not server" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist load -m "slow and not server" --timeout 3600 $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .
