@@ -28,7 +28,7 @@ def test_nothing_is_said_to_be_kept_where_nothing_was_stored(
 ) -> None:
     """A load that fails before anything is stored does not tell me that something is kept."""
 
-    def refuse(store: EdgeStore, manifest: object) -> EdgeCollection:
+    def refuse(store: EdgeStore, manifest: object, placement: object) -> EdgeCollection:
         raise StoreError("The store cannot be written.")
 
     monkeypatch.setattr(EdgeStore, "create", refuse)
