@@ -292,7 +292,10 @@ class _Parser:
         """An IRI in full, or a blank node; raises as `_read_value`."""
         word = raw.decode("utf-8")
         if word[:1] == "<":
-            return unescape(word[1:-1]) if "\\" in word else word[1:-1]
+            iri = unescape(word[1:-1]) if "\\" in word else word[1:-1]
+            if "\0" in iri:
+                raise BadTermError
+            return iri
         prefix, colon, local = word.partition(":")
         if prefix == "_":
             return word

@@ -139,6 +139,8 @@ def test_other_languages_are_passed_over() -> None:
         ('ex:A rdfs:label "half a pair \\uD83D"@en .', "bad_triple"),
         ('ex:A rdfs:label "too far \\U00110000"@en .', "bad_triple"),
         ('ex:A rdfs:label "nothing \\u0000"@en .', "bad_triple"),
+        ('<http://a/\\u0000> rdfs:label "nothing in the subject"@en .', "bad_triple"),
+        ("ex:A rdf:type <http://a/\\U00000000> .", "bad_triple"),
         ('ex:A rdfs:label "bad language"@e_n .', "bad_triple"),
         ("ex:A rdf:type unknown:B .", "bad_triple"),
         ("unknown:A rdf:type ex:B .", "bad_triple"),
