@@ -2,276 +2,339 @@
 
     python tests/fuzz_readers.py --minutes 60 --seed 1
 
-Each input is a number: the format, the text and its damage follow from it, so that a failure can be repeated with
-`--only NUMBER`. It is read in a child process that may take 300 MB of anonymous memory more than it has at its start,
-and 60 s. Right is: entities with ids and names, each id once, and counted skips; or an error of ours that names the
-file. A traceback, a hang or more memory ends the run with status 1, the input saved under --keep.
+Inputs come in batches, drawn by hypothesis from `fuzz_inputs` by the batch's number, so that `--only tsv:1000003`
+repeats one. Each is scanned and read by a process of its own, which is ended when it has used far more processor time
+than its size explains, and fails when it takes `MEMORY_MB` more resident memory than it had before (anonymous, and the
+mapped index files of UMLS with it). Right is: entities with ids and names, each id once, the same in scan and reading,
+and counted skips; or an error of ours that names the file. Anything else is saved under --keep, and the status is 1.
+Linux: memory is read from /proc.
 """
 
 from __future__ import annotations
 
-import argparse
-import bz2
-import gzip
-import json
-import lzma
+import multiprocessing
 import os
-import random
 import resource
-import selectors
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import click
 import zstandard
-from test_reader_fuzz import BASES
+from fuzz_inputs import DUMP, INPUTS, Input
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from test_obo_reader import TOES
+from test_umls_reader import CONSO
+from test_yago_reader import FACTS, turtle
 
 from ingest.formats import open_reader
-from ingest.reader import ReadReport
+from ingest.reader import Reader, ReadReport
+from ingest.scan import ScanResult, scan
 from ingest.type_map import TypeMap
-from pearl_qdrant.errors import PearlQdrantError
+from pearl_qdrant.errors import PearlQdrantError, SettingsError, TooManyErrorsError
+from pearl_qdrant.records import Entity
 
-MEMORY_BYTES = 300 << 20
-INPUT_S = 60.0
-MOST_BYTES = 1 << 20
+MEMORY_MB = 300
+GUARD_MB = 2_000  # past it the system says no, so that no input takes the machine along
+CPU_S, CPU_S_PER_MB = 10.0, 40.0  # honest bases take 0.01 to 0.1 s a MB, the worst shapes known 1 to 8 s
+KEPT_MB = 60  # that a process may have left over from one input
+WAIT_TIMES = 10  # as long by the clock, on a busy machine
+BATCH = 25
+MOST_FAILURES = 10
 
-_CRUMBS = (
-    *(b"\0", b"\xff", b"\xed\xa0\x80", b"\n", b"\r", b"\r\n", b"\t", b"|", b'"', b"\\", b"\\u", b"\\u12", b"{", b"}"),
-    *(
-        b"[",
-        b"]",
-        b"<",
-        b">",
-        b".",
-        b",",
-        b":",
-        b"!",
-        b"(",
-        b")",
-        b"^^",
-        b"@en",
-        b"_:b",
-        b"\xef\xbb\xbf",
-        b"\xe2\x80\xae",
-    ),
-    *(b"is_a: ", b"synonym: ", b"[Term]\n", b"id: ", b"name: ", b"P31", b"P279", b"rdfs:subClassOf", b"1e999", b"-0"),
-)
-_WORDS = ("Paris", "New York", "é", "ﬁ", "日本", "\u202e", "a" * 300, "", " ", "|", "\\", '"', "{", "}", "!", "1", "E1")
-_SCOPES = ("EXACT", "BROAD", "", "exact", "EXACT layperson")
+_NAMED = ("scattered rows: ", "temporary file: ")
+"""What errors name that are of no one file."""
 
 
-def _word(rng: random.Random) -> str:
-    return (
-        rng.choice(_WORDS)
-        if rng.random() < 0.7
-        else "".join(map(chr, rng.choices(range(32, 1200), k=rng.randint(1, 9))))
-    )
+class WrongError(AssertionError):
+    """A reader did what it must not."""
 
 
-def _tsv(rng: random.Random) -> str:
-    """Rows after the grammar of TSV: headers of all kinds, escapes, ids that come again, cells of many aliases."""
-    headers = ("id\tname\ttype\taliases", "id\tname", "cui\tcanonical_name\ttypes\talias\tdescription", "a\tb\tc", "")
-    rows = [rng.choice(headers)]
-    for _ in range(rng.randint(0, 40)):
-        id_ = rng.choice((f"E{rng.randint(0, 9)}", _word(rng)))
-        aliases = "|".join(rng.choice((_word(rng), "a\\|b", "\\\\", "\\")) for _ in range(rng.choice((0, 1, 3, 200))))
-        cells = [
-            id_,
-            _word(rng),
-            rng.choice(("ORG", "PER|human", "")),
-            aliases,
-            *(_word(rng) for _ in range(rng.randint(0, 3))),
-        ]
-        rows.append("\t".join(cells[: rng.randint(1, len(cells))]))
-    return rng.choice(("\n", "\r\n")).join(rows)
+@dataclass(frozen=True)
+class Result:
+    """How the reading of an input ended; `failure` is empty if all was right."""
+
+    outcome: str
+    failure: str = ""
+    entities: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    grown_mb: float = 0.0
 
 
-def _obo(rng: random.Random) -> str:
-    """Stanzas after the grammar of OBO: quotes, escapes, modifiers, brackets, chains and cycles of is_a."""
-    n = rng.randint(1, 30)
-    lines = ["format-version: 1.2"]
-    for i in range(n):
-        lines += ["", rng.choice(("[Term]", "[Term]", "[Typedef]", "[Instance]", "[Ter")), f"id: X:{i}"]
-        modifiers = rng.choice(
-            ("", " {" + ", ".join(f'k="{_word(rng)}"' for _ in range(rng.randint(1, 30))) + "}", " {" * 40)
-        )
-        comment = rng.choice(("", " ! " + _word(rng)))
-        choices: list[Callable[[], str]] = [
-            lambda: f"name: {_word(rng)}",
-            lambda: f'synonym: "{_word(rng)}" {rng.choice(_SCOPES)} [{_word(rng)}]',
-            lambda: f"is_a: X:{rng.randint(0, n)}",
-            lambda: f'def: "{_word(rng)}" [{", ".join(_word(rng) for _ in range(rng.randint(0, 5)))}]',
-            lambda: f"is_obsolete: {rng.choice(('true', 'false', ''))}",
-            lambda: f"{_word(rng)}: {_word(rng)}",
-        ]
-        lines += [rng.choice(choices)() + modifiers + comment for _ in range(rng.randint(0, 8))]
-    return "\n".join(lines) + "\n"
-
-
-def _damage(content: bytes, rng: random.Random) -> bytes:
-    """Some accidents, and now and then one part many times over."""
-    for _ in range(rng.choice((0, 0, 1, 2, 5))):
-        i, j = sorted((rng.randint(0, len(content)), rng.randint(0, len(content))))
-        accident = rng.choice(("cut", "drop", "flip", "insert", "repeat", "copy"))
-        if accident == "cut":
-            content = content[:i]
-        elif accident == "drop":
-            content = content[:i] + content[j:]
-        elif accident == "flip" and content:
-            i = min(i, len(content) - 1)
-            content = content[:i] + bytes((content[i] ^ 1 << rng.randrange(8),)) + content[i + 1 :]
-        elif accident == "insert":
-            content = content[:i] + rng.choice(_CRUMBS) * rng.choice((1, 2, 50, 5000)) + content[i:]
-        elif accident == "repeat":
-            part = content[i : min(j, i + rng.choice((3, 40, 400)))]
-            content = (
-                content[:i] + part * min(rng.choice((10, 1000, 100_000)), MOST_BYTES // max(1, len(part))) + content[i:]
-            )
-        else:
-            content = content[:i] + content[i:j] + content[i:]
-    return content[: 2 * MOST_BYTES]
-
-
-def make(number: int) -> tuple[str, str, bytes]:
-    """Name of the file, format to ask for, and content of one input."""
-    rng = random.Random(number)
-    name, (kind, text) = rng.choice(list(BASES.items()))
-    if kind == "tsv" and rng.random() < 0.8:
-        text = _tsv(rng)
-    elif kind == "obo" and rng.random() < 0.8:
-        text = _obo(rng)
-    content = _damage(text.encode("utf-8", "surrogatepass"), rng)
-    pack = rng.choice((None, None, None, gzip.compress, bz2.compress, lzma.compress, zstandard.compress))
-    if pack is not None:
-        content = pack(content)
-        if rng.random() < 0.3:
-            content = _damage(content, rng)
-    return name, rng.choice(("auto", kind)), content
-
-
-def read(number: int, folder: Path, type_map: TypeMap) -> str:
-    """Read one input; says how that ended, and raises what must not happen."""
-    name, kind, content = make(number)
-    path = folder / name
-    path.write_bytes(content)
-    report = ReadReport(max_errors=None)
+def read_input(given_input: Input, folder: Path) -> Result:
+    """Read what lies in a folder; raises `WrongError`, or what a reader raises that is no error of ours."""
+    paths = [folder] if len(given_input.files) > 1 else [folder / next(iter(given_input.files))]
     try:
-        with open_reader([path], kind, type_map=type_map) as reader:
-            ids = Counter(_checked(entity) for entity in reader.read(report))
+        types = None
+        if given_input.type_map is not None:
+            path = folder.with_name("types.tsv")
+            path.write_bytes(given_input.type_map)
+            types = TypeMap.load(path)
+        with open_reader(paths, given_input.as_kind, given_input.options, type_map=types or TypeMap.load()) as reader:
+            scanned = scan(reader, ReadReport(max_errors=None))
+            n_entities = _check_reading(reader, scanned)
+            _check_limit_on_errors(reader, scanned.report)
+    except SettingsError:
+        return Result("SettingsError")
     except PearlQdrantError as error:
-        # Rows of one id that are scattered over the input belong to no one place in it.
-        if str(path) not in str(error) and not str(error).startswith("scattered rows: "):
-            raise AssertionError(f"the error does not name the file: {error}") from error
-        return "refused"
-    finally:
-        path.unlink()
-    if report.entities != len(ids) or any(n > 1 for n in ids.values()):
-        raise AssertionError(f"{report.entities} entities, {len(ids)} ids")
-    return "read" if ids else "empty"
+        if str(folder.parent) not in str(error) and not str(error).startswith(_NAMED):
+            raise WrongError(f"the error does not name the file: {error}") from error
+        return Result(type(error).__name__)
+    return Result("read" if n_entities else "nothing in it", "", n_entities, scanned.report.passed_over)
 
 
-def _checked(entity: object) -> str:
-    """The id of an entity whose texts can be stored."""
-    id_, names = entity.entity_id, [*entity.names()]  # type: ignore[attr-defined]
-    if not id_ or not all(names):
-        raise AssertionError(f"an entity without id or name: {entity!r:.300}")
-    for text in (id_, *names, *entity.kb_types):  # type: ignore[attr-defined]
+def _check_reading(reader: Reader, scanned: ScanResult) -> int:
+    """Read all, compare with the scan, and look at each entity; how many there are."""
+    report = ReadReport(max_errors=None)
+    ids, n_names = set[str](), 0
+    for entity in reader.read(report, scattered=scanned.scattered):
+        _check_entity(entity)
+        ids.add(entity.entity_id)
+        n_names += 1 + len(entity.aliases)
+    found = len(ids), n_names
+    for what, counts in (
+        ("the scan", (scanned.entities, scanned.names)),
+        ("the report", (report.entities, report.names)),
+    ):
+        if counts != found:
+            raise WrongError(f"{what} has {counts} entities and names, reading gave {found}")
+    if report != scanned.report:
+        raise WrongError(f"the reports differ: {report} and {scanned.report}")
+    return len(ids)
+
+
+def _check_entity(entity: Entity) -> None:
+    names = list(entity.names())
+    if not entity.entity_id or not all(names) or len(set(names)) < len(names):
+        raise WrongError(f"an entity without id or name, or with a name twice: {entity!r:.500}")
+    for text in (entity.entity_id, *names, *entity.kb_types, *entity.extra.values(), entity.description or ""):
+        if "\0" in text:
+            raise WrongError(f"an entity with NUL: {entity!r:.500}")
         text.encode("utf-8")
-    return str(id_)
 
 
-def child() -> None:
-    """Read the inputs whose numbers come on standard input."""
-    type_map = TypeMap.load()
-    with tempfile.TemporaryDirectory() as folder:
-        read(0, Path(folder), type_map)  # everything is imported
-        used = 1024 * int(
-            next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmData" in line).split()[1]
-        )
-        resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY_BYTES, used + MEMORY_BYTES))
-        for line in sys.stdin:
-            try:
-                answer = read(int(line), Path(folder), type_map)
-            except BaseException:  # noqa: BLE001 - this is what is looked for
-                answer = "failed " + json.dumps(traceback.format_exc())
-            sys.stdout.write(answer + "\n")
-            sys.stdout.flush()
+def _check_limit_on_errors(reader: Reader, report: ReadReport) -> None:
+    """Where no bad row is allowed, the first one stops."""
+    try:
+        for _ in reader.read_runs(ReadReport(max_errors=0)):
+            pass
+    except TooManyErrorsError:
+        if not report.n_skipped:
+            raise WrongError("there were too many bad rows, though there is none") from None
+    else:
+        if report.n_skipped:
+            raise WrongError(f"bad rows were allowed that were not: {report.skipped}")
 
 
-class Reader:
-    """A child process."""
+def _status_mb(key: str) -> float:
+    """A line of /proc/self/status, in MB."""
+    rows = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(row.split()[1]) * 1024 / 1e6 for row in rows if row.startswith(key + ":"))
 
-    def __init__(self) -> None:
-        command = [sys.executable, __file__, "--child"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._process.stdout, selectors.EVENT_READ)
 
-    def read(self, number: int) -> str:
-        """How the child ended with an input."""
-        process, said, end = self._process, b"", time.monotonic() + INPUT_S
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"%d\n" % number)
-        process.stdin.flush()
-        while not said.endswith(b"\n"):
-            if not self._selector.select(max(0.0, end - time.monotonic())):
-                return f"failed: no answer after {INPUT_S:.0f} s"
-            more = process.stdout.read()
-            if not more:
-                return f"failed: the process ended with {process.wait()}"
-            said += more
-        return said.decode().strip()
+def _read_under_limits(given_input: Input, folder: Path, limit_s: float) -> Result:
+    """Read, and judge what it took; more processor time than this ends the process."""
+    start = time.process_time()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(start + limit_s) + 1, resource.RLIM_INFINITY))
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest mark begins here
+    before = _status_mb("VmRSS")
+    try:
+        found = read_input(given_input, folder)
+    except BaseException:  # noqa: BLE001 - this is what is looked for
+        found = Result("failed", traceback.format_exc())
+    grown = _status_mb("VmHWM") - before
+    failure = found.failure or (f"memory grew by {grown:,.0f} MB" if grown > MEMORY_MB else "")
+    outcome = "failed" if failure else found.outcome
+    return Result(outcome, failure, found.entities, found.skipped, time.process_time() - start, grown)
+
+
+def _serve(connection: Connection, folder: Path) -> None:
+    """Read inputs until there are no more, or memory that was not given back would hide what the next one takes.
+
+    With each answer goes whether another input can be sent.
+    """
+    guard = int((_status_mb("VmData") + GUARD_MB) * 1e6)
+    resource.setrlimit(resource.RLIMIT_DATA, (guard, guard))
+    most, goes_on = _status_mb("VmRSS") + KEPT_MB, True
+    while goes_on:
+        try:
+            given_input, limit_s = connection.recv()
+        except EOFError:
+            return
+        result = _read_under_limits(given_input, folder, limit_s)
+        goes_on = _status_mb("VmRSS") < most
+        connection.send((result, goes_on))
+
+
+class Child:
+    """A process that reads inputs; begun again when it has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: BaseProcess | None = None
+
+    def read(self, given_input: Input) -> Result:
+        """Write the files of an input and have them read."""
+        for path in self._folder.iterdir():
+            path.unlink()
+        for name, content in given_input.files.items():
+            (self._folder / name).write_bytes(content)
+        limit_s = CPU_S + CPU_S_PER_MB * given_input.size / 1e6
+        if self._process is None:
+            self._begin()
+        process = self._process
+        try:
+            self._connection.send((given_input, limit_s))
+            if self._connection.poll(WAIT_TIMES * limit_s):
+                result, goes_on = self._connection.recv()
+                if not goes_on:
+                    self.close()
+                assert isinstance(result, Result)
+                return result
+        except (EOFError, OSError):
+            pass
+        self.close()
+        ended = f"it ended with {process.exitcode}" if process else ""
+        return Result("failed", f"the child gave no answer: {ended}; it may use the processor for {limit_s:.0f} s")
 
     def close(self) -> None:
-        """End the child."""
-        self._process.kill()
-        self._process.communicate()
+        """End the process."""
+        if self._process is not None:
+            self._connection.close()
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+    def _begin(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self._folder), daemon=True)
+        self._process.start()
+        theirs.close()
 
 
-def fuzz(first: int, *, minutes: float, n: int | None, keep: Path) -> int:
-    """Read inputs until the time is over, or `n` of them; returns how many failed, and stops at the tenth."""
-    ends: Counter[str] = Counter()
-    reader, end, number, failed = Reader(), time.monotonic() + 60 * minutes, first, 0
-    while time.monotonic() < end and failed < 10 and (n is None or number < first + n):
-        answer = reader.read(number)
-        ends[answer.split()[0].rstrip(":")] += 1
-        if answer.startswith("failed"):
-            failed += 1
-            name, kind, content = make(number)
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"{number}-{name}").write_bytes(content)
-            sys.stdout.write(f"{number} ({kind}, {len(content):,} bytes): {answer[:3000]}\n")
-            reader.close()
-            reader = Reader()
-        number += 1
-    reader.close()
-    counts = ", ".join(f"{how} {n_inputs:,}" for how, n_inputs in ends.most_common())
-    sys.stdout.write(f"{sum(ends.values()):,} inputs from {first}: {counts}\n")
-    return failed
+@dataclass
+class Fuzzer:
+    """What was read, and what came of it."""
+
+    child: Child
+    keep: Path
+    inputs: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    entities: Counter[str] = field(default_factory=Counter)
+    slowest: dict[str, float] = field(default_factory=dict)
+    largest: dict[str, float] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def read_batch(self, kind: str, number: int, n_inputs: int = BATCH) -> None:
+        """Draw some inputs and read them."""
+        place = 0
+
+        @seed(number)
+        @settings(
+            max_examples=n_inputs,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(INPUTS[kind])
+        def read_each(given_input: Input) -> None:
+            nonlocal place
+            place += 1
+            if len(self.failures) < MOST_FAILURES:
+                self.note(kind, f"{kind}:{number}.{place}", given_input, self.child.read(given_input))
+
+        read_each()
+
+    def note(self, kind: str, label: str, given_input: Input, result: Result) -> None:
+        """Count a result; keep the input of a failure."""
+        self.inputs[kind] += 1
+        self.outcomes[kind, result.outcome] += 1
+        self.entities[kind] += result.entities
+        self.skipped.update(result.skipped)
+        self.slowest[kind] = max(self.slowest.get(kind, 0.0), result.cpu_s)
+        self.largest[kind] = max(self.largest.get(kind, 0.0), result.grown_mb)
+        if not result.failure:
+            return
+        folder = self.keep / label.replace(":", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in given_input.files.items():
+            (folder / name).write_bytes(content)
+        if given_input.type_map is not None:
+            (folder / "types.tsv").write_bytes(given_input.type_map)
+        how = f"{label}: read as {given_input.as_kind}, {given_input.options}, saved in {folder}"
+        self.failures.append(f"{how}\n{result.failure}")
+        click.echo(self.failures[-1])
+
+    def table(self) -> str:
+        """What was done, by reader."""
+        lines = [f"{'':10}{'inputs':>9}{'entities':>12}{'slowest s':>11}{'most MB':>9}  how they ended"]
+        for kind in self.inputs:
+            ends = {outcome: n for (of, outcome), n in self.outcomes.items() if of == kind}
+            how = ", ".join(f"{outcome} {n:,}" for outcome, n in sorted(ends.items(), key=lambda end: -end[1]))
+            numbers = f"{self.inputs[kind]:>9,}{self.entities[kind]:>12,}"
+            lines.append(f"{kind:10}{numbers}{self.slowest[kind]:>11.1f}{self.largest[kind]:>9.0f}  {how}")
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(self.skipped.items(), key=lambda row: -row[1]))
+        return "\n".join([*lines, f"passed over: {reasons or 'nothing'}"])
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, default=1, help="the first number is a million times this")
-    parser.add_argument("--only", type=int, help="one input, by its number")
-    parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"))
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        child()
-        return
-    first, n = (arguments.seed * 1_000_000, None) if arguments.only is None else (arguments.only, 1)
-    sys.exit(bool(fuzz(first, minutes=arguments.minutes, n=n, keep=arguments.keep)))
+def warm_up(folder: Path) -> None:
+    """Import what readers import, so that no input pays for it."""
+    folder.mkdir()
+    (folder / "MRCONSO.RRF").write_text(CONSO)
+    (folder / "yago-facts.ttl").write_text(turtle(FACTS))
+    (folder / "toes.obo").write_text(TOES)
+    (folder / "dump.json").write_bytes(DUMP)
+    (folder / "base.tsv.zst").write_bytes(zstandard.compress(b"Q1\tname\n"))
+    for path in folder.iterdir():
+        with open_reader([path]) as reader:
+            scan(reader, ReadReport())
+
+
+@click.command()
+@click.option("--minutes", default=10.0, show_default=True, help="For how long.")
+@click.option("--seed", "first", default=1, show_default=True, help="The first batch is a million times this.")
+@click.option("--batches", type=int, help="Stop after so many of each reader.")
+@click.option("--reader", "kinds", multiple=True, type=click.Choice(list(INPUTS)), help="Only these.")
+@click.option("--only", metavar="READER:N", help="One batch, as a failure names it.")
+@click.option("--keep", type=click.Path(path_type=Path), default=Path("fuzz-failures"), show_default=True)
+def main(minutes: float, first: int, batches: int | None, kinds: tuple[str, ...], only: str | None, keep: Path) -> None:
+    """Give bases to readers until the time is over."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="pearl-qdrant-fuzz-") as scratch:
+        warm_up(Path(scratch) / "warm")
+        (Path(scratch) / "base").mkdir()
+        child = Child(Path(scratch) / "base")
+        fuzzer = Fuzzer(child, keep)
+        if only is not None:
+            kind, _, number = only.partition(":")
+            fuzzer.read_batch(kind, int(number.partition(".")[0]))
+        number = 0
+        while only is None and (batches is None or number < batches):
+            for kind in kinds or INPUTS:
+                if time.monotonic() - start > 60 * minutes or len(fuzzer.failures) >= MOST_FAILURES:
+                    break
+                fuzzer.read_batch(kind, first * 1_000_000 + number)
+            else:
+                number += 1
+                continue
+            break
+        child.close()
+    click.echo(fuzzer.table())
+    click.echo(f"seed {first}: {len(fuzzer.failures)} failures in {time.monotonic() - start:.0f} s")
+    sys.exit(bool(fuzzer.failures))
 
 
 if __name__ == "__main__":
