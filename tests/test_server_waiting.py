@@ -222,3 +222,21 @@ def test_a_shard_that_is_away_is_named_as_such(double: QdrantDouble) -> None:
         collection.count()
     assert "docker compose" not in str(e.value)
     store.close()
+
+
+@pytest.mark.slow
+def test_a_load_outlives_a_minute_without_a_server(double: QdrantDouble) -> None:
+    """With the waits that `ingest` really has, a server that is away for 60 s costs no name."""
+    store, collection = create(double, RetryPolicy.waiting(600.0))
+    back = threading.Timer(60.0, double.start)
+    with collection.writer() as writer:
+        writer.write(*points(300))
+        writer.flush()
+        double.stop()
+        back.start()
+        writer.write(*points(300, start=300))
+        writer.flush()
+    back.join()
+
+    assert collection.count() == 600
+    store.close()
