@@ -183,6 +183,6 @@ class _ScatteredExcessError(Exception):
 
 def _check_excess(ordered_ids: Hashes, most: int, reason: str) -> None:
     """Refuse an id that stands more than so often in a sorted array."""
-    too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[: len(ordered_ids) - most]]
+    too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[:-most]]
     if len(too_many):
         raise _ScatteredExcessError(int(too_many[0]), reason)

@@ -175,6 +175,16 @@ def test_scattered_rows_within_the_bounds_are_merged(tmp_path: Path, monkeypatch
     assert [len(list(entity.names())) for entity in read(path, "tsv", ReadReport(max_errors=0))] == [N, N]
 
 
+@pytest.mark.parametrize("n", [2, 3, 6, 9, 10, 11, 19])
+def test_any_number_of_scattered_rows_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    """Fewer rows than an entity may have, or a few more over all, are no excess of one."""
+    monkeypatch.setattr(limits, "MAX_NAMES", N)
+    monkeypatch.setattr(limits, "MAX_ROWS", N)
+    path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(n)))
+
+    assert len(read(path, "tsv", ReadReport(max_errors=0))) == 2
+
+
 def test_scattered_rows_are_taken_in_batches_of_few_bytes() -> None:
     """Long rows are not collected by the thousand before they are put away."""
     sizes = [len(batch) for batch in batches([merge.BATCH_BYTES // 3] * 10, lambda size: size)]
