@@ -39,12 +39,22 @@ from ingest.umls import COLUMNS
 
 @dataclass(frozen=True)
 class Input:
-    """Something to read: files by name, the format to read it as, the options, a table of types, bytes unpacked."""
+    """Something to read.
+
+    Attributes:
+        files: By name.
+        as_kind: The format to read it as, or auto.
+        options: What of it.
+        type_map: A table of types, or None.
+        bounds: Values for some of `ingest.limits`.
+        size: Bytes of the files, unpacked.
+    """
 
     files: Mapping[str, bytes]
     as_kind: str
     options: ReadOptions
     type_map: bytes | None
+    bounds: Mapping[str, int]
     size: int
 
 
@@ -184,6 +194,14 @@ _JSON_NESTED = st.builds(
 _TYPE_MAPS = mostly(
     st.none(), st.builds(damage, st.just(b"# version: 9\nzorgon\tORG\nPER\tPERSON\nx\t\n"), ACCIDENTS), 9
 )
+_BOUNDS = st.sampled_from(
+    [
+        *[{}] * 6,
+        {"MAX_NAMES": 3, "MAX_KB_TYPES": 2, "MAX_ANCESTORS": 2},
+        {"MAX_ROWS": 4},
+        {"MAX_ROWS": 5, "MAX_ENTITY_BYTES": 300, "MAX_NAMES": 4, "MAX_ITEM_BYTES": 500},
+    ]
+)
 _LANGUAGES = st.sampled_from([(), (), ("en",), ("fr", "en"), ("fi",)])
 _LIMITS = st.sampled_from([None, None, None, 1, 3])
 
@@ -193,8 +211,8 @@ def _alone(
 ) -> Strategy[Input]:
     """A base in one file, perhaps compressed."""
     return st.builds(
-        lambda name, data, wrapper, as_kind, chosen, types: Input(
-            {name: wrap(data, wrapper)}, as_kind, chosen if as_kind == kind else ReadOptions(), types, len(data)
+        lambda name, data, wrapper, as_kind, chosen, types, bounds: Input(
+            {name: wrap(data, wrapper)}, as_kind, chosen if as_kind == kind else ReadOptions(), types, bounds, len(data)
         ),
         st.sampled_from(names),
         content,
@@ -202,17 +220,19 @@ def _alone(
         st.sampled_from([kind, kind, kind, "auto"]),
         options,
         _TYPE_MAPS,
+        _BOUNDS,
     )
 
 
 def _several(kind: str, files: Strategy[dict[str, bytes]], options: Strategy[ReadOptions]) -> Strategy[Input]:
     """A base in several files, perhaps compressed, perhaps in an archive."""
     return st.builds(
-        lambda found, wrapper, archive, as_kind, chosen, types: Input(
+        lambda found, wrapper, archive, as_kind, chosen, types, bounds: Input(
             archived({name: wrap(content, wrapper) for name, content in found.items()}, archive),
             as_kind,
             chosen if as_kind == kind else ReadOptions(),
             types,
+            bounds,
             sum(map(len, found.values())),
         ),
         files,
@@ -221,6 +241,7 @@ def _several(kind: str, files: Strategy[dict[str, bytes]], options: Strategy[Rea
         st.sampled_from([kind, kind, kind, "auto"]),
         options,
         _TYPE_MAPS,
+        _BOUNDS,
     )
 
 

@@ -36,6 +36,7 @@ from test_obo_reader import TOES
 from test_umls_reader import CONSO
 from test_yago_reader import FACTS, turtle
 
+from ingest import limits
 from ingest.formats import open_reader
 from ingest.reader import Reader, ReadReport
 from ingest.scan import ScanResult, scan
@@ -74,6 +75,9 @@ class Result:
 def read_input(given_input: Input, folder: Path) -> Result:
     """Read what lies in a folder; raises `WrongError`, or what a reader raises that is no error of ours."""
     paths = [folder] if len(given_input.files) > 1 else [folder / next(iter(given_input.files))]
+    usual = {name: getattr(limits, name) for name in given_input.bounds}
+    for name, bound in given_input.bounds.items():
+        setattr(limits, name, bound)
     try:
         types = None
         if given_input.type_map is not None:
@@ -90,6 +94,9 @@ def read_input(given_input: Input, folder: Path) -> Result:
         if str(folder.parent) not in str(error) and not str(error).startswith(_NAMED):
             raise WrongError(f"the error does not name the file: {error}") from error
         return Result(type(error).__name__)
+    finally:
+        for name, bound in usual.items():
+            setattr(limits, name, bound)
     return Result("read" if n_entities else "nothing in it", "", n_entities, scanned.report.passed_over)
 
 
@@ -274,7 +281,7 @@ class Fuzzer:
             (folder / name).write_bytes(content)
         if given_input.type_map is not None:
             (folder / "types.tsv").write_bytes(given_input.type_map)
-        how = f"{label}: read as {given_input.as_kind}, {given_input.options}, saved in {folder}"
+        how = f"{label}: read as {given_input.as_kind}, {given_input.options}, {given_input.bounds}, saved in {folder}"
         self.failures.append(f"{how}\n{result.failure}")
         click.echo(self.failures[-1])
 
