@@ -12,14 +12,17 @@ Linux: memory is read from /proc.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -170,6 +173,8 @@ def _serve(connection: Connection, folder: Path) -> None:
 
     With each answer goes whether another input can be sent.
     """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     guard = int((_status_mb("VmData") + GUARD_MB) * 1e6)
     resource.setrlimit(resource.RLIMIT_DATA, (guard, guard))
     most, goes_on = _status_mb("VmRSS") + KEPT_MB, True
@@ -243,6 +248,16 @@ class Fuzzer:
     slowest: dict[str, float] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    is_stopped: bool = False
+
+    def stop(self, *_: object) -> None:
+        """Read no more; as a handler of signals."""
+        self.is_stopped = True
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is a reason to read another input."""
+        return not self.is_stopped and len(self.failures) < MOST_FAILURES
 
     def read_batch(self, kind: str, number: int, n_inputs: int = BATCH) -> None:
         """Draw some inputs and read them."""
@@ -260,10 +275,20 @@ class Fuzzer:
         def read_each(given_input: Input) -> None:
             nonlocal place
             place += 1
-            if len(self.failures) < MOST_FAILURES:
-                self.note(kind, f"{kind}:{number}.{place}", given_input, self.child.read(given_input))
+            if self.goes_on:
+                result = self.child.read(given_input)
+                if not self.is_stopped:  # the child may have been told, too
+                    self.note(kind, f"{kind}:{number}.{place}", given_input, result)
 
         read_each()
+
+    def read_batches(self, kinds: Sequence[str], first: int, n_batches: int | None, end: float) -> None:
+        """Batches of each reader in turn, until there were so many, or until a time, or until too much has failed."""
+        for number in itertools.count(first) if n_batches is None else range(first, first + n_batches):
+            for kind in kinds:
+                if time.monotonic() > end or not self.goes_on:
+                    return
+                self.read_batch(kind, number)
 
     def note(self, kind: str, label: str, given_input: Input, result: Result) -> None:
         """Count a result; keep the input of a failure."""
@@ -325,23 +350,18 @@ def main(minutes: float, first: int, batches: int | None, kinds: tuple[str, ...]
         (Path(scratch) / "base").mkdir()
         child = Child(Path(scratch) / "base")
         fuzzer = Fuzzer(child, keep)
+        for number in (signal.SIGTERM, signal.SIGINT):  # what was done until then is told
+            signal.signal(number, fuzzer.stop)
         if only is not None:
-            kind, _, number = only.partition(":")
-            fuzzer.read_batch(kind, int(number.partition(".")[0]))
-        number = 0
-        while only is None and (batches is None or number < batches):
-            for kind in kinds or INPUTS:
-                if time.monotonic() - start > 60 * minutes or len(fuzzer.failures) >= MOST_FAILURES:
-                    break
-                fuzzer.read_batch(kind, first * 1_000_000 + number)
-            else:
-                number += 1
-                continue
-            break
+            kind, _, batch = only.partition(":")
+            fuzzer.read_batch(kind, int(batch.partition(".")[0]))
+        else:
+            fuzzer.read_batches(kinds or tuple(INPUTS), first * 1_000_000, batches, start + 60 * minutes)
         child.close()
     click.echo(fuzzer.table())
-    click.echo(f"seed {first}: {len(fuzzer.failures)} failures in {time.monotonic() - start:.0f} s")
-    sys.exit(bool(fuzzer.failures))
+    stopped = ", stopped by a signal" if fuzzer.is_stopped else ""
+    click.echo(f"seed {first}: {len(fuzzer.failures)} failures in {time.monotonic() - start:.0f} s{stopped}")
+    sys.exit(bool(fuzzer.failures) or fuzzer.is_stopped)
 
 
 if __name__ == "__main__":
