@@ -207,7 +207,7 @@ def umls_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
     yield "one id", lambda n: meta(n, lambda i: atom("C0000001", f"n {i}"))
     yield "one id, one name", lambda n: meta(n, lambda i: "C1|ENG|||||||||||||n||N||\n")
     yield "two ids in turn", lambda n: meta(n, turns)
-    yield "a long id", lambda n: meta(n, lambda i: atom("C" * LINE if i % 30_000 == 9 else f"C{i:07}", "n"))
+    yield "a long id", lambda n: meta(n, lambda i: atom("C" * 100_000 if i % 2_000 == 9 else f"C{i:07}", "n"))
     yield "tree number", lambda n: meta(999, turns, MRSTY=long_rows(n, "C000000#|T#|A", lambda i: ".1", "|x|||\n"))
     yield "TUIs", lambda n: meta(999, turns, MRSTY=many(n, lambda i: f"C{i:07}|T{i}|A1.1|x|||\n"))
     yield "TUIs of one id", lambda n: meta(999, turns, MRSTY=many(n, lambda i: f"C0000001|T{i % 9999}|A1.1|x|||\n"))

@@ -231,9 +231,11 @@ def _id_of(line: bytes, id_place: int) -> list[bytes]:
 
 
 def _last_run(raw: bytes, id_place: int) -> int:
-    """Where the rows of the last id begin; 0 if all rows have it."""
+    """Where the rows of the last id begin; 0 if all rows have it. Blank lines are no rows of one id."""
     start = raw.rfind(b"\n", 0, -1) + 1
     last = _id_of(raw[start:], id_place)
+    if not last or not last[0].strip():
+        return start
     while start:
         before = raw.rfind(b"\n", 0, start - 1) + 1
         if _id_of(raw[before:start], id_place) != last:
