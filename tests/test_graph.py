@@ -47,7 +47,10 @@ def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str],
 
 
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:
-    """Links, candidates of building, and candidates of a quick and a thorough search are said to the server."""
+    """Links, candidates of building, and candidates of a quick and a thorough search are said to the server.
+
+    Of one mention the n-grams travel with the quick search, which saves a request; of several with the thorough one.
+    """
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of("base"))
@@ -55,14 +58,18 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
         collection.upsert(points, vectors, yes(10))
         asked = Recorded(double)
         search(collection, vectors[:1], ["E1 a"], never)
+        search(collection, vectors[:2], ["E1 a", "E2 a"], never)
         store.close()
 
     config = double.created["base"]["hnsw_config"]
     assert (config["m"], config["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
-    quick, thorough = asked.searches[0], asked.searches[1]
-    assert [one["params"]["hnsw_ef"] for one in quick] == [graph.QUICK_EF]
-    assert thorough[0]["params"]["hnsw_ef"] == graph.THOROUGH_EF
-    assert thorough[1]["using"] == "lexical", "vectors and n-grams of one mention travel together"
+    soon, last, quick, thorough = asked.searches[:4]
+    efs = [[one["params"].get("hnsw_ef") for one in request if one["using"] == "dense"] for request in asked.searches]
+    assert efs[0] == [graph.QUICK_EF]
+    assert efs[1][0] == graph.THOROUGH_EF
+    assert efs[2:4] == [[graph.QUICK_EF] * 2, [graph.THOROUGH_EF] * 2]
+    used = [[one["using"] for one in request] for request in (soon, last, quick, thorough)]
+    assert used == [["dense", "lexical"], ["dense"] * len(last), ["dense"] * 2, ["dense"] * 2 + ["lexical"] * 2]
 
 
 def test_a_mention_that_is_settled_is_not_searched_for_again() -> None:

@@ -161,6 +161,29 @@ def test_a_near_name_can_settle_a_query(collection: Collection) -> None:
     assert asked == [(0, "København"), (1, "København"), (2, "Aarhus")]
 
 
+def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> None:
+    """A single mention may be searched for in fewer requests: what it finds and its scores are the same."""
+    points, vectors = many(60)
+    collection.upsert(points, vectors, yes(60))
+    unencodable = [point(f"U{i}", f"E{i} a b") for i in range(6)]
+    collection.upsert(unencodable, np.zeros((6, DIM), dtype=np.float32), np.zeros(6, dtype=np.bool_))
+    queries = np.concatenate([vectors[:20], many(20, seed=1)[1]])
+    names = [f"E{i} a" if i % 3 else f"E{i + 20} a b" for i in range(40)]
+    queries[::7] = 0
+    names[::5] = ["\U0001f600"] * 8
+
+    def search(first: int, last: int) -> list[list[ScoredName]]:
+        rows = ngram_rows(names[first:last])
+        return collection.search_hybrid(
+            queries[first:last], rows, limit=3, lexical_limit=4, settles=lambda number, _: (first + number) % 2 == 0
+        )
+
+    for i, together in enumerate(search(0, 40)):
+        (alone,) = search(i, i + 1)
+        assert [hit.point.id for hit in alone] == [hit.point.id for hit in together]
+        assert shown(alone) == shown(together)
+
+
 def test_hybrid_search_refuses_what_makes_no_sense(collection: Collection) -> None:
     """Rows that do not pair up, NaN or a limit of 0 are errors and no empty answers."""
     one = ngram_rows(["a"])

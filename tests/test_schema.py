@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ POINTS = st.builds(
 def test_a_point_comes_back_as_it_was(point: NamePoint) -> None:
     """Whatever its texts, a point read from its payload equals the one written."""
     assert NamePoint.from_payload(point.to_payload(), "c") == point
+    assert NamePoint.from_json(orjson.dumps(point.to_payload()), "c") == point
 
 
 @given(POINTS)
@@ -40,6 +42,7 @@ def test_a_typed_point_comes_back_as_it_was(point: NamePoint) -> None:
     """The head's prediction survives too."""
     typed = replace(point, phrase_type="NP-ORG", lexical_class="NP", predicted_type="ORG", type_probability=0.5)
     assert NamePoint.from_payload(typed.to_payload(), "c") == typed
+    assert NamePoint.from_json(orjson.dumps(typed.to_payload()), "c") == typed
 
 
 @pytest.mark.parametrize(
@@ -56,8 +59,17 @@ def test_a_payload_that_a_stranger_wrote_is_refused(change: dict[str, Any], fiel
     payload = NamePoint("kb", "e", "n", "n", True).to_payload() | change
     with pytest.raises(ManifestError, match=rf"not valid.*`\$\.{field}"):
         NamePoint.from_payload(payload, "c")
+    with pytest.raises(ManifestError, match=rf"not valid.*`\$\.{field}"):
+        NamePoint.from_json(orjson.dumps(payload), "c")
     with pytest.raises(ManifestError):
         NamePoint.from_payload(None, "c")
+
+
+@pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{", b'{"kb": "\xff"}', b'{"x":' * 100_000])
+def test_bytes_that_are_no_payload_are_refused(payload: bytes) -> None:
+    """What a broken server sends in a payload's place is an error in words."""
+    with pytest.raises(ManifestError, match="not valid"):
+        NamePoint.from_json(payload, "c")
 
 
 def test_reading_a_payload_takes_few_steps() -> None:

@@ -26,7 +26,7 @@ TypeMode = Literal["hard", "soft", "off"]
 BATCH = 1024
 """Mentions encoded together; fewer where they are long."""
 
-REMOTE_BATCH = 256
+REMOTE_BATCH = 512
 """The same where collections lie on a server: the next batch is encoded while this one is searched for."""
 
 SEARCH_BATCH = 128
@@ -115,22 +115,26 @@ def encode_ahead(
 ) -> Iterator[tuple[list[str], list[str], Encoded]]:
     """Batches of at most `n` mentions as given, cleaned, and encoded: one batch ahead of the caller, in a thread.
 
-    The mentions themselves are read in the caller's thread.
+    The mentions themselves are read in the caller's thread. Where one batch holds them all, as of a single link, it is
+    encoded there too.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-encode") as thread:
-
-        def begin() -> tuple[list[str], list[str], Future[Encoded]] | None:
-            batch = take(mentions, n)
-            cleaned = [clean_mention(mention) for mention in batch]
-            return (batch, cleaned, thread.submit(encoder.encode, cleaned)) if batch else None
-
-        current = begin()
-        while current is not None:
+    batch, following = take(mentions, n), take(mentions, n)
+    cleaned = [clean_mention(mention) for mention in batch]
+    if not following:
+        if batch:
             check()
-            following = begin()
-            batch, cleaned, encoded = current
-            yield batch, cleaned, encoded.result()
-            current = following
+            yield batch, cleaned, encoder.encode(cleaned)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-encode") as thread:
+        encoded: Future[Encoded] | None = thread.submit(encoder.encode, cleaned)
+        while encoded is not None:
+            check()
+            now = batch, cleaned, encoded
+            batch, cleaned, encoded = following, [clean_mention(mention) for mention in following], None
+            if batch:
+                encoded = thread.submit(encoder.encode, cleaned)
+                following = take(mentions, n)
+            yield now[0], now[1], now[2].result()
 
 
 def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:

@@ -5,6 +5,9 @@ n-grams alone have found. A mention whose own name is near needs the first alone
 to 17 points each, us a mention of a warm loop: dense 330 (900 under a filter that passes 8 %), n-grams 690 (1,240), the
 third call 220 (300); reading a payload takes 8 of it. Finding by n-grams and scoring by vector in one request (a
 prefetch) takes the same, and loses names without a dense vector.
+
+Of a single mention over a network the way there and back is what takes the time, so that n-grams go with the first
+request and the thorough search with the last: two requests rather than three, and one where a near name settles it.
 """
 
 from __future__ import annotations
@@ -74,10 +77,11 @@ def search_hybrid(
     limit: int,
     lexical_limit: int,
     settles: Settles | None,
-    read: Callable[[dict[str, Any] | None], NamePoint],
+    read: Callable[[Any], NamePoint],
     most: int | None = None,
     together: int = BATCH_MENTIONS,
     run_parts: RunParts = map,
+    is_far: bool = False,
 ) -> list[list[ScoredName]]:
     """Names near by dense vector or by n-grams; see `protocol.Collection.search_hybrid`.
 
@@ -92,6 +96,7 @@ def search_hybrid(
         most: Points that one query may ask for; None: any number.
         together: Mentions of one call of the engine.
         run_parts: Does the parts of the mentions, in order; several at once where the engine is far away.
+        is_far: Whether a call of the engine is a request over a network.
 
     Returns:
         q lists.
@@ -107,6 +112,9 @@ def search_hybrid(
 
     def search_part(part: range) -> list[list[ScoredName]]:
         mentions = [_mention(vectors, lexical, i) for i in part]
+        if is_far and settles is not None and len(mentions) == 1 and mentions[0].row is not None:
+            _find_soon(run, mentions[0], limit, lexical_limit, most, lambda m: _is_settled(m, settles, read))
+            return [list(_names(mentions[0], read))]
         unsettled = mentions
         if settles is not None:
             _find_near(run, mentions, limit, most)
@@ -134,7 +142,7 @@ def _find_near(run: RunQueries, mentions: Sequence[_Mention], limit: int, most: 
         mention.near = near
 
 
-def _is_settled(mention: _Mention, settles: Settles, read: Callable[[dict[str, Any] | None], NamePoint]) -> bool:
+def _is_settled(mention: _Mention, settles: Settles, read: Callable[[Any], NamePoint]) -> bool:
     """Whether a near name answers it."""
     same = takewhile(lambda point: point.score >= SETTLING_COSINE, mention.near)
     return any(settles(mention.number, read(point.payload)) for point in same)
@@ -151,6 +159,36 @@ def _find_both(run: RunQueries, mentions: Sequence[_Mention], limit: int, lexica
         mention.near = near
     for mention, shared in zip(by_ngrams, found[len(by_vector) :], strict=True):
         mention.shared = shared
+
+
+def _find_soon(
+    run: RunQueries,
+    mention: _Mention,
+    limit: int,
+    lexical_limit: int,
+    most: int | None,
+    is_settled: Callable[[_Mention], bool],
+) -> None:
+    """All points of one mention that has n-grams, in as few requests as can be: what the functions around it find."""
+    vector, row = mention.vector, mention.row
+    if vector is None:
+        _find_both(run, [mention], limit, lexical_limit, most)
+        mention.unscored = mention.shared
+        return
+    by_ngrams = NameQuery(lexical_limit, lexical=row, has_payload=False)
+    mention.near, shared = best(run, [NameQuery(limit, vector=vector), by_ngrams], most)
+    if is_settled(mention):
+        return
+    quick, mention.shared = mention.near, shared
+    unseen = mention.unseen()
+    queries = [NameQuery(limit, vector=vector, is_thorough=True)]
+    if unseen:
+        queries.append(NameQuery(len(unseen), vector=vector, ids=unseen))
+    mention.near, *scored = best(run, queries, most)
+    wanted = mention.unseen()
+    mention.scored = [point for point in chain(quick, *scored) if point.id in wanted]
+    if left := unseen.difference(point.id for point in chain(mention.near, *scored)):
+        mention.unscored = run([NameQuery(len(left), lexical=row, ids=left)])[0]
 
 
 def _score(run: RunQueries, mentions: Sequence[_Mention]) -> None:
@@ -176,7 +214,7 @@ def _score(run: RunQueries, mentions: Sequence[_Mention]) -> None:
             mention.unscored = found
 
 
-def _names(mention: _Mention, read: Callable[[dict[str, Any] | None], NamePoint]) -> Iterator[ScoredName]:
+def _names(mention: _Mention, read: Callable[[Any], NamePoint]) -> Iterator[ScoredName]:
     """By dense score, best first; those without one last, by id."""
     scored = in_order([*mention.near, *mention.scored])[0] if mention.scored else mention.near
     for point in scored:

@@ -151,8 +151,20 @@ class NamePoint:
         extra = {key: str(value) for key, value in (payload or {}).items() if key not in _OWN_FIELDS}
         return cls(**msgspec.structs.asdict(parsed), extra=extra)
 
+    @classmethod
+    def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:
+        """Read a payload back from the bytes that a server sent. Raises as `from_payload`."""
+        try:
+            try:
+                *fields, _ = msgspec.structs.astuple(_read_plain(payload))
+            except msgspec.ValidationError:  # it has fields of its base's own, or was not written by us
+                return cls.from_payload(msgspec.json.decode(payload), collection)
+        except (ValueError, RecursionError) as error:
+            raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
+        return cls(*fields)
 
-class _Payload(msgspec.Struct):
+
+class _Payload(msgspec.Struct, gc=False):
     """A payload as read back from the store, where a stranger may have written it."""
 
     kb: str
@@ -169,6 +181,13 @@ class _Payload(msgspec.Struct):
     type_probability: float | None = None
 
 
+class _PlainPayload(_Payload, forbid_unknown_fields=True, gc=False):
+    """One without fields of its base's own."""
+
+    filter_types: Any = None
+
+
+_read_plain = msgspec.json.Decoder(_PlainPayload).decode
 _OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))
 
 

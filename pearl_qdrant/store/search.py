@@ -36,7 +36,7 @@ class FoundPoint(Protocol):
     def id(self) -> str | int | UUID: ...
 
     @property
-    def payload(self) -> dict[str, Any] | None: ...
+    def payload(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def search(
     *,
     dim: int,
     limit: int,
-    read: Callable[[dict[str, Any] | None], NamePoint],
+    read: Callable[[Any], NamePoint],
     most: int | None = None,
 ) -> list[list[ScoredName]]:
     """Nearest names of each vector, best first, equal scores by point id; see `protocol.Collection.search`.

@@ -15,6 +15,7 @@ from heapq import merge
 from itertools import islice, product
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 from qdrant_client import QdrantClient, models
 
@@ -304,6 +305,7 @@ class ServerCollection:
             most=self._limits.query,
             together=_MENTIONS,
             run_parts=self._connection.map,
+            is_far=True,
         )
 
     def _queries(self, types: Sequence[str]) -> RunQueries | None:
@@ -320,7 +322,9 @@ class ServerCollection:
             limits=self._limits,
         )
 
-    def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
+    def _read(self, payload: Mapping[str, Any] | msgspec.Raw | None) -> NamePoint:
+        if isinstance(payload, msgspec.Raw):
+            return NamePoint.from_json(payload, self._name)
         return NamePoint.from_payload(payload, self._name)
 
     def find(

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 from qdrant_client import QdrantClient
-from qdrant_client.http.exceptions import ResponseHandlingException
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, SettingsError, StoreClosedError
 from pearl_qdrant.store import server_errors
@@ -39,6 +39,8 @@ _SEARCH_THREADS = 3
 _PLAIN = {"Accept-Encoding": "identity"}
 """A server compresses as it sends, in chunks; on a kept-alive connection the last one waits for an acknowledgement that
 the client's kernel delays by 40 ms, and a link takes several requests."""
+
+_JSON = {"Content-Type": "application/json"}
 
 _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
 
@@ -154,7 +156,7 @@ class Connection:
         body: bytes,
         *,
         collection: str,
-        read: Callable[[Any], T],
+        read: Callable[[bytes], T],
         cancelled: threading.Event | None = None,
     ) -> T:
         """Send a request as plain JSON, past qdrant-client's models, with its connections and errors.
@@ -164,27 +166,25 @@ class Connection:
             path: With `{name}` where the collection's name belongs.
             body: JSON; must be safe to send twice.
             collection: What it is about.
-            read: From the answer's `result` to what is returned; KeyError, TypeError and ValueError mean that it is
-                no such answer.
+            read: From the answer's body to what is returned; a ValueError or RecursionError means that it is no such
+                answer.
             cancelled: As in `call`.
 
         Raises:
             StoreError: As `call`.
         """
         api = self.client.http.client
+        url = api.host.rstrip("/") + path.format(name=quote(collection, safe=""))
 
         def request() -> T:
-            answer: Any = api.request(
-                type_=Any,  # as parsed
-                method=method,
-                url=path,
-                path_params={"name": collection},
-                headers={"Content-Type": "application/json"},
-                content=body,
-            )
+            # Its own `request` parses every answer to dictionaries, which the garbage collector then looks through.
+            sent = api._client.build_request(method, url, headers=_JSON, content=body)
+            response = api.middleware(sent, api.send_inner)
+            if not response.is_success:
+                raise UnexpectedResponse.for_response(response)
             try:
-                return read(answer["result"])
-            except (LookupError, TypeError, ValueError) as error:
+                return read(response.content)
+            except (ValueError, RecursionError) as error:
                 raise ResponseHandlingException(error) from error
 
         return self.call(request, collection=collection, cancelled=cancelled)

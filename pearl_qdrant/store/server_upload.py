@@ -11,8 +11,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import final
+from typing import Any, final
 
+import msgspec
 from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
@@ -28,6 +29,15 @@ MAX_BATCH_POINTS = 256
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A quarter of the server's default limit of 32 MiB."""
+
+
+class _Done(msgspec.Struct, gc=False):
+    """What a write is answered."""
+
+    result: Any
+
+
+_read_done = msgspec.json.Decoder(_Done).decode
 
 _UPLOAD_THREADS = 2
 _MAX_PENDING = 4  # batches handed over and not yet stored: what bounds the memory
@@ -88,7 +98,7 @@ class Uploader:
 
     def _call_rest(self, method: str, path: str, body: bytes) -> object:
         return self._connection.call_rest(
-            method, path, body, collection=self._collection, read=lambda result: result, cancelled=self.cancelled
+            method, path, body, collection=self._collection, read=_read_done, cancelled=self.cancelled
         )
 
     def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
