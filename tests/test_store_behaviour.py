@@ -154,6 +154,21 @@ def test_counts_are_exact(collection: Collection) -> None:
     assert collection.type_counts(limit=1)["types"] == {"ORG": 31}
 
 
+def test_a_type_that_no_name_has_any_more_is_not_counted(collection: Collection) -> None:
+    """Counts of types tell what is there, after deleting too, before and after the graph is built."""
+    points, vectors = many(4)
+    collection.upsert(points, vectors, yes(4))
+    collection.upsert([point("city", "Paris", types=("GPE",))], vectors[:1], yes(1))
+    assert collection.type_counts()["types"]["GPE"] == 1
+
+    collection.delete_entities(["city"])
+    before = collection.type_counts()["types"]
+    collection.finalize()
+
+    assert "GPE" not in before
+    assert collection.type_counts()["types"] == before
+
+
 def test_deleting_an_entity_takes_all_its_names(collection: Collection) -> None:
     """Deleting says how many points went, and they are gone at once."""
     points, vectors = many(20)

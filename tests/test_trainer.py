@@ -18,13 +18,14 @@ import torch
 from cli_runner import Run
 from safetensors.torch import load_file, save_file
 from tiny_models import DIM, make_bert
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer
+from tokenizers.pre_tokenizers import Split
 
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.type_head import predict_types
-from pearl_qdrant.errors import SettingsError, TrainingError
+from pearl_qdrant.errors import CheckpointError, SettingsError, TrainingError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.batches import BatchMaker, Epochs, Source, WeightedRuns
 from training.curves import read_log
@@ -120,6 +121,15 @@ def test_a_long_phrase_keeps_its_end_mark(tokenizer: Any) -> None:
 
     assert batch.input_ids.shape == (1, 8)
     assert batch.input_ids[0, -1] == tokenizer.token_to_id("[SEP]")
+
+
+def test_a_phrase_that_the_tokenizer_panics_at_is_an_error_in_words(tokenizer: Any) -> None:
+    """A regular expression that goes through too many steps ends a training with a message."""
+    slow = Tokenizer.from_str(tokenizer.to_str())
+    slow.pre_tokenizer = Split(Regex("(a+)+$"), "isolated")
+
+    with pytest.raises(CheckpointError, match=r"cannot take one of 2 phrases, the first \['aspirin'\].*retry-limit"):
+        micro_batches(slow, ["aspirin", "a" * 100 + "!"], max_tokens=8, size=4)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.tokens import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,12 @@ def micro_batches(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int, si
         phrases: Any number.
         max_tokens: Longer phrases are cut; the end mark stays, as when the model is used.
         size: Phrases a micro-batch, at most.
+
+    Raises:
+        CheckpointError: If the tokenizer fails on a phrase.
     """
-    ids = [_cut(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
+    with in_words("the tokenizer", f"cannot take one of {len(phrases):,} phrases, the first {phrases[:1]!r:.80}"):
+        ids = [_cut(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     found = []
     for start in range(0, len(order), size):

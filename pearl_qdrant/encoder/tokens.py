@@ -78,7 +78,7 @@ class NameTokenizer:
         self._special_ids = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         marks = {tokenizer.token_to_id(mark) for mark in _SPACE_MARKS}
         self._blank_ids = self._special_ids | {_unk_id(path, tokenizer)} | marks
-        with _in_words(path, f"cannot take the prefix {prefix!r}"):
+        with in_words(path, f"cannot take the prefix {prefix!r}"):
             prefix_ids = tokenizer.encode(prefix.rstrip(), add_special_tokens=False).ids
         self._n_prefix = sum(i not in self._special_ids for i in prefix_ids)
 
@@ -113,7 +113,7 @@ class NameTokenizer:
         """
         if self._lowercase:
             texts = [text.lower() for text in texts]
-        with _in_words(self._path, f"cannot take one of {len(texts):,} names, the first {texts[:1]!r:.80}"):
+        with in_words(self._path, f"cannot take one of {len(texts):,} names, the first {texts[:1]!r:.80}"):
             encodings = self._tokenizer.encode_batch_fast([self.prefix + text for text in texts])
         ids = [encoding.ids for encoding in encodings]
         return ids, np.fromiter(map(self._is_encodable, ids), dtype=np.bool_, count=len(ids))
@@ -183,7 +183,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
         CheckpointError: If it is missing or cannot be read.
     """
     hint = "" if path.exists() else ". Save it with transformers' AutoTokenizer(...).save_pretrained(folder)"
-    with _in_words(path, "no readable tokenizer", hint):
+    with in_words(path, "no readable tokenizer", hint):
         tokenizer = Tokenizer.from_file(str(path))
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -191,7 +191,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
 
 
 @contextmanager
-def _in_words(path: Path, what: str, hint: str = "") -> Iterator[None]:
+def in_words(path: Path | str, what: str, hint: str = "") -> Iterator[None]:
     """Turn what the library raises into a `CheckpointError`: bare `Exception`s, and the panics of its Rust code."""
     try:
         yield

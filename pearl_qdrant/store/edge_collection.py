@@ -306,7 +306,7 @@ class EdgeCollection:
         with folder.shard("counting its types") as shard:
             if edge_shard.has_indexes(shard):
                 hits = shard.facet(FacetRequest(key, limit=limit, exact=True))
-                return {str(hit.value): hit.count for hit in hits}
+                return {str(hit.value): hit.count for hit in hits if hit.count}
         counts: Counter[str] = Counter()
         for record in self._scroll(None, page=_PAGE):
             value = (record.payload or {}).get(key, [])

@@ -93,6 +93,7 @@ class RetryPolicy:
             GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
         """
         event = cancelled or threading.Event()
+        failed: tenacity.RetryCallState | None = None
 
         def wait(state: tenacity.RetryCallState) -> float:
             if state.attempt_number == 1 and heals_at_once(_failure(state)):
@@ -109,14 +110,21 @@ class RetryPolicy:
             is_last = self.tries is not None and state.attempt_number >= self.tries
             return is_last or event.is_set() or tenacity.stop_before_delay(budget)(state)
 
+        def tell(state: tenacity.RetryCallState) -> None:
+            nonlocal failed
+            failed = state
+            on_wait(_failure(state), state.attempt_number, time.monotonic() - state.start_time)
+
+        def sleep(seconds: float) -> None:
+            if event.wait(seconds) and failed is not None:
+                give_up(failed)
+
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(can_heal),
             stop=is_over,
             wait=wait,
-            before_sleep=lambda state: on_wait(
-                _failure(state), state.attempt_number, time.monotonic() - state.start_time
-            ),
-            sleep=tenacity.sleep_using_event(event),
+            before_sleep=tell,
+            sleep=sleep,
             retry_error_callback=give_up,
         )
         return retrying(request)

@@ -387,7 +387,7 @@ class ServerCollection:
         for key in FACET_FIELDS:
             most = at_most(limit, self._limits.query)
             answer = self._call(partial(self._client.facet, self._name, key, limit=most, exact=True))
-            counts[key] = {str(hit.value): hit.count for hit in answer.hits}
+            counts[key] = {str(hit.value): hit.count for hit in answer.hits if hit.count}
         return counts
 
     def has_type(self, name: str) -> bool:
