@@ -93,17 +93,19 @@ class RetryPolicy:
             GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
         """
         event = cancelled or threading.Event()
-        failed: tenacity.RetryCallState | None = None
+        gave_up: GaveUpError | None = None
 
         def wait(state: tenacity.RetryCallState) -> float:
             if state.attempt_number == 1 and heals_at_once(_failure(state)):
                 return 0.0
             return self.wait_s(state.attempt_number, retry_after(_failure(state)))
 
-        def give_up(state: tenacity.RetryCallState) -> NoReturn:
-            last = _failure(state)
+        def giving_up(state: tenacity.RetryCallState) -> GaveUpError:
             seconds = time.monotonic() - state.start_time
-            raise GaveUpError(tries=state.attempt_number, seconds=seconds, last=last) from last
+            return GaveUpError(tries=state.attempt_number, seconds=seconds, last=_failure(state))
+
+        def give_up(state: tenacity.RetryCallState) -> NoReturn:
+            raise giving_up(state) from _failure(state)
 
         def is_over(state: tenacity.RetryCallState) -> bool:
             budget = self.connect_budget_s if is_unreachable(_failure(state)) else self.budget_s
@@ -111,13 +113,13 @@ class RetryPolicy:
             return is_last or event.is_set() or tenacity.stop_before_delay(budget)(state)
 
         def tell(state: tenacity.RetryCallState) -> None:
-            nonlocal failed
-            failed = state
-            on_wait(_failure(state), state.attempt_number, time.monotonic() - state.start_time)
+            nonlocal gave_up
+            gave_up = giving_up(state)
+            on_wait(gave_up.last, gave_up.tries, gave_up.seconds)
 
         def sleep(seconds: float) -> None:
-            if event.wait(seconds) and failed is not None:
-                give_up(failed)
+            if event.wait(seconds) and gave_up is not None:
+                raise gave_up from gave_up.last
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(can_heal),
