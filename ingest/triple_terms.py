@@ -18,7 +18,7 @@ ROW = re.compile(rb"[ \t]*(" + _SUBJECT + rb")[ \t]+(" + _IRI + rb'|[^\x00-\x20<
 WHOLE_ROW = re.compile(rb"[^\n]*\.[ \t\r]*(?:#[^\n]*)?")
 
 PREFIX = re.compile(
-    rb'\s*(?:@prefix[ \t]+([^\s:]*):[ \t]*<([^<>"\s]*)>[ \t]*\.|(?i:prefix)[ \t]+([^\s:]*):[ \t]*<([^<>"\s]*)>)'
+    rb"\s*(?:@prefix[ \t]+([^\s:]*):[ \t]*(" + _IRI + rb")[ \t]*\.|(?i:prefix)[ \t]+([^\s:]*):[ \t]*(" + _IRI + rb"))"
     rb"\s*(?:#.*)?"
 )
 # A word with a colon after its first character: that colon is the first one, so that there is one way to match.

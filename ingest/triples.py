@@ -314,7 +314,7 @@ class _Parser:
             self._report.leave_out(ROW_ABOUT_A_ROW)
         elif prefix:
             name, namespace = prefix.group(1, 2) if prefix[2] is not None else prefix.group(3, 4)
-            if not self._declare(name.decode("utf-8", "replace"), namespace.decode("utf-8", "replace")):
+            if not self._declare(name.decode("utf-8", "replace"), namespace[1:-1].decode("utf-8", "replace")):
                 self._report.rows += 1
                 self._skip(TOO_MANY_PREFIXES, line, text)
         elif self._prefixes and (self._is_in_statement or goes_on(content)):

@@ -100,6 +100,17 @@ def test_prefixes_of_the_other_spelling_hold_at_once() -> None:
     ]
 
 
+def test_a_prefix_with_a_nul_is_a_bad_row() -> None:
+    """What is written with it would carry the NUL into ids and types."""
+    report = ReadReport(max_errors=None)
+
+    assert (
+        read("@prefix p: <http://one\0/> .\nPREFIX q: <\0>\n<http://a> a p:T .\n<http://a> a q:T .\n", report=report)
+        == []
+    )
+    assert report.skipped == {"nul_character": 2, "bad_triple": 2}
+
+
 def test_a_prefix_may_change_in_the_middle() -> None:
     """A prefix means what it was last said to mean."""
     text = "@prefix p: <http://one/> .\np:a a p:T .\nPREFIX p: <http://two/>\np:a a p:T .\n"
