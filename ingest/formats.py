@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pearl_qdrant.errors import FormatError, SettingsError
+from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 
 if TYPE_CHECKING:
     from ingest.reader import Reader
@@ -56,17 +56,6 @@ _OF_FORMAT = {
     "yago": {"languages"},
     "wikidata": {"languages", "classes", "require_sitelink"},
     "obo": {"scopes"},
-}
-
-_FLAGS = {
-    "columns": "a column option",
-    "languages": "--language",
-    "sabs": "--sab",
-    "srl_max": "--srl-max",
-    "semantic_types": "--semantic-type",
-    "classes": "--class",
-    "require_sitelink": "--require-sitelink",
-    "scopes": "--synonym-scope",
 }
 
 
@@ -148,7 +137,7 @@ def open_reader(
 
     Raises:
         FormatError: If a path cannot be opened, or is not of the format.
-        SettingsError: If an option is of another format, or makes no sense.
+        OptionError: If an option is of another format, or makes no sense.
     """
     options = options or ReadOptions()
     if kind == "auto":
@@ -156,8 +145,8 @@ def open_reader(
     _check_options(kind, options)
     try:
         return _open(paths, kind, options, type_map)
-    except ValueError as error:  # an option that no reader takes, as told by the reader
-        raise SettingsError(str(error)) from error
+    except (SettingsError, ValueError) as error:  # an option that a reader refuses
+        raise OptionError("options", str(error)) from error
 
 
 def _open(paths: Sequence[str | os.PathLike[str]], kind: str, options: ReadOptions, type_map: TypeMap | None) -> Reader:
@@ -194,7 +183,4 @@ def _check_options(kind: str, options: ReadOptions) -> None:
         is_given = getattr(options, name) != getattr(defaults, name)
         if is_given and name != "limit" and name not in _OF_FORMAT[kind]:
             of = ", ".join(known for known, names in _OF_FORMAT.items() if name in names)
-            raise SettingsError(
-                f"{_FLAGS[name]} is for {of}, but the input is read as {kind}. "
-                f"Leave it out, or name the format with --format."
-            )
+            raise OptionError(name, f"'{name}' is for {of}, but the input is read as {kind}.")

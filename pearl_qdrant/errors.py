@@ -34,7 +34,7 @@ to do about it; the values are attributes too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
@@ -44,6 +44,18 @@ class PearlQdrantError(Exception):
 
 class SettingsError(PearlQdrantError):
     """An option or environment variable makes no sense."""
+
+
+class OptionError(SettingsError):
+    """An option does not fit the input or the collection.
+
+    Attributes:
+        option: Name of the argument.
+    """
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class ModelError(PearlQdrantError):
@@ -249,6 +261,19 @@ class FormatError(InputError):
 
 class TooManyErrorsError(InputError):
     """More bad rows than allowed."""
+
+
+class EmptyBaseError(InputError):
+    """Nothing of a base is left to load.
+
+    Attributes:
+        passed_over: Rows that were not read, by reason.
+    """
+
+    def __init__(self, paths: Iterable[str], passed_over: Mapping[str, int]) -> None:
+        self.passed_over = dict(passed_over)
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(self.passed_over.items()))
+        super().__init__(" ".join(paths), None, f"no entity is left (passed over: {reasons or 'nothing'})")
 
 
 class TrainingError(PearlQdrantError):

@@ -12,7 +12,7 @@ from cli_runner import Outcome, Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
-from pearl_qdrant.cli.ingest_talk import say_graph
+from pearl_qdrant.cli.ingest_output import LoadOutput
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def test_a_server_that_hangs_is_asked_once_and_shortly(
 
 def test_the_graph_is_spoken_of_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
     """While a server builds the graph, a line comes at first, and then for every tenth of it, not for every look."""
-    say = say_graph()
+    output = LoadOutput("ingest")
     for done in (0, 0, 0, 1000, 1000, 40_000, 40_000, 41_000, 99_000, 100_000):
-        say(done, 100_000)
+        output.graph_built(done, 100_000)
     lines = capsys.readouterr().err.splitlines()
 
     assert len(lines) == 3

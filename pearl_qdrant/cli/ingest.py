@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.ingest_talk import (
-    describe,
-    dry_run_counts,
-    print_counts,
-    progress,
-    say_graph,
-    say_resumed,
-    say_rewritten,
-    say_unfinished,
-    scan_and_report,
-)
+from pearl_qdrant.cli.ingest_output import LoadOutput, dry_run_counts, print_counts, say_kept, say_result
 from pearl_qdrant.cli.options import (
     check_collection_name,
     device_option,
@@ -32,17 +22,31 @@ from pearl_qdrant.cli.terminal import confirm, echo
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
-    from ingest.formats import ReadOptions
-    from ingest.reader import Reader
-    from ingest.scan import ScanResult
-    from ingest.type_map import TypeMap
-    from pearl_qdrant.encoder.protocol import Encoder
-    from pearl_qdrant.store.protocol import Collection, Placement, Store
     from pearl_qdrant.store.schema import Quantization
 
 _MANY = 0.1  # share of a collection that an update deletes without asking
 FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")  # `ingest.formats.FORMATS`, which --help does not import
-_SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rrf)$", re.IGNORECASE)
+
+_FLAGS = {
+    "columns": "a column option",
+    "languages": "--language",
+    "sabs": "--sab",
+    "srl_max": "--srl-max",
+    "semantic_types": "--semantic-type",
+    "classes": "--class",
+    "require_sitelink": "--require-sitelink",
+    "scopes": "--synonym-scope",
+}
+_HINTS = {
+    "collection": "Give it with --collection.",
+    "kb": "Take another --collection.",
+    "quantization": "Begin anew with --restart, or take another --collection.",
+    "placement": (
+        "--shards, --replicas and --write-consistency count when it is created. Begin with --restart, or take another "
+        "--collection."
+    ),
+    **dict.fromkeys(_FLAGS, "Leave it out, or name the format with --format."),
+}
 
 
 @click.command()
@@ -172,15 +176,12 @@ def ingest(
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
     """
     from ingest.formats import ReadOptions
-    from ingest.pipeline import ingest as run
-    from ingest.reader import ReadReport
+    from ingest.loading import collection_name, load_base, scan_base, update_base
     from ingest.tsv_layout import TsvColumns
-    from ingest.type_map import TypeMap
+    from pearl_qdrant.errors import OptionError, StoreError
+    from pearl_qdrant.store.protocol import Placement
 
-    name = collection or _collection_name(paths[0])
-    check_collection_name(store, name)
     columns = TsvColumns(id=id_column, name=name_column, types=type_columns, alias=alias_column)
-    types = TypeMap.load(type_map)
     options = ReadOptions(
         limit=limit,
         languages=languages,
@@ -194,97 +195,64 @@ def ingest(
     )
     if is_update and (restart or limit is not None):
         raise click.UsageError("--update compares with the whole of the new release: leave out --limit and --restart.")
-    with _opened_reader(paths, kind, options, types) as reader:
-        scanned = scan_and_report(reader, ReadReport(max_errors=max_errors))
-        if not scanned.names:
-            reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(scanned.report.passed_over.items()))
-            raise click.ClickException(f"no entity is left of {' '.join(paths)} (passed over: {reasons or 'nothing'}).")
-        if dry_run:
-            print_counts(dry_run_counts(scanned, name), as_json)
-            return
-        from pearl_qdrant.encoder.loading import load_encoder
-        from pearl_qdrant.errors import StoreError
-        from pearl_qdrant.store.protocol import Placement
-
-        encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
-        echo(describe(encoder), err=True)
-        opened_store = open_store_at(store, wait_s=wait_s)
-        stored_entities = 0
-
-        def note_stored(entities: int) -> None:
-            nonlocal stored_entities
-            stored_entities = entities
-
+    reading: dict[str, Any] = {
+        "kind": kind,
+        "options": options,
+        "type_map": type_map,
+        "max_errors": max_errors,
+    }
+    loading: dict[str, Any] = {
+        **reading,
+        "store": store,
+        "model": model,
+        "device": device,
+        "pooling": pooling,
+        "prefix": prefix,
+        "kb": kb,
+        "kb_version": kb_version,
+        "wait_s": wait_s,
+    }
+    with LoadOutput("compare" if is_update else "ingest") as output:
         try:
-            if is_update:
-                target = opened_store.open(name)
-                _prepare(target, kb, encoder, types.version)
-                counts = _update(reader, scanned, encoder, target, kb_version, max_errors, yes)
+            name = collection or collection_name(paths[0])
+            if dry_run:
+                check_collection_name(store, name)
+                counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
+            elif is_update:
+                updated = update_base(paths, name, **loading, may_remove=_asking(yes), events=output)
+                output.close()
+                say_kept(updated.kept, has_bad_rows=output.has_bad_rows)
+                counts = {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(updated).items()}
             else:
-                if restart:
-                    _begin_anew(opened_store, name, yes)
+                if restart and not yes:
+                    _ask_before_deleting(store, name, wait_s)
                 placement = Placement(shards, replicas, write_consistency)
-                target = _open_or_create(
-                    opened_store, name, kb, kb_version, encoder, types.version, quantization, placement
+                result = load_base(
+                    paths,
+                    name,
+                    **loading,
+                    quantization=quantization,
+                    placement=placement,
+                    restart=restart,
+                    events=output,
                 )
-                input_name = " ".join(paths)
-                say_resumed(target, input_name, scanned.digest)
-                with progress(scanned.names) as advance:
-                    result = run(
-                        reader,
-                        scanned,
-                        encoder,
-                        target,
-                        max_errors=max_errors,
-                        input_name=input_name,
-                        on_progress=advance,
-                        on_checkpoint=note_stored,
-                        on_finalize=say_graph(),
-                    )
-                say_rewritten(result.rewritten)
-                say_unfinished(result.unfinished, name)
-                if result.points > result.names and not result.unfinished:
-                    echo(
-                        f"The collection holds {result.points - result.names:,} names that this input lacks; an "
-                        f"entity whose names or types changed has old and new ones side by side. If the input is a "
-                        f"newer release of the same base, --update removes what it has no more.",
-                        err=True,
-                    )
+                output.close()
+                say_result(result)
                 counts = result.to_json()
+        except OptionError as error:
+            option = error.option
+            fact = str(error).replace(f"'{option}'", _FLAGS.get(option, option), 1)
+            raise click.UsageError(f"{fact} {_HINTS.get(option, '')}".rstrip()) from error
         except StoreError:
-            if stored_entities:
-                echo(
-                    f"{stored_entities:,} entities are stored and kept: the same command goes on from there.", err=True
-                )
+            output.close()
+            if output.stored:
+                echo(f"{output.stored:,} entities are stored and kept: the same command goes on from there.", err=True)
             raise
-        finally:
-            opened_store.close()
     print_counts(counts, as_json)
 
 
-def _opened_reader(paths: tuple[str, ...], kind: str, options: ReadOptions, types: TypeMap) -> Reader:
-    from ingest.formats import open_reader
-    from pearl_qdrant.errors import SettingsError
-
-    try:
-        return open_reader(paths, kind, options, type_map=types)
-    except SettingsError as error:
-        raise click.UsageError(str(error)) from error
-
-
-def _update(
-    reader: Reader,
-    scanned: ScanResult,
-    encoder: Encoder,
-    target: Collection,
-    kb_version: str | None,
-    max_errors: int,
-    yes: bool,
-) -> dict[str, Any]:
-    """Bring a collection to a newer release; asks before more than a tenth of it goes."""
-    from dataclasses import asdict
-
-    from ingest.update import update
+def _asking(yes: bool) -> Callable[[int, int], bool]:
+    """Asks before an update deletes more than a tenth of a collection."""
 
     def may_remove(removed: int, total: int) -> bool:
         if yes or removed <= _MANY * total:
@@ -294,92 +262,15 @@ def _update(
         except click.Abort:  # nobody to ask
             return False
 
-    with progress(scanned.names, "compare") as advance:
-        result = update(
-            reader,
-            scanned,
-            encoder,
-            target,
-            kb_version=kb_version,
-            max_errors=max_errors,
-            on_progress=advance,
-            may_remove=may_remove,
-            on_finalize=say_graph(),
-        )
-    if result.kept:
-        why = "correct the bad rows first" if scanned.report.n_skipped else "delete them with --update --yes"
-        echo(f"{result.kept:,} names that the new release lacks were kept: {why}", err=True)
-    return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
+    return may_remove
 
 
-def _collection_name(path: str) -> str:
-    """A collection's name from a file's: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`."""
-    if path == "-":
-        raise click.UsageError("Standard input has no name: give one with --collection.")
-    name = Path(path).name
-    if name.upper() == "META":  # of UMLS: its release has the better name
-        name = Path(path).resolve().parent.name
-    while (shorter := _SUFFIXES.sub("", name)) != name:
-        name = shorter
-    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "base"
-
-
-def _begin_anew(store: Store, name: str, yes: bool) -> None:
-    """Delete the collection if it is there, after asking."""
-    if name in store.collections():
-        if not yes:
-            confirm(f"Delete collection '{name}' in {store.location}, what was calibrated too, and begin anew?")
-        store.delete(name)
-
-
-def _open_or_create(
-    store: Store,
-    name: str,
-    kb: str | None,
-    kb_version: str | None,
-    encoder: Encoder,
-    type_map_version: str,
-    quantization: Quantization | None,
-    placement: Placement,
-) -> Collection:
-    """The collection to load into, with a manifest that fits."""
-    from dataclasses import astuple
-
-    from pearl_qdrant.store.schema import Manifest
-
-    if name not in store.collections():
-        manifest = Manifest.for_model(
-            encoder.info,
-            collection=name,
-            kb=kb or name,
-            kb_version=kb_version,
-            quantization=quantization or DEFAULT_QUANTIZATION,
-            type_map_version=type_map_version,
-        )
-        return store.create(manifest, placement)
-    target = store.open(name)
-    _prepare(target, kb, encoder, type_map_version)
-    if quantization not in (None, target.manifest.quantization):
-        raise click.UsageError(
-            f"Collection '{name}' keeps its vectors as {target.manifest.quantization}. Begin anew with --restart, or "
-            f"take another --collection."
-        )
-    if any(number is not None for number in astuple(placement)):
-        raise click.UsageError(
-            f"Collection '{name}' exists: --shards, --replicas and --write-consistency count when it is created. Begin "
-            f"with --restart, or take another --collection."
-        )
-    if kb_version is not None:
-        target.write_manifest(target.manifest.model_copy(update={"kb_version": kb_version}))
-    return target
-
-
-def _prepare(target: Collection, kb: str | None, encoder: Encoder, type_map_version: str) -> None:
-    """See to it that an existing collection fits, and note the type map."""
-    manifest = target.manifest
-    manifest.check_model(encoder.info)
-    if kb is not None and kb != manifest.kb:
-        raise click.UsageError(
-            f"Collection '{target.name}' holds base '{manifest.kb}', not '{kb}'. Take another --collection."
-        )
-    target.write_manifest(manifest.model_copy(update={"type_map_version": type_map_version}))
+def _ask_before_deleting(location: str, name: str, wait_s: float) -> None:
+    """Ask whether a collection that is there may go."""
+    store = open_store_at(location, wait_s=wait_s)
+    try:
+        is_there = name in store.collections()
+    finally:
+        store.close()
+    if is_there:
+        confirm(f"Delete collection '{name}' in {store.location}, what was calibrated too, and begin anew?")

@@ -1,0 +1,329 @@
+"""A base from its files into a collection in one call: what `pearl-qdrant ingest` does.
+
+    from ingest import load_base
+
+    result = load_base("umls.tsv", "umls")
+    print(result.points)
+
+`scan_base` reads and counts alone, `update_base` brings a collection to a newer release.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple
+from pathlib import Path
+
+from ingest.formats import ReadOptions, open_reader
+from ingest.load_events import LoadEvents
+from ingest.pipeline import IngestResult, ingest
+from ingest.reader import Reader, ReadReport
+from ingest.scan import ScanResult, scan
+from ingest.type_map import TypeMap
+from ingest.update import MayRemove, UpdateResult, update
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import EmptyBaseError, OptionError
+from pearl_qdrant.settings import (
+    DEFAULT_DEVICE,
+    DEFAULT_MAX_ERRORS,
+    DEFAULT_MODEL,
+    DEFAULT_QUANTIZATION,
+    DEFAULT_WAIT_S,
+    ServerAccess,
+    is_url,
+    store_location,
+)
+from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.protocol import Collection, Placement, Store
+from pearl_qdrant.store.schema import Manifest, Quantization
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+_SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rrf)$", re.IGNORECASE)
+
+
+def scan_base(
+    paths: Paths,
+    *,
+    kind: str = "auto",
+    options: ReadOptions | None = None,
+    type_map: TypeMap | str | os.PathLike[str] | None = None,
+    max_errors: int | None = DEFAULT_MAX_ERRORS,
+    events: LoadEvents | None = None,
+) -> ScanResult:
+    """Read and count a base; needs neither model nor store. Arguments as in `load_base`.
+
+    Raises:
+        InputError: If the input cannot be read, or has too many bad rows.
+        EmptyBaseError: If no entity is left.
+        OptionError: If an option is of another format, or makes no sense.
+    """
+    with _opened(paths, kind, options, _type_map(type_map)) as reader:
+        return _scan(reader, paths, max_errors, events or LoadEvents())
+
+
+def load_base(
+    paths: Paths,
+    collection: str | None = None,
+    *,
+    store: Store | str | os.PathLike[str] | None = None,
+    model: Encoder | str = DEFAULT_MODEL,
+    device: str = DEFAULT_DEVICE,
+    pooling: str | None = None,
+    prefix: str | None = None,
+    kind: str = "auto",
+    options: ReadOptions | None = None,
+    type_map: TypeMap | str | os.PathLike[str] | None = None,
+    max_errors: int | None = DEFAULT_MAX_ERRORS,
+    kb: str | None = None,
+    kb_version: str | None = None,
+    quantization: Quantization | None = None,
+    placement: Placement | None = None,
+    restart: bool = False,
+    wait_s: float = DEFAULT_WAIT_S,
+    events: LoadEvents | None = None,
+) -> IngestResult:
+    """Read a base, encode every name and store it; the same call resumes a load that was interrupted.
+
+    Args:
+        paths: A file or folder of the base, or several; ``-`` is standard input.
+        collection: To load into; made if it is not there. Default: the first file's name without its endings.
+        store: A store, a folder or a URL; by default PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
+            How a server is reached comes from the environment (`ServerAccess.from_environment`).
+        model: An encoder, a shipped name, a folder or a hub id.
+        device: auto, cpu, cuda or cuda:N.
+        pooling, prefix: For a plain encoder, as in `load_encoder`.
+        kind: One of `formats.FORMATS`, or "auto".
+        options: What to read.
+        type_map: From native types to coarse ones: a table, or a file with rows to add to the shipped one.
+        max_errors: Bad rows to pass over before giving up; None: any number.
+        kb: Short name of the base, part of every point's id. Default: the collection's name.
+        kb_version: Release of the base, for the manifest.
+        quantization: How a new collection keeps vectors for finding candidates.
+        placement: Shards and replicas of a new collection on a server.
+        restart: Whether a collection that is there is deleted first, calibration included.
+        wait_s: How long to wait for a server that is away, in seconds.
+        events: What to call meanwhile.
+
+    Raises:
+        InputError: If the input cannot be read, or has too many bad rows.
+        EmptyBaseError: If no entity is left.
+        OptionError: If an option does not fit the input or the collection.
+        ModelError: If the model cannot be loaded.
+        ModelMismatchError: If the collection was made by another model.
+        StoreError: If the store fails for good. What is stored is kept; the same call resumes.
+    """
+    events = events or LoadEvents()
+    name = _checked_name(collection, paths, store)
+    types = _type_map(type_map)
+    with _opened(paths, kind, options, types) as reader:
+        scanned = _scan(reader, paths, max_errors, events)
+        encoder = _encoder(model, device, pooling, prefix, events)
+        with _store(store, wait_s) as opened:
+            if restart and name in opened.collections():
+                opened.delete(name)
+            target = _open_or_create(
+                opened, name, kb, kb_version, encoder, types.version, quantization, placement or Placement()
+            )
+            input_name = " ".join(_listed(paths))
+            _report_checkpoint(target, input_name, scanned.digest, events)
+            events.started(scanned.names)
+            return ingest(
+                reader,
+                scanned,
+                encoder,
+                target,
+                max_errors=max_errors,
+                input_name=input_name,
+                on_progress=events.names_done,
+                on_checkpoint=events.entities_stored,
+                on_finalize=events.graph_built,
+            )
+
+
+def update_base(
+    paths: Paths,
+    collection: str | None = None,
+    *,
+    store: Store | str | os.PathLike[str] | None = None,
+    model: Encoder | str = DEFAULT_MODEL,
+    device: str = DEFAULT_DEVICE,
+    pooling: str | None = None,
+    prefix: str | None = None,
+    kind: str = "auto",
+    options: ReadOptions | None = None,
+    type_map: TypeMap | str | os.PathLike[str] | None = None,
+    max_errors: int | None = DEFAULT_MAX_ERRORS,
+    kb: str | None = None,
+    kb_version: str | None = None,
+    may_remove: MayRemove = lambda removed, total: True,
+    wait_s: float = DEFAULT_WAIT_S,
+    events: LoadEvents | None = None,
+) -> UpdateResult:
+    """Bring a collection to a newer release of its base: only what changed is encoded and written.
+
+    Args:
+        paths: The whole of the new release.
+        collection: As in `load_base`; it must be there.
+        may_remove: Called with the number of names that the new release lacks and that of all, before any goes; False
+            keeps them.
+        store, model, device, pooling, prefix, kind, options, type_map, max_errors, kb, kb_version, wait_s, events: As
+            in `load_base`.
+
+    Raises:
+        CollectionNotFoundError: If there is no such collection.
+        InputError, EmptyBaseError, OptionError, ModelError, ModelMismatchError, StoreError: As `load_base`.
+    """
+    events = events or LoadEvents()
+    name = _checked_name(collection, paths, store)
+    if options is not None and options.limit is not None:
+        raise OptionError("limit", "An update compares with the whole of the new release: it takes no limit.")
+    types = _type_map(type_map)
+    with _opened(paths, kind, options, types) as reader:
+        scanned = _scan(reader, paths, max_errors, events)
+        encoder = _encoder(model, device, pooling, prefix, events)
+        with _store(store, wait_s) as opened:
+            target = opened.open(name)
+            _prepare(target, kb, encoder, types.version)
+            events.started(scanned.names)
+            return update(
+                reader,
+                scanned,
+                encoder,
+                target,
+                kb_version=kb_version,
+                max_errors=max_errors,
+                on_progress=events.names_done,
+                may_remove=may_remove,
+                on_finalize=events.graph_built,
+            )
+
+
+def collection_name(path: str | os.PathLike[str]) -> str:
+    """A collection's name from a file's: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`.
+
+    Raises:
+        OptionError: For standard input, which has no name.
+    """
+    if os.fspath(path) == "-":
+        raise OptionError("collection", "Standard input has no name: name the collection.")
+    name = Path(path).name
+    if name.upper() == "META":  # of UMLS: its release has the better name
+        name = Path(path).resolve().parent.name
+    while (shorter := _SUFFIXES.sub("", name)) != name:
+        name = shorter
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "base"
+
+
+def _listed(paths: Paths) -> list[str]:
+    """Paths as texts."""
+    many = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    return [os.fspath(path) for path in many]
+
+
+def _checked_name(collection: str | None, paths: Paths, store: Store | str | os.PathLike[str] | None) -> str:
+    """The collection's name, refused before anything is read where the store would refuse it."""
+    name = collection or collection_name(_listed(paths)[0])
+    location = _location(store) if store is None or isinstance(store, (str, os.PathLike)) else store.location
+    if not is_url(location):
+        from pearl_qdrant.store.edge import check_name
+
+        check_name(name)
+    return name
+
+
+def _location(store: str | os.PathLike[str] | None) -> str:
+    return store_location() if store is None else os.fspath(store)
+
+
+@contextmanager
+def _store(store: Store | str | os.PathLike[str] | None, wait_s: float) -> Iterator[Store]:
+    """The store; closed afterwards if it was opened here."""
+    if store is not None and not isinstance(store, (str, os.PathLike)):
+        yield store
+        return
+    opened = open_store(_location(store), access=ServerAccess.from_environment(), wait_s=wait_s)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _type_map(given: TypeMap | str | os.PathLike[str] | None) -> TypeMap:
+    return given if isinstance(given, TypeMap) else TypeMap.load(given)
+
+
+def _opened(paths: Paths, kind: str, options: ReadOptions | None, types: TypeMap) -> Reader:
+    return open_reader(_listed(paths), kind, options, type_map=types)
+
+
+def _scan(reader: Reader, paths: Paths, max_errors: int | None, events: LoadEvents) -> ScanResult:
+    """Count the base; refuse one that has nothing in it."""
+    scanned = scan(reader, ReadReport(max_errors=max_errors))
+    events.scanned(scanned)
+    if not scanned.names:
+        raise EmptyBaseError(_listed(paths), scanned.report.passed_over)
+    return scanned
+
+
+def _encoder(model: Encoder | str, device: str, pooling: str | None, prefix: str | None, events: LoadEvents) -> Encoder:
+    encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix) if isinstance(model, str) else model
+    events.model_loaded(encoder)
+    return encoder
+
+
+def _open_or_create(
+    store: Store,
+    name: str,
+    kb: str | None,
+    kb_version: str | None,
+    encoder: Encoder,
+    type_map_version: str,
+    quantization: Quantization | None,
+    placement: Placement,
+) -> Collection:
+    """The collection to load into, with a manifest that fits."""
+    if name not in store.collections():
+        manifest = Manifest.for_model(
+            encoder.info,
+            collection=name,
+            kb=kb or name,
+            kb_version=kb_version,
+            quantization=quantization or DEFAULT_QUANTIZATION,
+            type_map_version=type_map_version,
+        )
+        return store.create(manifest, placement)
+    target = store.open(name)
+    _prepare(target, kb, encoder, type_map_version)
+    if quantization not in (None, target.manifest.quantization):
+        kept = target.manifest.quantization
+        raise OptionError("quantization", f"Collection '{name}' keeps its vectors as {kept}, not {quantization}.")
+    if any(number is not None for number in astuple(placement)):
+        raise OptionError("placement", f"Collection '{name}' exists: shards and replicas are given when it is created.")
+    if kb_version is not None:
+        target.write_manifest(target.manifest.model_copy(update={"kb_version": kb_version}))
+    return target
+
+
+def _prepare(target: Collection, kb: str | None, encoder: Encoder, type_map_version: str) -> None:
+    """Check that an existing collection fits, and note the type map."""
+    manifest = target.manifest
+    manifest.check_model(encoder.info)
+    if kb is not None and kb != manifest.kb:
+        raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{kb}'.")
+    target.write_manifest(manifest.model_copy(update={"type_map_version": type_map_version}))
+
+
+def _report_checkpoint(target: Collection, input_name: str, digest: str, events: LoadEvents) -> None:
+    """Whether an interrupted load of this input resumes."""
+    for checkpoint in target.read_manifest().checkpoints:
+        if checkpoint.input != input_name:
+            continue
+        if checkpoint.digest != digest:
+            events.input_changed()
+        elif checkpoint.entities:
+            events.resumed(checkpoint.entities)

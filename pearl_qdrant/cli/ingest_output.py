@@ -1,0 +1,155 @@
+"""What `pearl-qdrant ingest` says while it works: bad rows, the model, progress, counts. Talk goes to stderr."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.load_events import LoadEvents
+from pearl_qdrant.cli.terminal import echo, echo_json
+
+if TYPE_CHECKING:
+    from ingest.pipeline import IngestResult
+    from ingest.scan import ScanResult
+    from pearl_qdrant.encoder.protocol import Encoder
+
+_STEP = 0.1  # of the vectors, between two lines
+_SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
+
+
+class LoadOutput(LoadEvents):
+    """Says on stderr what a load does: skipped rows, the model, a bar of names, the graph.
+
+    Attributes:
+        stored: Entities that are stored for good.
+        has_bad_rows: Whether rows could not be read.
+    """
+
+    def __init__(self, doing: str) -> None:
+        self.stored = 0
+        self.has_bad_rows = False
+        self._doing = doing
+        self._bar: Any = None
+        self._graph_said: list[int] = []
+
+    def __enter__(self) -> LoadOutput:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the bar, so that what is said next has a line of its own."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def scanned(self, result: ScanResult) -> None:
+        """What was passed over."""
+        report = result.report
+        self.has_bad_rows = report.n_skipped > 0
+        for note in report.notes:
+            echo(note, err=True)
+        for skip in report.examples:
+            echo(f"skipped {skip}", err=True)
+        if (more := report.n_skipped - len(report.examples)) > 0:
+            echo(f"skipped {more} more rows", err=True)
+
+    def model_loaded(self, encoder: Encoder) -> None:
+        """The model in a line."""
+        info = encoder.info
+        head = "with phrase types" if info.has_head else "without a type head: points get no predicted types"
+        echo(
+            f"model {info.name}, {info.dim} dim, on {info.device} ({info.runtime}, {info.precision}), {head}", err=True
+        )
+
+    def resumed(self, entities: int) -> None:
+        """Where it goes on."""
+        echo(f"going on after {entities:,} entities that are stored", err=True)
+
+    def input_changed(self) -> None:
+        """Why it does not go on."""
+        echo(
+            "the input, or how it is read, has changed since its load was interrupted: from the start. Names that it "
+            "has no more stay; --restart begins with an empty collection",
+            err=True,
+        )
+
+    def started(self, names: int) -> None:
+        """A bar: names a second, time left."""
+        from tqdm import tqdm
+
+        self._bar = tqdm(
+            total=names, unit=" names", unit_scale=True, desc=self._doing, dynamic_ncols=True, disable=None
+        )
+
+    def names_done(self, names: int) -> None:
+        """The bar moves."""
+        if self._bar is not None:
+            self._bar.update(names)
+
+    def entities_stored(self, entities: int) -> None:
+        """Kept for what is said after a failure."""
+        self.stored = entities
+
+    def graph_built(self, done: int, total: int) -> None:
+        """That a graph is being built, which takes a while; again only when there is more to say."""
+        said = self._graph_said
+        if done >= total or total <= _SMALL or (said and done < said[-1] + total * _STEP):
+            return
+        so_far = f", {done:,} done" if said else " (search is exact until it is there)"
+        echo(f"building the graph of {total:,} vectors{so_far}", err=True)
+        said.append(done)
+
+
+def say_result(result: IngestResult) -> None:
+    """What a load found that the counts do not explain."""
+    if result.rewritten:
+        echo(f"names that were gone from the collection and are written again: {result.rewritten:,}", err=True)
+    if result.unfinished:
+        echo(
+            f"not finished yet, in another process or since an interruption: {', '.join(result.unfinished)}. The last "
+            f"to finish builds the graph; search is exact until then. Or build it with: pearl-qdrant collections "
+            f"finalize {result.collection}",
+            err=True,
+        )
+    elif result.points > result.names:
+        echo(
+            f"The collection holds {result.points - result.names:,} names that this input lacks; an entity whose names "
+            f"or types changed has old and new ones side by side. If the input is a newer release of the same base, "
+            f"--update removes what it has no more.",
+            err=True,
+        )
+
+
+def say_kept(names: int, *, has_bad_rows: bool) -> None:
+    """Why retired names were kept."""
+    if names:
+        why = "correct the bad rows first" if has_bad_rows else "delete them with --update --yes"
+        echo(f"{names:,} names that the new release lacks were kept: {why}", err=True)
+
+
+def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
+    """The report of a dry run."""
+    return {
+        "collection": collection,
+        "entities": scanned.entities,
+        "names": scanned.names,
+        "distinct_names": scanned.distinct_names,
+        "points": 0,
+        "skipped": scanned.report.passed_over,
+        "merged_rows": scanned.report.merged_rows,
+        "conflicting_names": scanned.report.conflicting_names,
+        "dry_run": True,
+    }
+
+
+def print_counts(counts: dict[str, Any], as_json: bool) -> None:
+    """The report, on stdout."""
+    if as_json:
+        echo_json(counts)
+        return
+    for key, value in counts.items():
+        shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        if isinstance(value, dict):
+            shown = ", ".join(f"{reason} {n:,}" for reason, n in sorted(value.items())) or "nothing"
+        echo(f"{key:>18}  {shown}")
