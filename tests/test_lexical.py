@@ -175,13 +175,16 @@ def test_strings_say_what_ngrams_do_not() -> None:
 
     assert facts.is_acronym(short, times) == facts.is_acronym(times, short) == 1.0
     assert facts.is_acronym(surface("NY"), times) == 0.0
+    assert facts.is_acronym(surface("t"), surface("The Times")) == 0.0, "one letter stands for too much"
     assert facts.equal_core(surface("Paris (Texas)"), surface("paris")) == 1.0
     assert facts.equal_core(surface("Lan Na"), surface("Lanna")) == 1.0
     assert facts.equal_core(surface("\U0001f984"), surface("")) == 0.0
     one, two = surface("2008 Olympics"), surface("2012 Olympics")
     assert (facts.missing_numbers(one, two), facts.extra_numbers(one, two), facts.equal_numbers(one, two)) == (1, 1, 0)
     assert facts.equal_numbers(one, surface("Olympics 2008")) == 1.0
+    assert facts.equal_numbers(surface("2008 and 2012"), surface("Olympics 2008")) == 0.0
     assert facts.equal_first_word(one, surface("2008 Games")) == 1.0
+    assert facts.equal_first_word(surface("Winter Games"), surface("Summer Games")) == 0.0
 
 
 def test_type_agreement_fades_with_confidence() -> None:

@@ -1,0 +1,77 @@
+"""Which of several entities of one name is taken, and how many names are looked at until there are enough entities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pearl_qdrant.encoder.ngrams import SparseRows
+from pearl_qdrant.encoder.protocol import Encoded, FloatArray
+from pearl_qdrant.linking.candidates import Place, find_candidates
+from pearl_qdrant.linking.judging import Judge, Question
+from pearl_qdrant.linking.lexical import BUCKETS, NgramRarity
+from pearl_qdrant.linking.ranking import RankingModel
+from pearl_qdrant.linking.ties import ContextChooser
+from pearl_qdrant.records import Candidate
+from pearl_qdrant.store.protocol import ScoredName
+from pearl_qdrant.store.schema import NamePoint
+
+
+class Directions:
+    """Encodes a text as the direction that its last word names."""
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        angles = np.radians([float(name.split()[-1]) for name in names])
+        vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+        return Encoded(vectors, np.ones(len(names), dtype=np.bool_), None)
+
+
+def candidate(number: int, angle: str) -> Candidate:
+    """A namesake whose only type is an angle."""
+    return Candidate(f"E{number}", "kb", "x", "x", kb_types=(angle,), tie=True)
+
+
+@pytest.mark.parametrize(
+    "angles, chosen", [(("10", "40"), 0), (("40", "10"), 1), (("90", "80"), 1), (("10", "10"), None)]
+)
+def test_a_context_takes_the_closest_namesake(angles: tuple[str, str], chosen: int | None) -> None:
+    """The one whose types are nearest to the context; none where two are equally near, however near."""
+    namesakes = [candidate(i, angle) for i, angle in enumerate(angles)]
+    taken = ContextChooser("0", Directions())(namesakes)  # type: ignore[arg-type]
+
+    assert taken == (None if chosen is None else namesakes[chosen])
+
+
+class Names:
+    """A collection that returns the first names of a list, and remembers how many were asked for."""
+
+    name = "base"
+
+    def __init__(self, points: Sequence[NamePoint]) -> None:
+        self.points = points
+        self.limits: list[int] = []
+
+    def search_hybrid(
+        self, vectors: FloatArray, lexical: SparseRows, *, limit: int, **options: object
+    ) -> list[list[ScoredName]]:
+        self.limits.append(limit)
+        return [[ScoredName(point, 1 - i / 1000) for i, point in enumerate(self.points[:limit])] for _ in vectors]
+
+    def find(self, **wanted: object) -> list[NamePoint]:
+        return []
+
+
+def test_an_entity_with_many_names_does_not_push_out_the_others() -> None:
+    """Where the nearest names are of few entities, four times as many are looked at."""
+    many = [NamePoint("kb", "E0", f"aspirin {i}", "aspirin", False) for i in range(40)]
+    others = [NamePoint("kb", f"E{i}", f"ibuprofen {i}", f"ibuprofen {i}", True) for i in range(1, 30)]
+    names = Names(many + others)
+    rarity = NgramRarity(np.ones(BUCKETS, dtype=np.uint8))
+    encoded = Encoded(np.ones((1, 2), dtype=np.float32), np.ones(1, dtype=np.bool_), None)
+    judge = Judge(RankingModel.from_names({}, {}), 0.0, 0.0)
+    (judged,) = find_candidates([Place(names, rarity)], ["aspirin"], encoded, Question(10), judge)  # type: ignore[arg-type]
+
+    assert names.limits == [15, 60]
+    assert len(judged.found) == 10
