@@ -1,8 +1,8 @@
 """Every default, written once, and the settings that the environment can change.
 
 Order: an explicit argument or command-line option, then the environment, then the default here. Library code does
-not read the environment behind the caller's back: the entry points (the command line, `EntityLinker.open`) do so for
-arguments left out.
+not read the environment behind the caller's back: the entry points (the command line, `EntityLinker.open`,
+`ingest.load_base`) do so for arguments left out.
 """
 
 from __future__ import annotations

@@ -121,11 +121,10 @@ def test_the_python_example_runs_and_answers_right(tmp_path: Path) -> None:
     """The README's Python, on the sample base with the shipped model, links each name as it should."""
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     store = str(tmp_path / "demo-store")
-    run("-m", "pearl_qdrant", "ingest", "examples/sample_base.tsv", "--store", store, "--collection", "demo", env={})
-
     lines = run("-c", example.replace('"demo-store"', repr(store)), env={}).splitlines()
 
-    assert lines[0].startswith("the-new-york-times 0.")
+    assert int(lines[0]) > 1000
+    assert lines[1].startswith("the-new-york-times 0.")
     assert "Big Apple New York City" in lines
     assert "heart attack myocardial infarction" in lines
 

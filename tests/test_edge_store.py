@@ -455,7 +455,7 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
                     writer.flush()
                 writer.write(points, vectors, encodable)
 
-    with pytest.raises(StoreError, match=r"SIGKILL.*memory.*is kept.*again"):
+    with pytest.raises(StoreError, match=r"that writes collection.*SIGKILL.*memory.*is kept.*again"):
         load(is_killed=True)
     assert collection.count() >= 3000
     assert nearest_names(collection, vectors[:50]) == [point.name for point in points[:50]]
