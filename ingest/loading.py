@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 
@@ -33,11 +32,8 @@ from pearl_qdrant.settings import (
     DEFAULT_MODEL,
     DEFAULT_QUANTIZATION,
     DEFAULT_WAIT_S,
-    ServerAccess,
-    is_url,
-    store_location,
 )
-from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.open import StoreLike, is_url, location_of, use_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest, Quantization
 
@@ -70,7 +66,7 @@ def load_base(
     paths: Paths,
     collection: str | None = None,
     *,
-    store: Store | str | os.PathLike[str] | None = None,
+    store: StoreLike = None,
     model: Encoder | str = DEFAULT_MODEL,
     device: str = DEFAULT_DEVICE,
     pooling: str | None = None,
@@ -123,7 +119,7 @@ def load_base(
     with _opened(paths, kind, options, types) as reader:
         scanned = _scan(reader, paths, max_errors, events)
         encoder = _encoder(model, device, pooling, prefix, events)
-        with _store(store, wait_s) as opened:
+        with use_store(store, wait_s=wait_s) as opened:
             if restart and name in opened.collections():
                 opened.delete(name)
             target = _open_or_create(
@@ -149,7 +145,7 @@ def update_base(
     paths: Paths,
     collection: str | None = None,
     *,
-    store: Store | str | os.PathLike[str] | None = None,
+    store: StoreLike = None,
     model: Encoder | str = DEFAULT_MODEL,
     device: str = DEFAULT_DEVICE,
     pooling: str | None = None,
@@ -186,7 +182,7 @@ def update_base(
     with _opened(paths, kind, options, types) as reader:
         scanned = _scan(reader, paths, max_errors, events)
         encoder = _encoder(model, device, pooling, prefix, events)
-        with _store(store, wait_s) as opened:
+        with use_store(store, wait_s=wait_s) as opened:
             target = opened.open(name)
             _prepare(target, kb, encoder, types.version)
             events.started(scanned.names)
@@ -225,32 +221,14 @@ def _listed(paths: Paths) -> list[str]:
     return [os.fspath(path) for path in many]
 
 
-def _checked_name(collection: str | None, paths: Paths, store: Store | str | os.PathLike[str] | None) -> str:
+def _checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
     """The collection's name, refused before anything is read where the store would refuse it."""
     name = collection or collection_name(_listed(paths)[0])
-    location = _location(store) if store is None or isinstance(store, (str, os.PathLike)) else store.location
-    if not is_url(location):
+    if not is_url(location_of(store)):
         from pearl_qdrant.store.edge import check_name
 
         check_name(name)
     return name
-
-
-def _location(store: str | os.PathLike[str] | None) -> str:
-    return store_location() if store is None else os.fspath(store)
-
-
-@contextmanager
-def _store(store: Store | str | os.PathLike[str] | None, wait_s: float) -> Iterator[Store]:
-    """The store; closed afterwards if it was opened here."""
-    if store is not None and not isinstance(store, (str, os.PathLike)):
-        yield store
-        return
-    opened = open_store(_location(store), access=ServerAccess.from_environment(), wait_s=wait_s)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def _type_map(given: TypeMap | str | os.PathLike[str] | None) -> TypeMap:

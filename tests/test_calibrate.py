@@ -12,6 +12,7 @@ from cli_runner import Run
 from sklearn.metrics import roc_auc_score
 
 from pearl_qdrant.errors import CalibrationError, FormatError
+from pearl_qdrant.linking.calibrate import calibrate_collection
 from pearl_qdrant.linking.fit_calibration import UnreachablePrecisionError, fit, fit_slope_and_bias
 from pearl_qdrant.linking.judged_samples import Samples
 from pearl_qdrant.linking.labels import Label, NameIndex, check_ids, read_pairs
@@ -283,6 +284,21 @@ def test_calibrate_fits_to_the_aliases_of_the_base_and_stores_it(run: Run, inges
     assert run("link", "e1", "--json").status == 0
     assert json.loads(run("collections", "show", "base", "--json").out)["calibration"]["target_precision"] == 0.5
     assert "fitted_on aliases, mentions " in run("collections", "show", "base").out
+
+
+def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call fits, stores, and returns what was fitted and what it replaced; a dry run stores nothing."""
+    dry = calibrate_collection("base", precision=0.5, dry_run=True)
+    assert manifest_calibration(ingested) is None
+
+    first = calibrate_collection("base", store=ingested, precision=0.5)
+    second = calibrate_collection("base", store=ingested, precision=0.5)
+
+    assert (dry.to_manifest(), first.replaced) == (first.to_manifest(), None)
+    assert second.replaced == first.to_manifest()
+    assert manifest_calibration(ingested) == second.to_manifest()
+    with pytest.raises(ValueError, match="precision lies between"):
+        calibrate_collection("base", store=ingested, precision=1.5)
 
 
 def test_calibrate_on_pairs_weighs_for_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from pearl_qdrant.cli.options import (
     json_option,
     model_option,
     only_collection,
-    open_store_at,
     store_option,
 )
 from pearl_qdrant.cli.terminal import echo, echo_json
@@ -72,8 +71,7 @@ def calibrate(
     pearl-qdrant calibrate --collection umls
     pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
     """
-    from pearl_qdrant.encoder.loading import load_encoder
-    from pearl_qdrant.linking.calibrate import calibrate as fit
+    from pearl_qdrant.linking.calibrate import calibrate_collection
 
     if figure is not None:
         from training.evaluation.reliability_figure import check_matplotlib
@@ -83,20 +81,19 @@ def calibrate(
             raise click.UsageError(f"There is no folder {figure.parent} for the figure: make it first.")
     labels = None if pairs is None else _read(pairs)
     name = collection or only_collection(store)
-    opened = open_store_at(store)
-    try:
-        target = opened.open(name)
-        manifest = target.manifest
-        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
-        found = fit(opened, target, encoder, labels, precision=precision, nil_share=nil_share)
-        if not dry_run:
-            changed = target.read_manifest().model_copy(update={"calibration": found.to_manifest()})
-            target.write_manifest(changed)
-    finally:
-        opened.close()
+    found = calibrate_collection(
+        name,
+        labels,
+        store=store,
+        model=model,
+        device=device,
+        precision=precision,
+        nil_share=nil_share,
+        dry_run=dry_run,
+    )
     record = _record(name, found, stored=not dry_run)
-    if manifest.calibration is not None and not dry_run:
-        old = manifest.calibration.model_dump()
+    if found.replaced is not None and not dry_run:
+        old = found.replaced.model_dump()
         echo(
             f"This replaces what was fitted on {old.get('fitted_on', 'labels')} ({old.get('mentions', '?')} mentions).",
             err=True,

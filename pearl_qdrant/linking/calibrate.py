@@ -11,20 +11,23 @@ Aliases of a base are easier than what people write: labelled pairs are worth mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.fit_calibration import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.held_out import HeldOut, judge_held_out
 from pearl_qdrant.linking.judged_samples import IntArray, Samples, collect
-from pearl_qdrant.linking.labels import Label, NameIndex, as_known, as_nil, check_ids
+from pearl_qdrant.linking.labels import Label, NameIndex, as_known, as_nil, check_ids, read_pairs
 from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.stored_calibration import calibration_of, model_of
-from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_NIL_SHARE, DEFAULT_PRECISION
+from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import LinkCalibration
 
@@ -44,11 +47,13 @@ class CollectionFit:
         fit: What was fitted, and what it is worth.
         source: What it was fitted on.
         precision: The target.
+        replaced: What the collection had before.
     """
 
     fit: Fit
     source: SourceOfLabels
     precision: float
+    replaced: LinkCalibration | None = None
 
     def to_manifest(self) -> LinkCalibration:
         """As the manifest keeps it, with what it was fitted on."""
@@ -68,6 +73,47 @@ class CollectionFit:
                 "ece": round(self.fit.after.ece, 4),
             }
         )
+
+
+def calibrate_collection(
+    collection: str,
+    labels: Path | Sequence[Label] | None = None,
+    *,
+    store: StoreLike = None,
+    model: str | None = None,
+    device: str = DEFAULT_DEVICE,
+    precision: float = DEFAULT_PRECISION,
+    nil_share: float | None = None,
+    dry_run: bool = False,
+    seed: int = 0,
+) -> CollectionFit:
+    """Fit a calibration and store it in the collection: what `pearl-qdrant calibrate` does.
+
+    Args:
+        collection: Its name.
+        labels: Mentions with their entities, or a file of them (`labels.read_pairs`); None: the base's own aliases.
+        store: A store, a folder or a URL; by default what the environment names, as in `EntityLinker.open`.
+        model: Instead of the one that the collection names, where that has moved.
+        device: auto, cpu, cuda or cuda:N.
+        dry_run: Whether nothing is stored.
+        precision, nil_share, seed: As in `calibrate`.
+
+    Raises:
+        CollectionNotFoundError: If there is no such collection.
+        FormatError: If the file of pairs cannot be read.
+        CalibrationError, ValueError: As `calibrate`.
+    """
+    given = read_pairs(labels) if isinstance(labels, Path) else labels
+    with use_store(store) as opened:
+        target = opened.open(collection)
+        manifest = target.manifest
+        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        found = calibrate(opened, target, encoder, given, precision=precision, nil_share=nil_share, seed=seed)
+        found = replace(found, replaced=manifest.calibration)
+        if not dry_run:
+            changed = target.read_manifest().model_copy(update={"calibration": found.to_manifest()})
+            target.write_manifest(changed)
+    return found
 
 
 def calibrate(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pearl_qdrant.errors import SettingsError
-from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess, check_store_location, is_url
+from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess, check_store_location, is_url, store_location
 from pearl_qdrant.store.protocol import Store
 
-__all__ = ["is_url", "open_store"]
+__all__ = ["StoreLike", "is_url", "location_of", "open_store", "use_store"]
+
+StoreLike = Store | str | os.PathLike[str] | None
+"""A store that is open, its folder or URL, or None: what the environment names."""
 
 
 def open_store(
@@ -55,3 +61,27 @@ def open_store(
         return EdgeStore(Path(location).expanduser())
     except RuntimeError as error:  # ~ of a user who is not there
         raise SettingsError(f"The store's location '{location}' names no folder: {error}") from error
+
+
+def location_of(store: StoreLike) -> str:
+    """Folder or URL: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder where none is given."""
+    if store is None:
+        return store_location()
+    return os.fspath(store) if isinstance(store, (str, os.PathLike)) else store.location
+
+
+@contextmanager
+def use_store(store: StoreLike, *, wait_s: float | None = None) -> Iterator[Store]:
+    """The store; closed afterwards if it was opened here. How a server is reached is read from the environment.
+
+    Raises:
+        SettingsError: As `open_store`.
+    """
+    if store is not None and not isinstance(store, (str, os.PathLike)):
+        yield store
+        return
+    opened = open_store(location_of(store), access=ServerAccess.from_environment(), wait_s=wait_s)
+    try:
+        yield opened
+    finally:
+        opened.close()
