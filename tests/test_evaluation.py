@@ -14,11 +14,12 @@ from cli_runner import Run
 from sklearn.metrics import f1_score, normalized_mutual_info_score
 
 from pearl_qdrant.encoder.protocol import Encoded, ModelInfo
-from pearl_qdrant.errors import FormatError, SettingsError
+from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from training.evaluation.bootstrap import paired_bootstrap
 from training.evaluation.data import FolderData
 from training.evaluation.entity_types import balanced_names, held_out_names
+from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.hub import HubData
 from training.evaluation.methods import EncoderMethod, Similarity
 from training.evaluation.number_names import training_keys, unseen_number_names
@@ -698,3 +699,19 @@ def test_every_task_is_described() -> None:
     assert all(task.metric and task.reads and task.head for task in TASKS)
     assert sum(task.paper["PEARL-small"] for task in TASKS if task.in_table_3) / 9 == pytest.approx(63.1, abs=0.05)
     assert "OTHER" in ENTITY_TYPES
+
+
+def test_a_program_evaluates_as_the_command_does(run: Run, model: Path, folder: Path) -> None:
+    """One call gives the report that the command prints; progress goes to a callback."""
+    said: list[str] = []
+    report = evaluate_model(folder, str(model), tasks=["bird"], baselines=["tfidf"], seeds=1, say=said.append)
+    words = f"--task bird --baseline tfidf --seeds 1 --json --model {model} --data {folder}".split()
+    command = run("evaluate", *words)
+
+    def timeless(record: Any) -> Any:
+        return [{key: value for key, value in task.items() if key != "seconds"} for task in record["tasks"].values()]
+
+    assert timeless(as_record(report)) == timeless(command.lines()[0])
+    assert any(line.startswith("bird: ") for line in said)
+    with pytest.raises(OptionError, match="there are: ppdb"):
+        evaluate_model(folder, str(model), tasks=["birds"])

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from pearl_qdrant.cli.evaluate_linking import (
-    LinkingRun,
-    as_linking_options,
-    evaluate_linking,
-    join_reports,
-    linking_options,
-)
+from pearl_qdrant.cli.evaluate_linking import linking_options
 from pearl_qdrant.cli.options import device_option, json_option
 from pearl_qdrant.cli.terminal import echo, echo_json
-from pearl_qdrant.installing import install_command
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL
+from pearl_qdrant.settings import DEFAULT_MODEL
 from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
-
-if TYPE_CHECKING:
-    from training.evaluation.data import Data
-    from training.evaluation.methods import EncoderMethod, Similarity
-    from training.evaluation.task import Task
-
-_LIBRARIES = ("sklearn", "torch")
-_STRINGS = ("jaccard", "tfidf")
 
 
 def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -116,103 +99,39 @@ def evaluate(
     pearl-qdrant evaluate --data data/ --task linking --bases loaded/ --mentions 1000
     pearl-qdrant evaluate --data base.tsv
     """
-    _check_before(figure)
-    from training.evaluation.own_base import OwnBase
-    from training.evaluation.run import as_record
-    from training.evaluation.run import evaluate as run
-    from training.evaluation.table import as_text
-    from training.evaluation.task import EvaluationOptions
+    from pearl_qdrant.errors import InputError, OptionError
+    from training.evaluation.requirements import check_installed
 
-    source = _data(data)
-    chosen = _tasks(tasks)
-    if isinstance(source, OwnBase):
-        if set(tasks) - {"linking"}:
-            raise click.BadParameter("a base of your own has the task linking only", param_hint="--task")
-        chosen = source.tasks()
-        if click.get_current_context().get_parameter_source("folds") is click.core.ParameterSource.DEFAULT:
-            folds = tuple(range(10))
-    plain = [task for task in chosen if not _is_linking(task)]
-    options = EvaluationOptions(
-        n_seeds=seeds, n_distractors=distractors, linking=as_linking_options(folds, mentions, nil_shares)
-    )
-    methods: list[Similarity] = []
-    report = None
-    if plain or figure is not None:
-        method = _encoder(model, device)
-        others = [_method(name, device) for name in dict.fromkeys(baselines or _STRINGS)]
-        methods = [method, *others]
-        report = run(source, method, others, plain, options, say=lambda line: echo(line, err=True))
-    if len(plain) < len(chosen):
-        encoders = [name for name in dict.fromkeys(baselines) if name not in (*_STRINGS, model)]
-        linking = LinkingRun(model, device, encoders, bases, ablation)
-        report = join_reports(report, evaluate_linking(linking, source, list(filter(_is_linking, chosen)), options))
-    assert report is not None, "some task was chosen"
-    if not report.results:
-        raise click.ClickException(f"{data} has none of the files that {len(chosen)} tasks read: see --list.")
+    check_installed()
+    from training.evaluation.evaluate_model import evaluate_model
+    from training.evaluation.run import as_record
+    from training.evaluation.table import as_text
+
+    source = click.get_current_context().get_parameter_source("folds")
+    try:
+        report = evaluate_model(
+            data,
+            model,
+            tasks=tasks,
+            baselines=baselines,
+            seeds=seeds,
+            distractors=distractors,
+            figure=figure,
+            folds=None if source is click.core.ParameterSource.DEFAULT else folds,
+            mentions=mentions,
+            nil_shares=nil_shares,
+            bases=bases,
+            ablation=ablation,
+            device=device,
+            say=lambda line: echo(line, err=True),
+        )
+    except OptionError as error:
+        raise click.BadParameter(str(error), param_hint="--task") from error
+    except InputError as error:
+        if type(error) is not InputError:
+            raise
+        raise click.ClickException(f"{error}: see --list.") from error
     if as_json:
         echo_json(as_record(report))
     else:
         echo(*as_text(report).split("\n"))
-    if figure is not None:
-        _draw(figure, source, methods)
-
-
-def _is_linking(task: Task) -> bool:
-    return task.needs in ("linking", "large_linking")
-
-
-def _check_before(figure: Path | None) -> None:
-    """Say before anything is encoded what is not installed, and where a figure cannot be."""
-    from importlib.util import find_spec
-
-    from pearl_qdrant.errors import SettingsError
-
-    needed = _LIBRARIES if figure is None else (*_LIBRARIES, "matplotlib")
-    if absent := [library for library in needed if find_spec(library) is None]:
-        raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")
-    if figure is not None and not figure.parent.is_dir():
-        raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
-
-
-def _draw(path: Path, source: Data, methods: Sequence[Similarity]) -> None:
-    from training.evaluation.figure import draw_figure
-    from training.evaluation.methods import EncoderMethod
-
-    draw_figure(path, source, [method for method in methods if isinstance(method, EncoderMethod)])
-    echo(f"drew {path}", err=True)
-
-
-def _tasks(names: tuple[str, ...]) -> tuple[Task, ...]:
-    from training.evaluation.registry import find_tasks
-
-    try:
-        return find_tasks(names)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--task") from error
-
-
-def _data(place: str) -> Data:
-    from training.evaluation.data import FolderData
-    from training.evaluation.hub import REPOSITORY, HubData
-    from training.evaluation.own_base import OwnBase
-
-    # A folder of that name goes before.
-    if place in ("hub", REPOSITORY) and not Path(place).is_dir():
-        return HubData()
-    path = Path(place).expanduser()
-    return OwnBase(path, max_errors=DEFAULT_MAX_ERRORS) if path.is_file() else FolderData(path)
-
-
-def _encoder(name: str, device: str) -> EncoderMethod:
-    from pearl_qdrant.encoder.loading import load_encoder
-    from training.evaluation.methods import EncoderMethod
-
-    return EncoderMethod(load_encoder(name, device=device))
-
-
-def _method(name: str, device: str) -> Similarity:
-    from training.evaluation.strings import StringMethod
-
-    if name in _STRINGS:
-        return StringMethod("jaccard" if name == "jaccard" else "tfidf")
-    return _encoder(name, device)
