@@ -59,6 +59,10 @@ _NAMED = ("scattered rows: ", "temporary file: ")
 """What errors name that are of no one file."""
 
 
+RENEW_S = 60
+"""Processor seconds after which a child is replaced: Linux holds RLIMIT_CPU against time that it counts by ticks, which
+drifts away from what `time.process_time` says, by ten seconds in ten minutes here."""
+
 NO_ANSWER = "no answer"
 """The outcome of an input that was not read within its processor time; a failure if it is not read the second time."""
 
@@ -188,7 +192,7 @@ def _serve(connection: Connection, folder: Path) -> None:
         except EOFError:
             return
         result = _read_under_limits(given_input, folder, limit_s)
-        goes_on = _status_mb("VmRSS") < most
+        goes_on = _status_mb("VmRSS") < most and time.process_time() < RENEW_S
         connection.send((result, goes_on))
 
 
