@@ -129,7 +129,10 @@ class RetryPolicy:
             sleep=sleep,
             retry_error_callback=give_up,
         )
-        return retrying(request)
+        try:
+            return retrying(request)
+        finally:
+            gave_up = None  # an error knows this frame: they would keep each other, and the connection, alive
 
     def wait_s(self, failures: int, asked: float | None) -> float:
         """Seconds to wait after so many failures in a row, given what the server asked for.
