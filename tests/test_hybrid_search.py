@@ -167,10 +167,10 @@ def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> N
     collection.upsert(points, vectors, yes(60))
     unencodable = [point(f"U{i}", f"E{i} a b") for i in range(6)]
     collection.upsert(unencodable, np.zeros((6, DIM), dtype=np.float32), np.zeros(6, dtype=np.bool_))
-    queries = np.concatenate([vectors[:20], many(20, seed=1)[1]])
-    names = [f"E{i} a" if i % 3 else f"E{i + 20} a b" for i in range(40)]
+    queries = np.concatenate([vectors[:8], many(8, seed=1)[1]])
+    names = [f"E{i} a" if i % 3 else f"E{i + 8} a b" for i in range(16)]
     queries[::7] = 0
-    names[::5] = ["\U0001f600"] * 8
+    names[::5] = ["\U0001f600"] * 4
 
     def search(first: int, last: int) -> list[list[ScoredName]]:
         rows = ngram_rows(names[first:last])
@@ -178,7 +178,7 @@ def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> N
             queries[first:last], rows, limit=3, lexical_limit=4, settles=lambda number, _: (first + number) % 2 == 0
         )
 
-    for i, together in enumerate(search(0, 40)):
+    for i, together in enumerate(search(0, 16)):
         (alone,) = search(i, i + 1)
         assert [hit.point.id for hit in alone] == [hit.point.id for hit in together]
         assert shown(alone) == shown(together)
