@@ -198,7 +198,8 @@ def die(given_input, folder):
     os._exit(7)
 
 fuzz_readers.read_input = locals()[sys.argv[1]]
-fuzz_readers.CPU_S = 0.5
+if sys.argv[1] == "loop":
+    fuzz_readers.CPU_S = 0.5
 folder = Path("base")
 folder.mkdir()
 child = fuzz_readers.Child(folder)
