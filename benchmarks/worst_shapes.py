@@ -155,8 +155,6 @@ def obo_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
 
     def graph(name: str, n: int) -> bytes:
         parents = dict(graphs(n // 40))[name]
-        if name == "star":
-            return many(n, lambda i: term(i + 1, *(f"is_a: A:{p}" for p in (parents(i + 1)))))
         return many(n, lambda i: term(i + 1, *(f"is_a: A:{p}" for p in parents(i + 1))))
 
     def replaced(n: int) -> bytes:

@@ -33,7 +33,7 @@ from pearl_qdrant.settings import (
     DEFAULT_QUANTIZATION,
     DEFAULT_WAIT_S,
 )
-from pearl_qdrant.store.open import StoreLike, is_url, location_of, use_store
+from pearl_qdrant.store.open import StoreLike, check_collection_name, location_of, use_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest, Quantization
 
@@ -67,7 +67,7 @@ def load_base(
     collection: str | None = None,
     *,
     store: StoreLike = None,
-    model: Encoder | str = DEFAULT_MODEL,
+    model: Encoder | str | os.PathLike[str] = DEFAULT_MODEL,
     device: str = DEFAULT_DEVICE,
     pooling: str | None = None,
     prefix: str | None = None,
@@ -146,7 +146,7 @@ def update_base(
     collection: str | None = None,
     *,
     store: StoreLike = None,
-    model: Encoder | str = DEFAULT_MODEL,
+    model: Encoder | str | os.PathLike[str] = DEFAULT_MODEL,
     device: str = DEFAULT_DEVICE,
     pooling: str | None = None,
     prefix: str | None = None,
@@ -206,7 +206,7 @@ def collection_name(path: str | os.PathLike[str]) -> str:
         OptionError: For standard input, which has no name.
     """
     if os.fspath(path) == "-":
-        raise OptionError("collection", "Standard input has no name: name the collection.")
+        raise OptionError("collection", "Standard input has no name that the collection could have.")
     name = Path(path).name
     if name.upper() == "META":  # of UMLS: its release has the better name
         name = Path(path).resolve().parent.name
@@ -223,11 +223,11 @@ def _listed(paths: Paths) -> list[str]:
 
 def _checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
     """The collection's name, refused before anything is read where the store would refuse it."""
-    name = collection or collection_name(_listed(paths)[0])
-    if not is_url(location_of(store)):
-        from pearl_qdrant.store.edge import check_name
-
-        check_name(name)
+    listed = _listed(paths)
+    if not listed:
+        raise OptionError("paths", "No file is given: name at least one.")
+    name = collection or collection_name(listed[0])
+    check_collection_name(name, location_of(store))
     return name
 
 
@@ -248,10 +248,17 @@ def _scan(reader: Reader, paths: Paths, max_errors: int | None, events: LoadEven
     return scanned
 
 
-def _encoder(model: Encoder | str, device: str, pooling: str | None, prefix: str | None, events: LoadEvents) -> Encoder:
-    encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix) if isinstance(model, str) else model
-    events.model_loaded(encoder)
-    return encoder
+def _encoder(
+    model: Encoder | str | os.PathLike[str],
+    device: str,
+    pooling: str | None,
+    prefix: str | None,
+    events: LoadEvents,
+) -> Encoder:
+    if isinstance(model, (str, os.PathLike)):
+        model = load_encoder(os.fspath(model), device=device, pooling=pooling, prefix=prefix)
+    events.model_loaded(model)
+    return model
 
 
 def _open_or_create(

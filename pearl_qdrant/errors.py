@@ -276,6 +276,10 @@ class EmptyBaseError(InputError):
         super().__init__(" ".join(paths), None, f"no entity is left (passed over: {reasons or 'nothing'})")
 
 
+class MissingDataError(InputError):
+    """A folder has none of the files that are to be measured on."""
+
+
 class TrainingError(PearlQdrantError):
     """A training run cannot go on: its loss is no number any more, or its folder holds another run."""
 

@@ -299,6 +299,8 @@ def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monk
     assert manifest_calibration(ingested) == second.to_manifest()
     with pytest.raises(ValueError, match="precision lies between"):
         calibrate_collection("base", store=ingested, precision=1.5)
+    with pytest.raises(FormatError, match=r"absent\.tsv"):
+        calibrate_collection("base", str(ingested / "absent.tsv"), store=ingested)
 
 
 def test_calibrate_on_pairs_weighs_for_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Heard(LoadEvents):
 def test_a_base_is_loaded_and_linked_from_python(tmp_path: Path, base: Path, model: Path) -> None:
     """Files, collection and model are all that a program gives; it is called back meanwhile, and counts come back."""
     heard, store = Heard(), tmp_path / "store"
-    result = load_base(base, "base", store=store, model=str(model), events=heard)
+    result = load_base(base, "base", store=store, model=model, events=heard)
 
     assert (result.collection, result.entities, result.names, result.points) == ("base", 20, 40, 40)
     assert heard.calls[:2] == ["scanned 40", f"model {load_encoder(str(model), device='cpu').info.dim}"]
@@ -213,7 +213,9 @@ def test_a_collection_is_named_like_its_file(path: str, name: str) -> None:
     assert collection_name(path) == name
 
 
-def test_standard_input_has_no_name() -> None:
-    """The collection must be named then."""
+def test_what_has_no_name_is_asked_for() -> None:
+    """Of standard input the collection must be named; and there must be a file."""
     with pytest.raises(OptionError, match="Standard input"):
         load_base("-")
+    with pytest.raises(OptionError, match="at least one"):
+        load_base([], "base")

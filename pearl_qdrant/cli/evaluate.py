@@ -99,7 +99,7 @@ def evaluate(
     pearl-qdrant evaluate --data data/ --task linking --bases loaded/ --mentions 1000
     pearl-qdrant evaluate --data base.tsv
     """
-    from pearl_qdrant.errors import InputError, OptionError
+    from pearl_qdrant.errors import MissingDataError, OptionError
     from training.evaluation.requirements import check_installed
 
     check_installed()
@@ -127,9 +127,7 @@ def evaluate(
         )
     except OptionError as error:
         raise click.BadParameter(str(error), param_hint="--task") from error
-    except InputError as error:
-        if type(error) is not InputError:
-            raise
+    except MissingDataError as error:
         raise click.ClickException(f"{error}: see --list.") from error
     if as_json:
         echo_json(as_record(report))

@@ -10,7 +10,6 @@ import click
 
 from pearl_qdrant.cli.ingest_output import LoadOutput, dry_run_counts, print_counts, say_kept, say_result
 from pearl_qdrant.cli.options import (
-    check_collection_name,
     device_option,
     json_option,
     open_store_at,
@@ -38,12 +37,11 @@ _FLAGS = {
     "scopes": "--synonym-scope",
 }
 _HINTS = {
-    "collection": "Give it with --collection.",
+    "collection": "Give one with --collection.",
     "kb": "Take another --collection.",
     "quantization": "Begin anew with --restart, or take another --collection.",
     "placement": (
-        "--shards, --replicas and --write-consistency count when it is created. Begin with --restart, or take another "
-        "--collection."
+        "Leave out --shards, --replicas and --write-consistency, begin with --restart, or take another --collection."
     ),
     **dict.fromkeys(_FLAGS, "Leave it out, or name the format with --format."),
 }
@@ -179,6 +177,7 @@ def ingest(
     from ingest.loading import collection_name, load_base, scan_base, update_base
     from ingest.tsv_layout import TsvColumns
     from pearl_qdrant.errors import OptionError, StoreError
+    from pearl_qdrant.store.open import check_collection_name
     from pearl_qdrant.store.protocol import Placement
 
     columns = TsvColumns(id=id_column, name=name_column, types=type_columns, alias=alias_column)
@@ -216,7 +215,7 @@ def ingest(
         try:
             name = collection or collection_name(paths[0])
             if dry_run:
-                check_collection_name(store, name)
+                check_collection_name(name, store)
                 counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
             elif is_update:
                 updated = update_base(paths, name, **loading, may_remove=_asking(yes), events=output)

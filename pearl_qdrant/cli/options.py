@@ -128,16 +128,6 @@ model_option: Callable[[F], F] = click.option(
 )
 
 
-def check_collection_name(location: str, name: str) -> None:
-    """Refuse a name that the store at this location would refuse, before anything is read."""
-    from pearl_qdrant.store.open import is_url
-
-    if not is_url(location):
-        from pearl_qdrant.store.edge import check_name
-
-        check_name(name)
-
-
 def open_linker(
     location: str,
     collections: Sequence[str],

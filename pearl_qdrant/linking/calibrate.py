@@ -10,6 +10,7 @@ Aliases of a base are easier than what people write: labelled pairs are worth mo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,7 +78,7 @@ class CollectionFit:
 
 def calibrate_collection(
     collection: str,
-    labels: Path | Sequence[Label] | None = None,
+    labels: str | os.PathLike[str] | Sequence[Label] | None = None,
     *,
     store: StoreLike = None,
     model: str | None = None,
@@ -103,7 +104,7 @@ def calibrate_collection(
         FormatError: If the file of pairs cannot be read.
         CalibrationError, ValueError: As `calibrate`.
     """
-    given = read_pairs(labels) if isinstance(labels, Path) else labels
+    given = read_pairs(Path(labels)) if isinstance(labels, (str, os.PathLike)) else labels
     with use_store(store) as opened:
         target = opened.open(collection)
         manifest = target.manifest

@@ -11,7 +11,7 @@ from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess, check_store_location, is_url, store_location
 from pearl_qdrant.store.protocol import Store
 
-__all__ = ["StoreLike", "is_url", "location_of", "open_store", "use_store"]
+__all__ = ["StoreLike", "check_collection_name", "is_url", "location_of", "open_store", "use_store"]
 
 StoreLike = Store | str | os.PathLike[str] | None
 """A store that is open, its folder or URL, or None: what the environment names."""
@@ -61,6 +61,18 @@ def open_store(
         return EdgeStore(Path(location).expanduser())
     except RuntimeError as error:  # ~ of a user who is not there
         raise SettingsError(f"The store's location '{location}' names no folder: {error}") from error
+
+
+def check_collection_name(name: str, location: str) -> None:
+    """Refuse a name that the store at this location would refuse.
+
+    Raises:
+        ValueError: If it is no name of a folder, for an embedded store; a server judges for itself.
+    """
+    if not is_url(location):
+        from pearl_qdrant.store.edge import check_name
+
+        check_name(name)
 
 
 def location_of(store: StoreLike) -> str:

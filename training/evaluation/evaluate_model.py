@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import InputError, OptionError, SettingsError
+from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
 from pearl_qdrant.linking.ranking import FEATURES, shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.data import Data, FolderData
@@ -77,7 +77,8 @@ def evaluate_model(
     Raises:
         OptionError: If a task is unknown, or not one of a base of your own.
         SettingsError: If a library is missing, or the figure's folder is.
-        InputError: If there are none of the files that the tasks read, or a table is broken.
+        MissingDataError: If there are none of the files that the tasks read.
+        FormatError: If a table is broken.
         ModelError: If a model cannot be loaded.
     """
     _check_before(figure)
@@ -110,7 +111,7 @@ def evaluate_model(
         report = _joined(report, _evaluate_linking(linking, source, list(filter(_is_linking, chosen)), options, say))
     assert report is not None, "some task was chosen"
     if not report.results:
-        raise InputError(os.fspath(data), None, f"has none of the files that {len(chosen)} tasks read")
+        raise MissingDataError(os.fspath(data), None, f"has none of the files that {len(chosen)} tasks read")
     if figure is not None:
         from training.evaluation.figure import draw_figure
 
