@@ -14,7 +14,7 @@ import numpy as np
 from qdrant_double import QdrantDouble
 from qdrant_double_http import DoubleServer, Fault, handler_of
 
-from pearl_qdrant.store.server import CHECKPOINT_PREFIX, MANIFEST_KEY
+from pearl_qdrant.store.server_collection import CHECKPOINT_PREFIX, MANIFEST_KEY
 
 COLLECTION = "base"
 

@@ -15,7 +15,8 @@ from test_edge_store import manifest_of, many
 from pearl_qdrant.encoder.ngrams import ngram_rows
 from pearl_qdrant.errors import PearlQdrantError, StoreError
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.server import ServerCollection, ServerStore
+from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server_collection import ServerCollection
 from pearl_qdrant.store.server_indexing import Indexing
 
 ANY = r".*"

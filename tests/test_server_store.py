@@ -41,7 +41,8 @@ from pearl_qdrant.errors import (
 )
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from pearl_qdrant.store.server import MANIFEST_KEY, ServerCollection, ServerStore
+from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server_collection import MANIFEST_KEY, ServerCollection
 from pearl_qdrant.store.server_errors import retry_after_s
 from pearl_qdrant.store.server_indexing import LOAD_KEY, Indexing
 from pearl_qdrant.store.server_points import check_points, cut_batches, join

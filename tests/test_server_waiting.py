@@ -20,7 +20,8 @@ from pearl_qdrant.store import retry, server_connection
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from pearl_qdrant.store.server import ServerCollection, ServerStore
+from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server_collection import ServerCollection
 
 INFO = ModelInfo("m", "sha256:0", 4, "mean", "", has_head=False, device="cpu", runtime="onnx", precision="fp32")
 

@@ -12,7 +12,8 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.settings import TESTED_SERVER
-from pearl_qdrant.store.server import MANIFEST_KEY, ServerStore
+from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server_collection import MANIFEST_KEY
 from pearl_qdrant.store.server_connection import Connection
 from pearl_qdrant.store.server_limits import Limits
 
