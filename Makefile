@@ -44,10 +44,10 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 soak: $(VENV)/.installed-dev
-	$(BIN)/python tests/soak.py $(SOAK_ARGS)
+	PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
 
 fuzz: $(VENV)/.installed-dev
-	$(BIN)/python tests/fuzz_readers.py $(FUZZ_ARGS)
+	PYTHONPATH=tests/readers $(BIN)/python tests/fuzz/fuzz_readers.py $(FUZZ_ARGS)
 
 clean:
 	rm -rf $(VENV) demo-store build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

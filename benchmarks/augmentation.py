@@ -30,11 +30,11 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import click
 import psutil
 
-from ingest.reader import ReadReport
+from ingest.base.reader import ReadReport
 from training.augment.feed import tokenised_pairs
 from training.augment.sources import AugmentationSources
 from training.corpus.files import read_frequencies
-from training.wordnet import read_synsets
+from training.examples.wordnet import read_synsets
 
 BATCH = 512
 WANTED = 100_000

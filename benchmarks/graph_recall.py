@@ -20,8 +20,8 @@ from qdrant_edge import QuantizationSearchParams, Query, QueryBatchRequest, Quer
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_collection import EdgeCollection
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import DENSE, OVERSAMPLING
 
 LIMIT = 16

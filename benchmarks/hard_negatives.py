@@ -21,8 +21,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from training.edit_pairs import edit_pairs
-from training.hard_negatives import Encode, FloatArray, Phrase, mine_hard_negatives
+from training.mining.edit_pairs import edit_pairs
+from training.mining.hard_negatives import Encode, FloatArray, Phrase, mine_hard_negatives
 
 DIM = 384
 

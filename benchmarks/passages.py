@@ -25,10 +25,10 @@ from pathlib import Path
 
 import click
 
-from ingest.reader import ReadReport
-from ingest.tsv import TsvReader
+from ingest.base.reader import ReadReport
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.passages import annotate
+from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.records import Candidate, Link
 
 PASSAGES = Path(__file__).parent / "passages.txt"

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from pearl_qdrant.store import edge_shard
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_collection import EdgeCollection
-from pearl_qdrant.store.edge_search import run_queries
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.search import run_queries
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import FILTER_FIELD, LEXICAL
 from pearl_qdrant.store.search import NameQuery
 

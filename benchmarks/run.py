@@ -37,10 +37,10 @@ import click
 import numpy as np
 from memory import peak_memory
 
-from ingest.reader import ReadReport
-from ingest.scan import ScanResult, scan
-from ingest.tsv import TsvReader
-from ingest.tsv_layout import TsvColumns
+from ingest.base.reader import ReadReport
+from ingest.base.scan import ScanResult, scan
+from ingest.readers.tsv.layout import TsvColumns
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker

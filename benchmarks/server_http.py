@@ -22,19 +22,19 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ingest.pipeline import ingest
-from ingest.reader import ReadReport
-from ingest.scan import scan
-from ingest.tsv import TsvReader
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
+from ingest.load.pipeline import ingest
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.settings import DEFAULT_MODEL
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server.store import ServerStore
 
 HERE = Path(__file__).resolve().parent
 COLLECTION = "bench"

@@ -26,14 +26,14 @@ import click
 import numpy as np
 from memory import peak_memory
 
-from ingest.pipeline import ingest
-from ingest.reader import ReadReport
-from ingest.scan import scan
-from ingest.tsv import TsvReader
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
+from ingest.load.pipeline import ingest
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest, Quantization
 
 DIM = 384

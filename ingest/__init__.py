@@ -13,13 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ingest.base.scan import ScanResult
     from ingest.formats import ReadOptions
-    from ingest.load_events import LoadEvents
-    from ingest.loading import load_base, scan_base, update_base
-    from ingest.pipeline import IngestResult
-    from ingest.scan import ScanResult
-    from ingest.tsv_layout import TsvColumns
-    from ingest.update import UpdateResult
+    from ingest.load.events import LoadEvents
+    from ingest.load.load_base import load_base, scan_base, update_base
+    from ingest.load.pipeline import IngestResult
+    from ingest.load.update import UpdateResult
+    from ingest.readers.tsv.layout import TsvColumns
 
 __all__ = [
     "IngestResult",
@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "IngestResult": "ingest.pipeline",
-    "LoadEvents": "ingest.load_events",
+    "IngestResult": "ingest.load.pipeline",
+    "LoadEvents": "ingest.load.events",
     "ReadOptions": "ingest.formats",
-    "ScanResult": "ingest.scan",
-    "TsvColumns": "ingest.tsv_layout",
-    "UpdateResult": "ingest.update",
-    "load_base": "ingest.loading",
-    "scan_base": "ingest.loading",
-    "update_base": "ingest.loading",
+    "ScanResult": "ingest.base.scan",
+    "TsvColumns": "ingest.readers.tsv.layout",
+    "UpdateResult": "ingest.load.update",
+    "load_base": "ingest.load.load_base",
+    "scan_base": "ingest.load.load_base",
+    "update_base": "ingest.load.load_base",
 }
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 
 if TYPE_CHECKING:
-    from ingest.reader import Reader
-    from ingest.tsv_layout import TsvColumns
-    from ingest.type_map import TypeMap
+    from ingest.base.reader import Reader
+    from ingest.base.type_map import TypeMap
+    from ingest.readers.tsv.layout import TsvColumns
 
 FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")
 
@@ -65,10 +65,10 @@ def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
     Raises:
         FormatError: If a path is a folder of nothing that is known or of several bases, or two paths show two formats.
     """
-    from ingest.obo import is_obo
-    from ingest.umls import is_umls
-    from ingest.wikidata import is_wikidata
-    from ingest.yago_files import is_yago
+    from ingest.readers.obo.reader import is_obo
+    from ingest.readers.umls.reader import is_umls
+    from ingest.readers.wikidata.reader import is_wikidata
+    from ingest.readers.yago.files import is_yago
 
     tests = {"umls": is_umls, "yago": is_yago, "wikidata": is_wikidata, "obo": is_obo}
     found: dict[str, str] = {}
@@ -153,24 +153,24 @@ def _open(paths: Sequence[str | os.PathLike[str]], kind: str, options: ReadOptio
     languages = options.languages or ("en",)
     limit = options.limit
     if kind == "umls":
-        from ingest.umls import UmlsOptions, UmlsReader
+        from ingest.readers.umls.reader import UmlsOptions, UmlsReader
 
         umls = UmlsOptions(languages, options.sabs, options.srl_max, semantic_types=options.semantic_types)
         return UmlsReader(paths, umls, type_map=type_map, limit=limit)
     if kind == "yago":
-        from ingest.yago import YagoOptions, YagoReader
+        from ingest.readers.yago.reader import YagoOptions, YagoReader
 
         return YagoReader(paths, YagoOptions(languages), type_map=type_map, limit=limit)
     if kind == "wikidata":
-        from ingest.wikidata import WikidataOptions, WikidataReader
+        from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
 
         wikidata = WikidataOptions(languages, options.require_sitelink, include_types=options.classes)
         return WikidataReader(paths, wikidata, type_map=type_map, limit=limit)
     if kind == "obo":
-        from ingest.obo import OboOptions, OboReader
+        from ingest.readers.obo.reader import OboOptions, OboReader
 
         return OboReader(paths, OboOptions(options.scopes or ("EXACT",)), type_map=type_map, limit=limit)
-    from ingest.tsv import TsvReader
+    from ingest.readers.tsv.reader import TsvReader
 
     return TsvReader(paths, options.columns, type_map=type_map, limit=limit)
 

@@ -24,19 +24,19 @@ from pearl_mini_en import LOVE, LOVE_WORDS, phrase_vectors, sources
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, swap_words, vary_surface
-from training.batches import BatchMaker, Shard, Source, Vary, WeightedRuns
-from training.character_files import read_character_encoder
-from training.fit_config import FitConfig
-from training.hard_negatives import mine_hard_negatives
-from training.love_run import CharacterWidths, pretrain_character_encoder
-from training.material import as_phrases, by_name
-from training.negative_table import NegativeTable
-from training.sources import Example
-from training.trainer import fit
-from training.weight_average import average_weights
+from training.data.batches import BatchMaker, Shard, Source, Vary, WeightedRuns
+from training.data.training_files import as_phrases, by_name
+from training.examples.sources import Example
+from training.finetune.config import FitConfig
+from training.finetune.trainer import fit
+from training.love.run import CharacterWidths, pretrain_character_encoder
+from training.mining.hard_negatives import mine_hard_negatives
+from training.mining.negative_table import NegativeTable
+from training.networks.character_files import read_character_encoder
+from training.networks.weight_average import average_weights
 
 SHARE = 0.1
 N_PAIRS = 48

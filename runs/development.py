@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.loading import load_encoder
 from training.augment import edit_character
-from training.sources import read_tsv, split_aliases
-from training.splits import DEVELOPMENT_FOLDS, fold, name_key
-from training.wordnet import read_synsets
+from training.examples.sources import read_tsv, split_aliases
+from training.examples.splits import DEVELOPMENT_FOLDS, fold, name_key
+from training.examples.wordnet import read_synsets
 
 FloatArray = npt.NDArray[np.float32]
 

@@ -1,13 +1,13 @@
-"""The recipe of `pearl_qdrant/linking/ranking.json`: what candidates are judged by.
+"""The recipe of `pearl_qdrant/linking/ranking/ranking.json`: what candidates are judged by.
 
-    python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking.json
+    python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking/ranking.json
 
 --data has `autofj/`, `kb/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work
-and their mentions judged once; both are kept there. Mentions are aliases of the development folds (`training.splits`),
-of AutoFJ all, since all of the model's other material is elsewhere. A fifth of the mentions is made NIL: every entity
-that shares a folded name with the right one is hidden. Bases hold canonical names only, or all names with the mention's
-own string left out of its entity. What is printed is cross-fitted: each task by a model that was fitted without it and
-its kind. About 15 minutes on two cores.
+and their mentions judged once; both are kept there. Mentions are aliases of the development folds
+(`training.examples.splits`), of AutoFJ all, since all of the model's other material is elsewhere. A fifth of the
+mentions is made NIL: every entity that shares a folded name with the right one is hidden. Bases hold canonical names
+only, or all names with the mention's own string left out of its entity. What is printed is cross-fitted: each task by a
+model that was fitted without it and its kind. About 15 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -22,28 +22,21 @@ from pathlib import Path
 
 import click
 
+from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
-from ingest.pipeline import ingest
-from ingest.scan import scan
-from ingest.tsv_layout import TsvColumns
+from ingest.load.pipeline import ingest
+from ingest.readers.tsv.layout import TsvColumns
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.ngrams import fold_name
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from training.fit_ranking import (
-    Task,
-    accuracy_at_1,
-    accuracy_of_fusion,
-    fit_ranking,
-    single_feature,
-    to_task,
-)
-from training.sources import read_tsv, split_aliases
-from training.splits import DEVELOPMENT_FOLDS, fold
+from training.examples.sources import read_tsv, split_aliases
+from training.examples.splits import DEVELOPMENT_FOLDS, fold
+from training.ranking.fit_ranking import Task, accuracy_at_1, accuracy_of_fusion, fit_ranking, single_feature, to_task
 
 NIL_SHARE = 0.2
 LIMIT = 24

@@ -27,18 +27,11 @@ from torch import Tensor
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
 from training.augment import abbreviate, augment, augment_or_abbreviate
-from training.batches import BatchMaker, Source, WeightedRuns
-from training.character_files import read_character_encoder
-from training.evaluate_types import TypeScores, score_types
-from training.export_checkpoint import export_checkpoint
-from training.fit_run import as_teacher
-from training.head import fit_head
-from training.love import LoveConfig
-from training.love_run import CharacterWidths, pretrain_character_encoder
-from training.sources import (
+from training.data.batches import BatchMaker, Source, WeightedRuns
+from training.examples.sources import (
     Example,
     base_examples,
     held_out_aliases,
@@ -49,10 +42,17 @@ from training.sources import (
     without_strings,
     wordnet_examples,
 )
-from training.splits import DEVELOPMENT_FOLDS, TEST_FOLDS, TRAIN_FOLDS, fold, name_key
-from training.torch_checkpoint import write_network
-from training.trainer import FitConfig, fit, pool_phrases
-from training.weight_average import average_weights
+from training.examples.splits import DEVELOPMENT_FOLDS, TEST_FOLDS, TRAIN_FOLDS, fold, name_key
+from training.export.export_checkpoint import export_checkpoint
+from training.finetune.run import as_teacher
+from training.finetune.trainer import FitConfig, fit, pool_phrases
+from training.head.evaluate_types import TypeScores, score_types
+from training.head.fit_head import fit_head
+from training.love.pretrain import LoveConfig
+from training.love.run import CharacterWidths, pretrain_character_encoder
+from training.networks.character_files import read_character_encoder
+from training.networks.torch_checkpoint import write_network
+from training.networks.weight_average import average_weights
 
 NAME = "pearl-mini-en"
 MAX_LENGTH = 64

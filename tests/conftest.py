@@ -73,7 +73,7 @@ def local() -> Iterator[Store]:
     """qdrant-client's local mode, shared: collections are told apart by name."""
     from qdrant_client import QdrantClient
 
-    from pearl_qdrant.store.server import ServerStore
+    from pearl_qdrant.store.server.store import ServerStore
 
     client = QdrantClient(":memory:")
     opened = ServerStore.from_client(client)
@@ -87,8 +87,8 @@ def http() -> Iterator[Store]:
     """A server over HTTP, as strict as a managed one, shared likewise."""
     from qdrant_double import QdrantDouble
 
-    from pearl_qdrant.store.server import ServerStore
-    from pearl_qdrant.store.server_indexing import Indexing
+    from pearl_qdrant.store.server.indexing import Indexing
+    from pearl_qdrant.store.server.store import ServerStore
 
     with QdrantDouble() as double:
         double.strict = True
@@ -103,8 +103,8 @@ def limited() -> Iterator[Store]:
     """A server whose strict mode has narrow limits, and which compresses its answers."""
     from qdrant_double import QdrantDouble
 
-    from pearl_qdrant.store.server import ServerStore
-    from pearl_qdrant.store.server_indexing import Indexing
+    from pearl_qdrant.store.server.indexing import Indexing
+    from pearl_qdrant.store.server.store import ServerStore
 
     with QdrantDouble() as double:
         double.strict = True
@@ -122,8 +122,8 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     import trustme
     from qdrant_double import QdrantDouble
 
-    from pearl_qdrant.store.server import ServerStore
-    from pearl_qdrant.store.server_indexing import Indexing
+    from pearl_qdrant.store.server.indexing import Indexing
+    from pearl_qdrant.store.server.store import ServerStore
 
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -141,8 +141,8 @@ def faulty() -> Iterator[Store]:
     from qdrant_double import QdrantDouble
 
     from pearl_qdrant.store.retry import RetryPolicy
-    from pearl_qdrant.store.server import ServerStore
-    from pearl_qdrant.store.server_indexing import Indexing
+    from pearl_qdrant.store.server.indexing import Indexing
+    from pearl_qdrant.store.server.store import ServerStore
 
     with QdrantDouble() as double:
         double.drop_every = 3
@@ -155,7 +155,7 @@ def faulty() -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def real() -> Iterator[Store]:
     """The server at QDRANT_URL."""
-    from pearl_qdrant.store.server import ServerStore
+    from pearl_qdrant.store.server.store import ServerStore
 
     opened = ServerStore.connect(os.environ["QDRANT_URL"], api_key=os.environ.get("QDRANT_API_KEY"))
     yield opened
@@ -166,7 +166,7 @@ def real() -> Iterator[Store]:
 def store(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterator[Store]:
     """A store of each kind; what a test creates in it is gone after the test."""
     if request.param == "edge":
-        from pearl_qdrant.store.edge import EdgeStore
+        from pearl_qdrant.store.edge.store import EdgeStore
 
         embedded = EdgeStore(tmp_path / "store")
         yield embedded

@@ -1,14 +1,16 @@
 """One entity for each id, wherever its rows stand in the input.
 
-Rows that stand together are merged on the way. An id that comes back later was found by a pass before (`ingest.scan`):
-its rows wait in a temporary SQLite database, which spills to disk and vanishes with the process, and come out merged
-at the end, ordered by first appearance. Memory is bounded by the batch and by the largest single entity.
+Rows that stand together are merged on the way. An id that comes back later was found by a pass before
+(`ingest.base.scan`): its rows wait in a temporary SQLite database, which spills to disk and vanishes with the process,
+and come out merged at the end, ordered by first appearance. Memory is bounded by the batch and by the largest single
+entity.
 
 The first row decides: its name is the canonical one, later names become aliases; types are united in order; the
 first description and the first value of each further field stay.
 
-An entity is no larger than `ingest.limits` allows. Of rows that stand together, those past it are counted as skipped.
-Rows that are scattered are refused: whoever gave the same id to so many rows all over a file meant another column.
+An entity is no larger than `ingest.io.limits` allows. Of rows that stand together, those past it are counted as
+skipped. Rows that are scattered are refused: whoever gave the same id to so many rows all over a file meant another
+column.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ingest import limits
-from ingest.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport, scattered_excess
-from ingest.scan import Hashes, hash_texts
+from ingest.base.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport, scattered_excess
+from ingest.base.scan import Hashes, hash_texts
+from ingest.io import limits
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
@@ -155,7 +157,7 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
 
     Args:
         runs: From `Reader.read_runs`, with the same report.
-        scattered: Sorted hashes of the ids that come more than once, from `ingest.scan`.
+        scattered: Sorted hashes of the ids that come more than once, from `ingest.base.scan`.
         report: Its `entities` and `names` are counted here.
 
     Raises:

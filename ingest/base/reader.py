@@ -1,7 +1,7 @@
 """What every reader of a base has in common: the `Reader` protocol, and the report of what was read and skipped.
 
 A reader turns files into entities. It streams; rows of one id that stand together become one entity at once, and
-rows that are scattered over the input are brought together by `ingest.merge`, for any reader. A bad row is not an
+rows that are scattered over the input are brought together by `ingest.base.merge`, for any reader. A bad row is not an
 error: it is counted by reason and shown, and reading stops only past `ReadReport.max_errors`.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ingest import limits
+from ingest.io import limits
 from pearl_qdrant.errors import InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
@@ -19,7 +19,7 @@ from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ingest.scan import Hashes
+    from ingest.base.scan import Hashes
 
 NO_NAME = "no_name"
 NO_ID = "no_id"

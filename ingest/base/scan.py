@@ -18,8 +18,8 @@ from hashlib import blake2b, sha256
 import numpy as np
 import numpy.typing as npt
 
-from ingest import limits
-from ingest.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, Reader, ReadReport, scattered_excess
+from ingest.base.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, Reader, ReadReport, scattered_excess
+from ingest.io import limits
 
 Hashes = npt.NDArray[np.uint64]
 

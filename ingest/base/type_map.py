@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 
-from ingest.streams import saying_that_it_waits
+from ingest.io.streams import saying_that_it_waits
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from ingest.decompress import CHUNK, RawInput, check_expansion
-from ingest.streams import ByteSource, RawFile, StoredBytes, copy_to_temporary
-from ingest.zip_directory import LOCAL_HEADER, MAGICS, FilePart, as_format_error, check_directory, name_members
+from ingest.io.decompress import CHUNK, RawInput, check_expansion
+from ingest.io.streams import ByteSource, RawFile, StoredBytes, copy_to_temporary
+from ingest.io.zip_directory import LOCAL_HEADER, MAGICS, FilePart, as_format_error, check_directory, name_members
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:

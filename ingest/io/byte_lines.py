@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from ingest.lines import BadLine
-from ingest.reader import LINE_TOO_LONG
-from ingest.streams import ByteSource
-from ingest.text_check import HEAD_BYTES, check_is_text
+from ingest.base.reader import LINE_TOO_LONG
+from ingest.io.lines import BadLine
+from ingest.io.streams import ByteSource
+from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
 _BOM = b"\xef\xbb\xbf"

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ingest import limits
-from ingest.reader import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
-from ingest.streams import ByteSource
-from ingest.text_check import HEAD_BYTES, check_is_text
+from ingest.base.reader import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
+from ingest.io import limits
+from ingest.io.streams import ByteSource
+from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
 _PREFIX_BYTES = 1 << 10

@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
-from ingest.decompress import CHUNK, RawInput, decompress, detect_compression
-from ingest.text_check import HEAD_BYTES, check_is_text
+from ingest.io.decompress import CHUNK, RawInput, decompress, detect_compression
+from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError, InputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ingest.scan import Hashes, hash_texts
+from ingest.base.scan import Hashes, hash_texts
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 
 CAPACITY = 32_768

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ingest.scan import ScanResult
+    from ingest.base.scan import ScanResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 
+from ingest.base.reader import Reader, ReadReport
+from ingest.base.scan import ScanResult, scan
+from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, open_reader
-from ingest.load_events import LoadEvents
-from ingest.pipeline import IngestResult, ingest
-from ingest.reader import Reader, ReadReport
-from ingest.scan import ScanResult, scan
-from ingest.type_map import TypeMap
-from ingest.update import MayRemove, UpdateResult, update
+from ingest.load.events import LoadEvents
+from ingest.load.pipeline import IngestResult, ingest
+from ingest.load.update import MayRemove, UpdateResult, update
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError

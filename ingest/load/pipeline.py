@@ -6,8 +6,8 @@ one base can be loaded at once by as many processes into a collection on a serve
 and the last one to finish builds the graph.
 
 Each distinct name is encoded once: a scan before the load knows which names come again, and their vectors are
-kept until then (`ingest.repeats`). After each `CHECKPOINT_EVERY` names the store is flushed, and how far the input
-is stored is put into the manifest.
+kept until then (`ingest.load.embedding_cache`). After each `CHECKPOINT_EVERY` names the store is flushed, and how far
+the input is stored is put into the manifest.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ingest.new_names import WINDOW, write_missing
-from ingest.overlap import overlap
-from ingest.reader import Reader, ReadReport
-from ingest.repeats import RepeatedNames
-from ingest.scan import ScanResult
+from ingest.base.reader import Reader, ReadReport
+from ingest.base.scan import ScanResult
+from ingest.load.embedding_cache import RepeatedNames
+from ingest.load.new_names import WINDOW, write_missing
+from ingest.load.prefetch import overlap
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.linking.lexical import NgramRarity
+from pearl_qdrant.lexical.idf import NgramRarity
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Writer

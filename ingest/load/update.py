@@ -22,13 +22,13 @@ from itertools import islice
 
 import numpy as np
 
-from ingest.new_names import BATCH, NewNames, stored_points
-from ingest.pipeline import Progress
-from ingest.reader import Reader, ReadReport
-from ingest.scan import ScanResult
+from ingest.base.reader import Reader, ReadReport
+from ingest.base.scan import ScanResult
+from ingest.load.new_names import BATCH, NewNames, stored_points
+from ingest.load.pipeline import Progress
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.linking.lexical import NgramRarity
+from pearl_qdrant.lexical.idf import NgramRarity
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection

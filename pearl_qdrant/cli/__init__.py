@@ -16,13 +16,13 @@ from pearl_qdrant._version import __version__
 from pearl_qdrant.cli.annotate import annotate
 from pearl_qdrant.cli.calibrate import calibrate
 from pearl_qdrant.cli.collections import collections
+from pearl_qdrant.cli.common.terminal import echo, show_usage_error, start_logging, visible_streams
 from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.evaluate import evaluate
 from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.models import models
-from pearl_qdrant.cli.terminal import echo, show_usage_error, start_logging, visible_streams
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from pearl_qdrant.cli.options import (
+from pearl_qdrant.cli.common.options import (
     InputFile,
     device_option,
     json_option,
@@ -18,11 +18,11 @@ from pearl_qdrant.cli.options import (
     store_option,
     type_option,
 )
-from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD, MAX_PASSAGE_BYTES
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.ties import OnTie
+    from pearl_qdrant.linking.mention_detection.tie_breaking import OnTie
     from pearl_qdrant.records import Annotation
 
 

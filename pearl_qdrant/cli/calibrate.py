@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.options import (
+from pearl_qdrant.cli.common.options import (
     collection_option,
     device_option,
     json_option,
@@ -16,13 +16,13 @@ from pearl_qdrant.cli.options import (
     only_collection,
     store_option,
 )
-from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.calibrate import CollectionFit
-    from pearl_qdrant.linking.labels import Label
-    from pearl_qdrant.linking.reliability import Reliability
+    from pearl_qdrant.linking.calibration.calibrate import CollectionFit
+    from pearl_qdrant.linking.calibration.labels import Label
+    from pearl_qdrant.linking.calibration.metrics import Reliability
 
 
 @click.command()
@@ -71,10 +71,10 @@ def calibrate(
     pearl-qdrant calibrate --collection umls
     pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
     """
-    from pearl_qdrant.linking.calibrate import calibrate_collection
+    from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
 
     if figure is not None:
-        from training.evaluation.reliability_figure import check_matplotlib
+        from training.evaluation.reports.reliability_figure import check_matplotlib
 
         check_matplotlib()
         if not figure.resolve().parent.is_dir():
@@ -108,15 +108,15 @@ def calibrate(
 
 def _read(pairs: Path) -> list[Label]:
     """The pairs of a file, which may be a named pipe."""
-    from ingest.streams import saying_that_it_waits
-    from pearl_qdrant.linking.labels import read_pairs
+    from ingest.io.streams import saying_that_it_waits
+    from pearl_qdrant.linking.calibration.labels import read_pairs
 
     with saying_that_it_waits(str(pairs)):
         return read_pairs(pairs)
 
 
 def _draw(path: Path, name: str, found: CollectionFit) -> None:
-    from training.evaluation.reliability_figure import draw_reliability
+    from training.evaluation.reports.reliability_figure import draw_reliability
 
     answers = {"before": found.fit.answers_before, "after, cross-fitted": found.fit.answers_after}
     draw_reliability(path, answers, title=name)

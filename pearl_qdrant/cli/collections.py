@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.options import (
+from pearl_qdrant.cli.common.options import (
     json_option,
     model_option,
     open_store_at,
@@ -16,7 +16,7 @@ from pearl_qdrant.cli.options import (
     wait_option,
     yes_option,
 )
-from pearl_qdrant.cli.terminal import confirm, echo, echo_json
+from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.protocol import Collection

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import click
 
 from pearl_qdrant._version import __version__
-from pearl_qdrant.cli.options import json_option, store_option
-from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.cli.common.options import json_option, store_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_MODEL
 
@@ -120,8 +120,8 @@ def _store(location: str) -> Iterator[Check]:
         names = store.collections()
         yield "store", "ok", f"{store.location}: {len(names)} collections{': ' if names else ''}{', '.join(names)}"
         if is_url(location):
-            from pearl_qdrant.store.server import ServerStore
-            from pearl_qdrant.store.server_checks import check_server
+            from pearl_qdrant.store.server.checks import check_server
+            from pearl_qdrant.store.server.store import ServerStore
 
             assert isinstance(store, ServerStore)
             yield from check_server(store)

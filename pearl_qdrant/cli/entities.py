@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from pearl_qdrant.cli.options import (
+from pearl_qdrant.cli.common.options import (
     collection_option,
     device_option,
     json_option,
@@ -15,7 +15,7 @@ from pearl_qdrant.cli.options import (
     store_option,
     yes_option,
 )
-from pearl_qdrant.cli.terminal import confirm, echo, echo_json
+from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
 
 
 @click.group()
@@ -68,7 +68,7 @@ def add(
     \b
     pearl-qdrant entities add --id my-1 --name "Acme Corporation" --alias ACME --type ORG
     """
-    from ingest.type_map import TypeMap
+    from ingest.base.type_map import TypeMap
     from pearl_qdrant.records import Entity
 
     if not entity_id.strip() or not name.strip():

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from pearl_qdrant.cli.common.options import device_option, json_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.evaluate_linking import linking_options
-from pearl_qdrant.cli.options import device_option, json_option
-from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MODEL
 from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
 
@@ -104,8 +104,8 @@ def evaluate(
 
     check_installed()
     from training.evaluation.evaluate_model import evaluate_model
+    from training.evaluation.reports.table import as_text
     from training.evaluation.run import as_record
-    from training.evaluation.table import as_text
 
     source = click.get_current_context().get_parameter_source("folds")
     try:

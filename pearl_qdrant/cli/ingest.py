@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.ingest_output import LoadOutput, dry_run_counts, print_counts, say_kept, say_result
-from pearl_qdrant.cli.options import (
+from pearl_qdrant.cli.common.options import (
     device_option,
     json_option,
     open_store_at,
@@ -17,7 +16,8 @@ from pearl_qdrant.cli.options import (
     wait_option,
     yes_option,
 )
-from pearl_qdrant.cli.terminal import confirm, echo
+from pearl_qdrant.cli.common.terminal import confirm, echo
+from pearl_qdrant.cli.ingest_output import LoadOutput, dry_run_counts, print_counts, say_kept, say_result
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def ingest(
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
     """
     from ingest.formats import ReadOptions
-    from ingest.loading import collection_name, load_base, scan_base, update_base
-    from ingest.tsv_layout import TsvColumns
+    from ingest.load.load_base import collection_name, load_base, scan_base, update_base
+    from ingest.readers.tsv.layout import TsvColumns
     from pearl_qdrant.errors import OptionError, StoreError
     from pearl_qdrant.store.open import check_collection_name
     from pearl_qdrant.store.protocol import Placement

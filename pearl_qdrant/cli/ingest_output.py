@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ingest.load_events import LoadEvents
-from pearl_qdrant.cli.terminal import echo, echo_json
+from ingest.load.events import LoadEvents
+from pearl_qdrant.cli.common.terminal import echo, echo_json
 
 if TYPE_CHECKING:
-    from ingest.pipeline import IngestResult
-    from ingest.scan import ScanResult
+    from ingest.base.scan import ScanResult
+    from ingest.load.pipeline import IngestResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 _STEP = 0.1  # of the vectors, between two lines

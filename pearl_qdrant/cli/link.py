@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
-from pearl_qdrant.cli.options import (
+from pearl_qdrant.cli.common.options import (
     InputFile,
     device_option,
     json_option,
@@ -19,7 +19,7 @@ from pearl_qdrant.cli.options import (
     store_option,
     type_option,
 )
-from pearl_qdrant.cli.terminal import echo, echo_json, visible
+from pearl_qdrant.cli.common.terminal import echo, echo_json, visible
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def link(
     """
     if bool(mentions) == bool(file):
         raise click.UsageError("Give mentions as arguments, or a file of them with --file, one of the two.")
-    from pearl_qdrant.linking.explain import explain_link
+    from pearl_qdrant.linking.ranking.explain import explain_link
 
     with open_linker(store, collections, model=model, device=device, threshold=threshold) as linker:
         wanted = mentions if file is None else _lines(file)

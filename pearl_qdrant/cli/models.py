@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.options import json_option
-from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.options import json_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
 
 
 @click.group()
@@ -77,7 +77,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
         raise click.UsageError("Say which form to write: --torch. The ONNX form is the model's folder itself.")
     folder = find_model(model).folder
     with needs_extra("train"):
-        from training.export_checkpoint import rebuild_for_torch
+        from training.export.export_checkpoint import rebuild_for_torch
 
         parity = rebuild_for_torch(folder, out)
     if as_json:

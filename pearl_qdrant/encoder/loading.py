@@ -17,10 +17,10 @@ from pearl_qdrant.encoder.checkpoint import (
     open_checkpoint,
     read_config,
 )
-from pearl_qdrant.encoder.devices import Place, Runtime, check_device, choose_place
 from pearl_qdrant.encoder.find import MODELS_DIR, FoundModel, find_model
 from pearl_qdrant.encoder.plain import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
+from pearl_qdrant.encoder.runtime.devices import Place, Runtime, check_device, choose_place
 from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
@@ -123,8 +123,8 @@ def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
     if place.runtime == "torch":
         return _torch_encoder(found.folder, tokenizer, info, wish, _Pearl(checkpoint, never_seen))
-    from pearl_qdrant.encoder.onnx_graph import OnnxGraph
-    from pearl_qdrant.encoder.onnx_runtime import OnnxEncoder
+    from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
 
     graph = OnnxGraph(found.folder / ONNX_FILE)
     return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=wish.threads)
@@ -149,8 +149,8 @@ def _load_plain(found: FoundModel, wish: _Wish) -> Encoder:
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
     if place.runtime == "torch":
         return _torch_encoder(plain.folder, tokenizer, info, wish, None)
-    from pearl_qdrant.encoder.onnx_graph import OnnxGraph
-    from pearl_qdrant.encoder.onnx_runtime import OnnxEncoder
+    from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
 
     assert plain.onnx_path is not None
     graph = OnnxGraph(plain.onnx_path)
@@ -175,7 +175,7 @@ def _torch_encoder(
     """An encoder over the safetensors of a folder."""
     import torch
 
-    from pearl_qdrant.encoder.torch_runtime import TorchEncoder, fast_precision, load_network, network_width
+    from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, load_network, network_width
 
     if wish.threads is not None and info.device == "cpu":
         torch.set_num_threads(wish.threads)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from pearl_qdrant.encoder.character_config import tensor_shapes
-from pearl_qdrant.encoder.character_table import check_alphabet, read_character_table
+from pearl_qdrant.encoder.character.config import tensor_shapes
+from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR, VerifiedCheckpoint, open_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.errors import CheckpointError
@@ -37,7 +37,7 @@ def verify(folder: Path) -> VerifiedCheckpoint:
         safetensors_shapes(checkpoint.torch_path)
     _check_character_encoder(checkpoint, shapes)
     if checkpoint.onnx_path is not None:
-        from pearl_qdrant.encoder.onnx_graph import OnnxGraph
+        from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
 
         OnnxGraph(checkpoint.onnx_path).check_pearl_outputs(config.dim)
     return checkpoint

@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.encoder.ngrams import SparseRows, ngram_rows
+from pearl_qdrant.lexical.ngrams import SparseRows, ngram_rows
 
 BUCKETS = 1 << 18
 """Features that share a bucket share a rarity. A base of 571,000 names has 300,000 features, most of them words that

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from pearl_qdrant.encoder.ngrams import SparseRows, fold_name, folded_rows, ngram_rows
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
-from pearl_qdrant.linking.judging import Judge, Judged, Name, Question, judge_names
-from pearl_qdrant.linking.lexical import LexicalScores, NgramRarity, compare, most_telling
+from pearl_qdrant.lexical.idf import LexicalScores, NgramRarity, compare, most_telling
+from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
+from pearl_qdrant.linking.ranking.scoring import Judge, Judged, Name, Question, judge_names
 from pearl_qdrant.store.protocol import Collection, Settles
 from pearl_qdrant.store.schema import NamePoint
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pearl_qdrant.errors import ManifestError
+from pearl_qdrant.lexical.idf import NgramRarity, log_size
 from pearl_qdrant.linking.candidates import Place
-from pearl_qdrant.linking.lexical import NgramRarity, log_size
 from pearl_qdrant.store.protocol import Collection
 
 _ALL_TYPES = 200_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pearl_qdrant.linking.judging import Judged
 from pearl_qdrant.linking.mentions import is_too_long
-from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking.scoring import Judged
 from pearl_qdrant.records import Link, NilReason
 
 OnTie = Literal["null", "first"]

@@ -17,15 +17,15 @@ from pearl_qdrant.linking.candidates import Hide
 from pearl_qdrant.linking.collection_facts import CollectionFacts
 from pearl_qdrant.linking.decision import OnTie, decide
 from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
-from pearl_qdrant.linking.given_spans import DocLike, GivenSpan
-from pearl_qdrant.linking.judging import Judged
+from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_stream import MentionStream, TypeMode
 from pearl_qdrant.linking.mentions import check_are_many
-from pearl_qdrant.linking.passages import annotate, annotate_batch
-from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.reranker import Reranker
-from pearl_qdrant.linking.stored_calibration import calibration_of, common_calibration, model_of
-from pearl_qdrant.linking.unrelated import unrelated_cosine
+from pearl_qdrant.linking.ranking.baseline_similarity import unrelated_cosine
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.reranker import Reranker
+from pearl_qdrant.linking.ranking.scoring import Judged
+from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, ServerAccess, store_location
 from pearl_qdrant.store.open import open_store

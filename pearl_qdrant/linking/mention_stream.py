@@ -13,10 +13,10 @@ from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.batches import take
 from pearl_qdrant.linking.candidates import Hide, find_candidates
 from pearl_qdrant.linking.collection_facts import CollectionFacts
-from pearl_qdrant.linking.judging import Judge, Judged, Question, rerank
 from pearl_qdrant.linking.mentions import clean_mention
-from pearl_qdrant.linking.ranking import RankingModel
-from pearl_qdrant.linking.reranker import Reranker
+from pearl_qdrant.linking.ranking.model import RankingModel
+from pearl_qdrant.linking.ranking.reranker import Reranker
+from pearl_qdrant.linking.ranking.scoring import Judge, Judged, Question, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint

@@ -20,8 +20,8 @@ from uuid import UUID
 
 import numpy as np
 
-from pearl_qdrant.encoder.ngrams import SparseRows, UInt32Array
 from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
 from pearl_qdrant.store.protocol import ScoredName, Settles
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import FoundPoint, NameQuery, RunQueries, best, check_vectors, cosine, in_order

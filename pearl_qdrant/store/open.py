@@ -42,7 +42,7 @@ def open_store(
     check_store_location(location)
     if is_url(location):
         from pearl_qdrant.store.retry import RetryPolicy
-        from pearl_qdrant.store.server import ServerStore
+        from pearl_qdrant.store.server.store import ServerStore
 
         retry = RetryPolicy() if wait_s is None else RetryPolicy.waiting(wait_s)
         access = access or ServerAccess()
@@ -55,7 +55,7 @@ def open_store(
             ca_file=access.ca_file,
             compress=access.compress,
         )
-    from pearl_qdrant.store.edge import EdgeStore
+    from pearl_qdrant.store.edge.store import EdgeStore
 
     try:
         return EdgeStore(Path(location).expanduser())
@@ -70,7 +70,7 @@ def check_collection_name(name: str, location: str) -> None:
         ValueError: If it is no name of a folder, for an embedded store; a server judges for itself.
     """
     if not is_url(location):
-        from pearl_qdrant.store.edge import check_name
+        from pearl_qdrant.store.edge.store import check_name
 
         check_name(name)
 

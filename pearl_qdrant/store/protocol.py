@@ -1,7 +1,7 @@
 """What the rest of the project knows of a store: a set of collections of named points.
 
 Two adapters: `edge.py` (Qdrant Edge, in-process, a folder) and `server.py` (a Qdrant server or cluster). Both pass
-the same tests of behaviour (tests/test_store_behaviour.py).
+the same tests of behaviour (tests/stores/test_store_behaviour.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
-from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
 
 

@@ -17,9 +17,9 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from pearl_qdrant._version import __version__
-from pearl_qdrant.encoder import ngrams
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import ManifestError, ModelMismatchError
+from pearl_qdrant.lexical import ngrams
 
 DENSE = "dense"
 """Name of the dense vector of every point that has one."""

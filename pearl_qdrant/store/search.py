@@ -15,8 +15,8 @@ from uuid import UUID
 
 import numpy as np
 
-from pearl_qdrant.encoder.ngrams import UInt32Array
 from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.lexical.ngrams import UInt32Array
 from pearl_qdrant.store.protocol import ScoredName
 from pearl_qdrant.store.schema import NamePoint
 

@@ -12,12 +12,9 @@ from cli_runner import Run
 from sklearn.metrics import roc_auc_score
 
 from pearl_qdrant.errors import CalibrationError, FormatError
-from pearl_qdrant.linking.calibrate import calibrate_collection
-from pearl_qdrant.linking.fit_calibration import UnreachablePrecisionError, fit, fit_slope_and_bias
-from pearl_qdrant.linking.judged_samples import Samples
-from pearl_qdrant.linking.labels import Label, NameIndex, check_ids, read_pairs
-from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration
-from pearl_qdrant.linking.reliability import (
+from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
+from pearl_qdrant.linking.calibration.labels import Label, NameIndex, check_ids, read_pairs
+from pearl_qdrant.linking.calibration.metrics import (
     Answers,
     FloatArray,
     auroc,
@@ -29,9 +26,12 @@ from pearl_qdrant.linking.reliability import (
     nil_f1,
     threshold_for_precision,
 )
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.linking.calibration.platt_scaling import UnreachablePrecisionError, fit, fit_slope_and_bias
+from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
-from training.evaluation.reliability_figure import draw_reliability
+from training.evaluation.reports.reliability_figure import draw_reliability
 
 
 def answers(

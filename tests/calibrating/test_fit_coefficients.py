@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pearl_qdrant.linking.fit_calibration import fit
-from pearl_qdrant.linking.fit_coefficients import fit_coefficients
-from pearl_qdrant.linking.judged_samples import Samples
-from pearl_qdrant.linking.ranking import FEATURES, NEGATIVE, NIL_FEATURES, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.calibration.fit_coefficients import fit_coefficients
+from pearl_qdrant.linking.calibration.platt_scaling import fit
+from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    NEGATIVE,
+    NIL_FEATURES,
+    Calibration,
+    RankingModel,
+    shipped_model,
+)
 
 
 def samples_of_a_base(n: int, rng: np.random.Generator, model: RankingModel) -> Samples:

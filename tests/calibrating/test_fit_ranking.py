@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, RankingModel
-from training.fit_ranking import (
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
+from training.ranking.fit_ranking import (
     FIXED,
     Task,
     accuracy_at_1,

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from pearl_qdrant.cli import terminal
-from pearl_qdrant.cli.terminal import VisibleStream, echo, echo_json, visible
+from pearl_qdrant.cli.common import terminal
+from pearl_qdrant.cli.common.terminal import VisibleStream, echo, echo_json, visible
 
-CLI = Path(terminal.__file__).parent
+CLI = Path(terminal.__file__).parents[1]
 
 
 def is_unsafe(character: str) -> bool:
@@ -143,7 +143,7 @@ def test_a_terminal_that_is_not_for_utf_8_gets_what_it_can_show() -> None:
 def test_a_traceback_does_nothing_to_a_terminal() -> None:
     """Should a command fail in a way that nobody thought of, its values are made visible as well."""
     program = (
-        "from pearl_qdrant.cli.terminal import visible_streams\n"
+        "from pearl_qdrant.cli.common.terminal import visible_streams\n"
         "with visible_streams():\n"
         "    print('out \\x1b[31m', flush=True)\n"
         "    raise RuntimeError('err \\x1b[31m \\u202e')"
@@ -167,7 +167,7 @@ def calls(tree: ast.AST) -> Iterator[str]:
 def test_commands_print_in_one_way_alone() -> None:
     """Every command prints by `echo` and `echo_json`, so that a new one is as safe as the others."""
     ways = {"click.echo", "click.secho", "click.confirm", "click.prompt", "click.echo_via_pager", "print"}
-    modules = {path.name: set(calls(ast.parse(path.read_text("utf-8")))) for path in CLI.glob("*.py")}
+    modules = {path.name: set(calls(ast.parse(path.read_text("utf-8")))) for path in CLI.rglob("*.py")}
 
     assert ways & modules.pop("terminal.py") == {"click.echo", "click.confirm"}
     assert len(modules) > 15

@@ -17,7 +17,7 @@ from tiny_models import make_pearl
 
 from pearl_qdrant import Entity
 from pearl_qdrant.cli import cli
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\b\x9b31m\u202egpj.exe\u2066\u200f\x7f\r\x85\u2028\nforged line"

@@ -16,16 +16,17 @@ from cli_runner import Run
 from tiny_models import make_bert
 from tiny_wordnet import make_sentence_wordnet
 
-from ingest.reader import ReadReport
-from ingest.streams import Source
+from ingest.base.reader import ReadReport
+from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, ModelError, ModelNotFoundError, SettingsError, TooManyErrorsError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from pearl_qdrant.records import Entity
 from training.corpus.bases import entity_examples, entity_row, typed_names
 from training.corpus.build import build_corpus, write_entities
-from training.corpus.chunker import ChunkParser
+from training.corpus.chunking.chunker import ChunkParser
+from training.corpus.chunking.lexicon import Lexicon
+from training.corpus.chunking.phrases import Phrase
 from training.corpus.counting import PhraseCounter
-from training.corpus.distant import DistantTyper, NameTypes, wordnet_names
 from training.corpus.examples import corpus_examples, corpus_phrases
 from training.corpus.files import (
     EntityRow,
@@ -35,15 +36,14 @@ from training.corpus.files import (
     read_hard_negatives,
     read_variants,
 )
-from training.corpus.lexicon import Lexicon
 from training.corpus.make import CorpusOptions, make_corpus
-from training.corpus.ner import NerTyper, type_of_words
-from training.corpus.numeric_types import numeric_type
-from training.corpus.phrases import Phrase
 from training.corpus.texts import read_texts
-from training.corpus.typed_lists import read_typed_names
-from training.numbers import number_names
-from training.wordnet import read_synsets
+from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_names
+from training.corpus.typing.ner import NerTyper, type_of_words
+from training.corpus.typing.numeric_types import numeric_type
+from training.corpus.typing.typed_lists import read_typed_names
+from training.examples.numbers import number_names
+from training.examples.wordnet import read_synsets
 
 
 @pytest.fixture(scope="module")

@@ -13,17 +13,17 @@ from safetensors.numpy import save_file
 from tiny_models import make_bert
 from tiny_wordnet import make_sentence_wordnet
 
-from ingest.reader import ReadReport
-from ingest.streams import Source
+from ingest.base.reader import ReadReport
+from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, TrainingError
 from training.augment.vectors import read_vectors
+from training.corpus.chunking.lexicon import Lexicon
 from training.corpus.files import parse_variants, read_entities, read_frequencies
-from training.corpus.lexicon import Lexicon
 from training.corpus.texts import read_texts
-from training.evaluation.hub import _type_name
-from training.negative_table import parse_negatives
-from training.run_state import load_state
-from training.wordnet import read_synsets
+from training.evaluation.datasets.hub import _type_name
+from training.examples.wordnet import read_synsets
+from training.finetune.run_state import load_state
+from training.mining.negative_table import parse_negatives
 
 DEEP = '{"phrase":' * 100_000
 

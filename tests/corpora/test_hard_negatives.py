@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
-from ingest.reader import ReadReport
-from training.edit_pairs import edit_pairs
-from training.hard_negatives import FloatArray, MiningConfig, Phrase, fold, mine_hard_negatives
-from training.material import read_negatives
-from training.negative_table import write_hard_negatives
-from training.packed_strings import count_bits
-from training.sources import one_class
+from ingest.base.reader import ReadReport
+from training.data.training_files import read_negatives
+from training.examples.sources import one_class
+from training.mining.edit_pairs import edit_pairs
+from training.mining.hard_negatives import FloatArray, MiningConfig, Phrase, fold, mine_hard_negatives
+from training.mining.negative_table import write_hard_negatives
+from training.mining.packed_strings import count_bits
 
 SYLLABLES = "ka ro mi ten sel dor va ni lus per an tho gra be".split()
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from tiny_models import DIM, NAMES, make_bert, make_roberta
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.character import CharacterEncoder, sinusoids
-from pearl_qdrant.encoder.character_table import check_alphabet, read_character_table
-from pearl_qdrant.encoder.network import PearlNetwork, join_parts
+from pearl_qdrant.encoder.character.network import CharacterEncoder, sinusoids
+from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, join_parts
 from pearl_qdrant.errors import CheckpointError
-from training.int8_graph import write_int8_graph
+from training.export.int8_graph import write_int8_graph
 
 Array = npt.NDArray[np.float32]
 

@@ -17,24 +17,24 @@ from pearl_qdrant.encoder.protocol import Encoded, ModelInfo
 from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from training.evaluation.bootstrap import paired_bootstrap
-from training.evaluation.data import FolderData
-from training.evaluation.entity_types import balanced_names, held_out_names
+from training.evaluation.datasets.data import FolderData
+from training.evaluation.datasets.hub import HubData
 from training.evaluation.evaluate_model import evaluate_model
-from training.evaluation.hub import HubData
 from training.evaluation.methods import EncoderMethod, Similarity
-from training.evaluation.number_names import training_keys, unseen_number_names
 from training.evaluation.outcome import Outcome, mean_outcome, nmi_outcome, pearson_outcome
-from training.evaluation.probe import probe, split_rows
 from training.evaluation.registry import ON_REQUEST, TASKS, find_tasks
-from training.evaluation.retrieval import dictionary
+from training.evaluation.reports.table import as_text, short_names
 from training.evaluation.run import Report, as_record, evaluate
 from training.evaluation.strings import StringMethod
-from training.evaluation.table import as_text, short_names
 from training.evaluation.task import EvaluationOptions
-from training.evaluation.type_scores import score_predictions
-from training.evaluation.typos import one_edit
-from training.numbers import number_names
-from training.splits import fold, name_key
+from training.evaluation.tasks.entity_types import balanced_names, held_out_names
+from training.evaluation.tasks.number_names import training_keys, unseen_number_names
+from training.evaluation.tasks.probe import probe, split_rows
+from training.evaluation.tasks.retrieval import dictionary
+from training.evaluation.tasks.type_scores import score_predictions
+from training.evaluation.tasks.typos import one_edit
+from training.examples.numbers import number_names
+from training.examples.splits import fold, name_key
 
 OPTIONS = EvaluationOptions(n_seeds=2, n_distractors=3, max_epochs=2)
 
@@ -664,7 +664,7 @@ def test_what_is_not_installed_is_said_first(
 
 def test_the_figure_has_a_panel_an_encoder(folder: Path, tmp_path: Path) -> None:
     """The PNG is there, and too few names are refused with the fix."""
-    from training.evaluation.figure import draw_figure
+    from training.evaluation.reports.figure import draw_figure
 
     draw_figure(tmp_path / "f.png", FolderData(folder), [EncoderMethod(Letters()), EncoderMethod(Letters(), name="b")])
 
@@ -676,7 +676,7 @@ def test_the_figure_has_a_panel_an_encoder(folder: Path, tmp_path: Path) -> None
 
 def test_figure_names_are_of_six_types_at_most(folder: Path) -> None:
     """Names of the test fold by type, and medical ones where the bases are there."""
-    from training.evaluation.figure import figure_names, project
+    from training.evaluation.reports.figure import figure_names, project
 
     write(
         folder,

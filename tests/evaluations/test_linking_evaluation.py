@@ -11,21 +11,21 @@ from cli_runner import Run
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.ranking import FEATURES, shipped_model
+from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.records import Entity
-from training.evaluation.data import FolderData
-from training.evaluation.linking import GROUP, TASKS
-from training.evaluation.linking_base import Bases
-from training.evaluation.linking_methods import Ablation, Dense, Fusion, Linker
-from training.evaluation.linking_peers import peers
-from training.evaluation.linking_scores import Ranked, rank
-from training.evaluation.linking_sets import Base, LinkingSet, Query, Source, read_joins, read_set
+from training.evaluation.datasets.data import FolderData
+from training.evaluation.linking.base import Bases
+from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker
+from training.evaluation.linking.peers import peers
+from training.evaluation.linking.scores import Ranked, rank
+from training.evaluation.linking.sets import Base, LinkingSet, Query, Source, read_joins, read_set
+from training.evaluation.linking.task import GROUP, TASKS
 from training.evaluation.registry import TASKS as OTHERS
 from training.evaluation.registry import find_tasks
+from training.evaluation.reports.table import as_text
 from training.evaluation.run import evaluate
-from training.evaluation.table import as_text
 from training.evaluation.task import EvaluationOptions, LinkingOptions
-from training.splits import fold
+from training.examples.splits import fold
 
 EVERY_FOLD = LinkingOptions(folds=tuple(range(10)), n_mentions=6, nil_shares=(0.0, 0.5))
 

@@ -14,9 +14,9 @@ import torch
 from character_models import make_network
 from tiny_models import DIM, make_bert, make_roberta
 
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
-from training.export import export_onnx, quantize_onnx
-from training.int8_graph import write_int8_graph
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from training.export.graph import export_onnx, quantize_onnx
+from training.export.int8_graph import write_int8_graph
 
 Array = npt.NDArray[np.float32]
 

@@ -19,13 +19,13 @@ from tiny_models import DIM, NAMES, make_bert, make_pearl, make_roberta
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, PEARL_JSON, TORCH_FILE, read_config, seal
 from pearl_qdrant.encoder.fastembed_model import text_embedding
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.network import load_phrase_encoder
+from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
 from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.errors import CheckpointError, ModelError
-from training.average_checkpoint import average_checkpoint
-from training.export_checkpoint import check_forms, export_checkpoint, rebuild_for_torch
-from training.parity import measure_parity, sample_names
-from training.torch_checkpoint import read_network
+from training.export.export_checkpoint import check_forms, export_checkpoint, rebuild_for_torch
+from training.export.parity import measure_parity, sample_names
+from training.networks.average_checkpoint import average_checkpoint
+from training.networks.torch_checkpoint import read_network
 
 WIDE = DIM + CHAR_DIM
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from tiny_models import DIM, N_LAYERS, make_albert, make_bert
 
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
-from training.int8_graph import write_int8_graph
-from training.int8_weights import LEVELS, channel_scales, probe_inputs, quantize_columns, quantize_rows
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from training.export.int8_graph import write_int8_graph
+from training.export.int8_weights import LEVELS, channel_scales, probe_inputs, quantize_columns, quantize_rows
 
 Array = npt.NDArray[np.float32]
 
@@ -40,7 +40,7 @@ def in_eight_bits(x: Array, matrix: Array) -> Array:
 
 def test_an_outlying_channel_costs_little_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A channel thirty times the others, as trained BERTs have, does not drown them in 8 bits."""
-    monkeypatch.setattr("training.int8_weights.LEVELS", 127)  # the loss of the activations alone is meant here
+    monkeypatch.setattr("training.export.int8_weights.LEVELS", 127)  # the loss of the activations alone is meant here
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 64)).astype(np.float32)
     matrix = rng.normal(size=(64, 48)).astype(np.float32)

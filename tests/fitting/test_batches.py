@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from training.batches import BatchMaker, Source, WeightedRuns
-from training.sources import Example
+from training.data.batches import BatchMaker, Source, WeightedRuns
+from training.examples.sources import Example
 
 EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
 PLAIN = ["the united states", "in a state of", "a city of york"]

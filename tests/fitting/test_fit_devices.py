@@ -11,8 +11,8 @@ from cli_runner import Run
 from tiny_models import make_bert
 
 from pearl_qdrant.encoder import loading
-from pearl_qdrant.encoder.torch_runtime import resolve_cuda
-from training import fit_run
+from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
+from training.finetune import run as fit_run
 
 
 class TwoGpus:

@@ -16,9 +16,9 @@ from test_trainer import config, losses_of, maker, new_network
 from tiny_models import make_bert
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.network import PearlNetwork
-from training.interruption import deferred_stop
-from training.trainer import fit
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from training.finetune.interruption import deferred_stop
+from training.finetune.trainer import fit
 
 STATE = "state.safetensors"
 Happens = Callable[[int], object]

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from pearl_qdrant.errors import DeviceError
-from training.gathering import gather_rows, local_device, sum_over_processes
+from training.finetune.distributed import gather_rows, local_device, sum_over_processes
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 600
 
 SCRIPT = """

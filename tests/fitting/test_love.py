@@ -16,13 +16,13 @@ from cli_runner import Run
 from tiny_models import DIM, make_bert, make_roberta
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.character import CharacterEncoder
-from pearl_qdrant.encoder.character_table import read_character_table
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder
+from pearl_qdrant.encoder.character.network import CharacterEncoder
+from pearl_qdrant.encoder.character.table import read_character_table
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
-from training.character_files import read_character_encoder, write_character_encoder
-from training.love import LoveConfig, look_alikes, pretrain
-from training.love_targets import Targets, embedding_targets, encoder_targets, file_targets, whole_words
+from training.love.pretrain import LoveConfig, look_alikes, pretrain
+from training.love.targets import Targets, embedding_targets, encoder_targets, file_targets, whole_words
+from training.networks.character_files import read_character_encoder, write_character_encoder
 
 WORDS = tuple(
     "aspirin attack banana carbon castle cattle dragon engine forest garden hammer heart island jacket kettle ladder "
@@ -81,7 +81,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     config = LoveConfig(epochs=4, batch=15, seed=2)
     whole, again = make_character_encoder(base), make_character_encoder(base)
     pretrain(whole, tokenizer(base), targets, config, tmp_path / "whole", progress=False)
-    from training import love
+    from training.love import pretrain as love
 
     save: Callable[..., None] = love.save_state
 

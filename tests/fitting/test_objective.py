@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.batches import BatchMaker, Epochs, Shard, Source, WeightedRuns
-from training.false_negatives import Keys, closer_than_positive, same_meaning
-from training.fit_config import FitConfig, faithful_config
-from training.losses import marginal_type_loss, multi_similarity, nt_xent
-from training.negative_table import NegativeTable
-from training.objective import batch_losses
-from training.sources import Example, any_class, one_class
+from training.data.batches import BatchMaker, Epochs, Shard, Source, WeightedRuns
+from training.examples.sources import Example, any_class, one_class
+from training.finetune.config import FitConfig, faithful_config
+from training.finetune.false_negatives import Keys, closer_than_positive, same_meaning
+from training.finetune.losses import marginal_type_loss, multi_similarity, nt_xent
+from training.finetune.objective import batch_losses
+from training.mining.negative_table import NegativeTable
 
 
 def generator(seed: int = 0) -> torch.Generator:

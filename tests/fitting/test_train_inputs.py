@@ -9,9 +9,9 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_bert
 
-from ingest.reader import ReadReport
-from pearl_qdrant.cli.train_inputs import read_material
-from training.material import read_examples
+from ingest.base.reader import ReadReport
+from pearl_qdrant.cli.train.inputs import read_material
+from training.data.training_files import read_examples
 
 ROWS = "id\tname\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tcity {i}\n" for i in range(6))
 

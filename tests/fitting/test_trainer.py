@@ -23,21 +23,22 @@ from tokenizers.pre_tokenizers import Split
 
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.errors import CheckpointError, SettingsError, TrainingError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.batches import BatchMaker, Epochs, Source, WeightedRuns
-from training.curves import read_log
-from training.fit_config import FitConfig
-from training.gathering import process_group
-from training.negative_table import NegativeTable
-from training.objective import batch_losses
-from training.phrase_vectors import PhraseVectors, micro_batches, pool_phrases
-from training.sources import Example, any_class
-from training.trainer import fit
+from training.data.batches import BatchMaker, Epochs, Source, WeightedRuns
+from training.examples.sources import Example, any_class
+from training.finetune.config import FitConfig
+from training.finetune.curves import read_log
+from training.finetune.distributed import process_group
+from training.finetune.objective import batch_losses
+from training.finetune.trainer import fit
+from training.mining.negative_table import NegativeTable
+from training.networks.phrase_vectors import PhraseVectors, micro_batches, pool_phrases
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
 
 EXAMPLES = [Example(f"new york w{i}", (f"city {i}",), str(i), any_class(["GPE"])) for i in range(40)]
 NEGATIVES = NegativeTable([(e.name, [f"new yorks {i}", f"york {i}"]) for i, e in enumerate(EXAMPLES)])
@@ -168,7 +169,7 @@ def run_script(folder: Path, code: str, words: Sequence[Path], **environment: st
     known = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     return subprocess.Popen(
         [sys.executable, str(script), *map(str, words)],
-        env=known | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | environment,
+        env=known | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | environment,
         stderr=subprocess.PIPE,
     )
 

@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import make_bert
 
-from pearl_qdrant.encoder.network import load_phrase_encoder
+from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import abbreviate, augment, augment_or_abbreviate
-from training.evaluate_types import score_types
-from training.head import fit_head
-from training.numbers import number_names
-from training.sources import (
+from training.examples.numbers import number_names
+from training.examples.sources import (
     any_class,
     base_examples,
     held_out_aliases,
@@ -29,8 +27,10 @@ from training.sources import (
     without_strings,
     wordnet_examples,
 )
-from training.splits import TEST_FOLDS, TRAIN_FOLDS, fold, name_key
-from training.weight_average import average_weights
+from training.examples.splits import TEST_FOLDS, TRAIN_FOLDS, fold, name_key
+from training.head.evaluate_types import score_types
+from training.head.fit_head import fit_head
+from training.networks.weight_average import average_weights
 
 
 def generator(seed: int = 0) -> torch.Generator:

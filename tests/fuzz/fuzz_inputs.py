@@ -33,8 +33,8 @@ from test_wikidata_reader import dump, item
 from test_yago_reader import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
-from ingest.tsv_layout import TsvColumns
-from ingest.umls import COLUMNS
+from ingest.readers.tsv.layout import TsvColumns
+from ingest.readers.umls.reader import COLUMNS
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Input:
         as_kind: The format to read it as, or auto.
         options: What of it.
         type_map: A table of types, or None.
-        bounds: Values for some of `ingest.limits`.
+        bounds: Values for some of `ingest.io.limits`.
         size: Bytes of the files, unpacked.
     """
 

@@ -1,6 +1,6 @@
 """`make fuzz`: made-up and damaged bases for every reader, for as long as it is told.
 
-    python tests/fuzz_readers.py --minutes 60 --seed 1
+    python tests/fuzz/fuzz_readers.py --minutes 60 --seed 1
 
 Inputs come in batches, drawn by hypothesis from `fuzz_inputs` by the batch's number, so that `--only tsv:1000003`
 repeats one. Each is scanned and read by a process of its own, which is ended when it has used far more processor time
@@ -39,11 +39,11 @@ from test_obo_reader import TOES
 from test_umls_reader import CONSO
 from test_yago_reader import FACTS, turtle
 
-from ingest import limits
+from ingest.base.reader import Reader, ReadReport
+from ingest.base.scan import ScanResult, scan
+from ingest.base.type_map import TypeMap
 from ingest.formats import open_reader
-from ingest.reader import Reader, ReadReport
-from ingest.scan import ScanResult, scan
-from ingest.type_map import TypeMap
+from ingest.io import limits
 from pearl_qdrant.errors import PearlQdrantError, SettingsError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

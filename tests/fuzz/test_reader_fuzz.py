@@ -17,9 +17,9 @@ from test_umls_reader import CONSO
 from test_wikidata_reader import item
 from test_yago_reader import FACTS, n_triples, turtle
 
+from ingest.base.reader import ReadReport
+from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, open_reader
-from ingest.reader import ReadReport
-from ingest.type_map import TypeMap
 from pearl_qdrant.errors import PearlQdrantError
 
 _ITEMS = [item(n, {"en": f"one {n}", "mul": "é"}, classes=[5], above=[n % 3 + 1]) for n in range(1, 5)]
@@ -162,7 +162,8 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 
 def run_fuzzer(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The fuzzer, or a script about it, in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}", "PYTHONWARNINGS": "ignore"}
+    search = os.pathsep.join(map(str, (TESTS, TESTS.parent / "readers", TESTS.parents[1])))
+    environment = os.environ | {"PYTHONPATH": search, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, *words]
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 

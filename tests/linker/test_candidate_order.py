@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant.errors import ModelError
+from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.judged_samples import Samples
-from pearl_qdrant.linking.judging import SAME_LOGIT, Judge, Judged, Name, Question, judge_names, rerank
-from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, Judge, Judged, Name, Question, judge_names, rerank
 from pearl_qdrant.store.schema import NamePoint
 
 BY_SPELLING = Judge(RankingModel.from_names({"lexical": 1.0}, {}), 0.0, 0.0)

@@ -15,10 +15,10 @@ from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_stream import encode_ahead
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.judging import Found, Judge, Judged, Name, Question, judge_names
-from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.scoring import Found, Judge, Judged, Name, Question, judge_names
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 

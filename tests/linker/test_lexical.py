@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pearl_qdrant.encoder.ngrams import fold_name, folded_rows, ngram_rows
-from pearl_qdrant.linking import surface as facts
-from pearl_qdrant.linking.lexical import BUCKETS, NgramRarity, compare, most_telling
+from pearl_qdrant.lexical.idf import BUCKETS, NgramRarity, compare, most_telling
+from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import clean_mention
-from pearl_qdrant.linking.ranking import FEATURES, Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.surface import surface
-from pearl_qdrant.linking.type_agreement import type_agreement
+from pearl_qdrant.linking.ranking import string_features as facts
+from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.string_features import surface
+from pearl_qdrant.linking.ranking.type_agreement import type_agreement
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times", "heart attack", "heart failure"]

@@ -25,11 +25,11 @@ from pearl_qdrant.errors import (
     ModelMismatchError,
     UnknownTypeError,
 )
-from pearl_qdrant.linking.explain import explain_link
 from pearl_qdrant.linking.mention_stream import TypeMode
-from pearl_qdrant.linking.ranking import FEATURES, Calibration
-from pearl_qdrant.linking.reranker import CrossEncoder
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking.model import FEATURES, Calibration
+from pearl_qdrant.linking.ranking.reranker import CrossEncoder
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration, NamePoint
 
 

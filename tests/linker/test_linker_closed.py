@@ -13,8 +13,8 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import LinkerClosedError, PearlQdrantError
 from pearl_qdrant.linking.linker import ASYNC_BATCH
+from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE
 from pearl_qdrant.linking.mention_stream import BATCH
-from pearl_qdrant.linking.passages import PASSAGES_AT_ONCE
 
 
 @pytest.fixture(scope="module")

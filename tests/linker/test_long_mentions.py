@@ -12,16 +12,16 @@ import pytest
 from cli_runner import Outcome, Run
 from linker_base import ENTITIES, fill
 
-from ingest import limits, streams
+from ingest.io import limits, streams
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.batches import BATCH_CHARACTERS, take
-from pearl_qdrant.linking.explain import explain_link
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.surface import surface
+from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking.string_features import surface
 from pearl_qdrant.settings import MAX_LINE_BYTES
-from training.evaluation.data import FolderData
+from training.evaluation.datasets.data import FolderData
 
 
 class Listening:

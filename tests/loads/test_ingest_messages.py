@@ -8,9 +8,9 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_bulk import EdgeWriter
-from pearl_qdrant.store.edge_collection import EdgeCollection
+from pearl_qdrant.store.edge.bulk import EdgeWriter
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
 
 KEPT = "stored and kept"
 
@@ -40,8 +40,8 @@ def test_nothing_is_said_to_be_kept_where_nothing_was_stored(
 
 def test_what_is_stored_is_said_to_be_kept(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load that fails half way tells me how many entities are stored for good, and the same command goes on there."""
-    monkeypatch.setattr("ingest.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 20)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     flush, flushed = EdgeWriter.flush, []
 
     def fail_the_third_time(writer: EdgeWriter) -> None:

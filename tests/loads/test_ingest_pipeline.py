@@ -11,21 +11,21 @@ import pytest
 from qdrant_double import QdrantDouble
 from tiny_models import make_pearl
 
-from ingest.overlap import overlap
-from ingest.pipeline import IngestResult, ingest
-from ingest.reader import ReadReport
-from ingest.repeats import RepeatedNames
-from ingest.scan import hash_texts, scan
-from ingest.tsv import TsvReader
+from ingest.base.reader import ReadReport
+from ingest.base.scan import hash_texts, scan
+from ingest.load.embedding_cache import RepeatedNames
+from ingest.load.pipeline import IngestResult, ingest
+from ingest.load.prefetch import overlap
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +125,8 @@ def test_the_manifest_says_loading_until_the_last_point_is_stored(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A load that failed half way can be told from one that is complete, and goes on where it stopped."""
-    monkeypatch.setattr("ingest.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 20)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     path = write_base(tmp_path / "base.tsv", 100)
     failing = CountingEncoder(encoder, fail_at=6)
     with pytest.raises(MemoryError):
@@ -157,8 +157,8 @@ def test_a_changed_input_is_not_resumed(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If I change the file after an interrupted load, it is read from the start."""
-    monkeypatch.setattr("ingest.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 20)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     with pytest.raises(MemoryError):
         load(write_base(tmp_path / "base.tsv", 100), store, CountingEncoder(encoder, fail_at=6))
 
@@ -172,8 +172,8 @@ def test_an_input_that_changed_far_from_its_start_is_not_resumed(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
-    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 2000)
-    monkeypatch.setattr("ingest.pipeline.WINDOW", 2000)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 2000)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 2000)
     path = tmp_path / "base.tsv"
     padding = "x" * 1000  # so that what changes lies beyond the first MiB
     rows = [f"E{i}\tw{i} times\t{padding}\n" for i in range(4000)]
@@ -254,7 +254,7 @@ def test_the_seconds_of_the_graph_are_those_of_the_graph(
 ) -> None:
     """index_seconds counts building the graph, and not what is counted or tidied around it."""
     clock = [0.0]
-    monkeypatch.setattr("ingest.pipeline.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("ingest.load.pipeline.time.perf_counter", lambda: clock[0])
 
     class Slow:
         """A collection that takes 5 s for its graph, and 100 s for reading its points."""
@@ -294,8 +294,8 @@ def load_shard(url: str, path: Path, encoder: Encoder) -> IngestResult:
 
 def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of a base go into one collection on a server in parallel; one that is interrupted resumes on its own."""
-    monkeypatch.setattr("ingest.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 20)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     rows = write_base(tmp_path / "all.tsv", 300).read_text("utf-8").splitlines()
     shards = [tmp_path / f"shard{i}.tsv" for i in range(3)]
     for i, shard in enumerate(shards):
@@ -332,7 +332,7 @@ def test_each_distinct_name_is_encoded_once(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name that many entities share costs one encoding, however far apart they stand."""
-    monkeypatch.setattr("ingest.pipeline.WINDOW", 16)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 16)
     path = tmp_path / "base.tsv"
     rows = "".join(f"E{i}\tw{i}\tORG\tthe times|post {i % 7}\n" for i in range(120))
     path.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")

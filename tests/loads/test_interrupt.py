@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ingest.overlap import overlap
-from pearl_qdrant.store import edge_bulk
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_collection import EdgeCollection
-from pearl_qdrant.store.edge_process import Answer
+from ingest.load.prefetch import overlap
+from pearl_qdrant.store.edge import bulk as edge_bulk
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.process import Answer
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 
 MOST_S = 120

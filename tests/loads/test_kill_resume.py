@@ -1,6 +1,6 @@
 """Loads in processes of their own that are killed, interrupted or left without a store, and then go on.
 
-A few of what `make soak` (tests/soak.py) does by the hundred.
+A few of what `make soak` (tests/soak/soak.py) does by the hundred.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from soak_chains import Chain, Lab, fill_disk, interrupt, lose_store
 from soak_places import Difference, EdgePlace, Place, ServerPlace
 
 from pearl_qdrant.errors import StoreLockedError
-from pearl_qdrant.store.edge_shard import create_shard, load_shard
+from pearl_qdrant.store.edge.shard import create_shard, load_shard
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingest import LoadEvents, ReadOptions, ScanResult, TsvColumns, load_base, scan_base, update_base
-from ingest.loading import collection_name
+from ingest.load.load_base import collection_name
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
@@ -20,7 +20,7 @@ from pearl_qdrant.errors import (
     SettingsError,
     TooManyErrorsError,
 )
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Placement
 
 
@@ -98,8 +98,8 @@ def test_the_environment_names_the_store(
 
 def test_an_interrupted_load_resumes(tmp_path: Path, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored is not encoded again, unless the input changed."""
-    monkeypatch.setattr("ingest.pipeline.WINDOW", 10)
-    monkeypatch.setattr("ingest.pipeline.CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 10)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 10)
     store = tmp_path / "store"
 
     class Stopped(Heard):

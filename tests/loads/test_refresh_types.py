@@ -13,8 +13,8 @@ from tiny_models import make_bert, make_pearl
 from pearl_qdrant.encoder.checkpoint import read_config, write_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.base_network import open_base
-from training.fit_run import live_encoder
+from training.finetune.run import live_encoder
+from training.networks.base_network import open_base
 
 NAMES = ["new york", "heart attack", "aspirin"]
 

@@ -9,15 +9,15 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_pearl
 
-from ingest import update as update_module
-from ingest.pipeline import ingest
-from ingest.reader import ReadReport
-from ingest.scan import scan
-from ingest.tsv import TsvReader
-from ingest.update import UpdateResult, update
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
+from ingest.load import update as update_module
+from ingest.load.pipeline import ingest
+from ingest.load.update import UpdateResult, update
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest, NamePoint
 

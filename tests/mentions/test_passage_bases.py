@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 
 from pearl_qdrant import Candidate, Link, NilReason
-from pearl_qdrant.linking.passages import annotate
-from pearl_qdrant.linking.selection import Reading, select
-from pearl_qdrant.linking.spans import Shape, Span
+from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.selection import Reading, select
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
 
 class TwoCities:

@@ -17,9 +17,15 @@ from hypothesis import strategies as st
 
 import pearl_qdrant.linking
 from pearl_qdrant import Candidate, Link
-from pearl_qdrant.linking.abbreviations import Abbreviation, Use, find_abbreviations, find_uses, write_out
-from pearl_qdrant.linking.passages import annotate
-from pearl_qdrant.linking.spans import find_spans
+from pearl_qdrant.linking.mention_detection.abbreviations import (
+    Abbreviation,
+    Use,
+    find_abbreviations,
+    find_uses,
+    write_out,
+)
+from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.spans import find_spans
 
 LINKING = str(Path(pearl_qdrant.linking.__file__).parent)
 

@@ -23,11 +23,11 @@ from pearl_qdrant import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.cli import cli
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.abbreviations import find_abbreviations, find_uses
-from pearl_qdrant.linking.passages import PASSAGES_AT_ONCE, annotate, annotate_batch
-from pearl_qdrant.linking.selection import Reading, select
-from pearl_qdrant.linking.spans import Shape, Span, find_spans
-from pearl_qdrant.linking.words import character_classes, split_words
+from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations, find_uses
+from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.selection import Reading, select
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
+from pearl_qdrant.linking.mention_detection.tokens import character_classes, split_words
 
 SURE = 0.97
 

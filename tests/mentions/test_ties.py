@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import Encoded, FloatArray
+from pearl_qdrant.lexical.idf import BUCKETS, NgramRarity
+from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.linking.candidates import Place, find_candidates
-from pearl_qdrant.linking.judging import Judge, Question
-from pearl_qdrant.linking.lexical import BUCKETS, NgramRarity
-from pearl_qdrant.linking.ranking import RankingModel
-from pearl_qdrant.linking.ties import ContextChooser
+from pearl_qdrant.linking.mention_detection.tie_breaking import ContextChooser
+from pearl_qdrant.linking.ranking.model import RankingModel
+from pearl_qdrant.linking.ranking.scoring import Judge, Question
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.protocol import ScoredName
 from pearl_qdrant.store.schema import NamePoint

@@ -17,17 +17,17 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 
 BASE = ("errors", "installing", "records", "phrase_types", "_version")
 READING = (
-    "ingest.reader",
+    "ingest.base.reader",
     "ingest.formats",
-    "ingest.tsv_layout",
-    "ingest.streams",
-    "ingest.lines",
-    "ingest.byte_lines",
+    "ingest.readers.tsv.layout",
+    "ingest.io.streams",
+    "ingest.io.lines",
+    "ingest.io.byte_lines",
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
@@ -38,11 +38,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "phrase_types": (),
     "_version": (),
     "settings": BASE,
+    "lexical": (),
     "encoder": (*BASE, "settings"),
-    "store": (*BASE, "settings", "encoder"),
-    "linking": (*BASE, "settings", "encoder", "store"),
-    "ingest": (*BASE, "settings", "encoder", "store", "linking"),
-    "training": (*BASE, "settings", "encoder", "store", "linking", *READING),
+    "store": (*BASE, "settings", "encoder", "lexical"),
+    "linking": (*BASE, "settings", "encoder", "lexical", "store"),
+    "ingest": (*BASE, "settings", "encoder", "lexical", "store"),
+    "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
 }
 """The order of design.md, section 2. The command line, on top, may import everything."""
 
@@ -98,7 +99,7 @@ IMPORTS = [found for name, path in MODULES.items() for found in imports_of(name,
 
 
 def part(module: str) -> str:
-    """The part of the project that a module belongs to: `pearl_qdrant.store.edge` is of `store`."""
+    """The part of the project that a module belongs to: `pearl_qdrant.store.edge.store` is of `store`."""
     first, _, rest = module.partition(".")
     if first != "pearl_qdrant":
         return first
@@ -133,11 +134,11 @@ def test_every_part_has_a_place_in_the_order() -> None:
     [
         ("pearl_qdrant.encoder.tokens", "pearl_qdrant.store.schema"),
         ("pearl_qdrant.records", "pearl_qdrant.errors"),
-        ("pearl_qdrant.linking.linker", "ingest.tsv"),
-        ("pearl_qdrant.store.edge", "pearl_qdrant.cli"),
-        ("ingest.tsv", "training.losses"),
-        ("training.sources", "ingest.tsv"),
-        ("pearl_qdrant.store.edge", "pearl_qdrant"),
+        ("pearl_qdrant.linking.linker", "ingest.readers.tsv.reader"),
+        ("pearl_qdrant.store.edge.store", "pearl_qdrant.cli"),
+        ("ingest.readers.tsv.reader", "training.finetune.losses"),
+        ("training.examples.sources", "ingest.readers.tsv.reader"),
+        ("pearl_qdrant.store.edge.store", "pearl_qdrant"),
     ],
 )
 def test_an_upward_import_would_be_found(importer: str, imported: str) -> None:

@@ -17,7 +17,7 @@ import yaml
 
 from pearl_qdrant.settings import TESTED_SERVER
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

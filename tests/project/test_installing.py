@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pearl_qdrant.cli.extras import needs_extra
+from pearl_qdrant.cli.common.extras import needs_extra
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 if sys.version_info >= (3, 11):
     import tomllib

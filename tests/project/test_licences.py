@@ -20,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODEL = MODELS_DIR / "pearl-mini-en"
 IN_REPOSITORY = "pearl_qdrant/encoder/models/pearl-mini-en"
 

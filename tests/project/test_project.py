@@ -14,7 +14,7 @@ import pytest
 
 import pearl_qdrant
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 HEAVY = ("torch", "transformers", "qdrant_client", "qdrant_edge", "fastembed", "onnxruntime", "tokenizers", "numpy")
 """What neither `import pearl_qdrant` nor `--help` may load."""

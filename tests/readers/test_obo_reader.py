@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.ancestors import ClassGraph
-from ingest.obo import OboOptions, OboReader, is_obo
-from ingest.reader import ReadReport
-from ingest.scan import scan
+from ingest.base.ancestors import ClassGraph
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
+from ingest.readers.obo.reader import OboOptions, OboReader, is_obo
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

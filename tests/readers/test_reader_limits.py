@@ -12,12 +12,16 @@ from test_umls_reader import atom, sty
 from test_wikidata_reader import dump, item
 from test_yago_reader import PREFIXES, n_triples, turtle, write
 
-from ingest import limits, merge, triples, umls_files, umls_index
+from ingest.base import merge
+from ingest.base.merge import batches
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
 from ingest.formats import open_reader
-from ingest.merge import batches
-from ingest.reader import ReadReport
-from ingest.scan import scan
-from ingest.triple_filter import RowFilter
+from ingest.io import limits
+from ingest.readers.rdf import triples
+from ingest.readers.rdf.filter import RowFilter
+from ingest.readers.umls import files as umls_files
+from ingest.readers.umls import index as umls_index
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -137,7 +141,7 @@ def test_rows_past_the_bound_on_bytes_are_skipped_too(
 ) -> None:
     """A few rows that are long count as too many: what an entity may hold is bounded, not the number of lines alone."""
     monkeypatch.setattr(limits, "MAX_ENTITY_BYTES", 500_000)
-    monkeypatch.setattr("ingest.umls_rows.BLOCK", 100_000)
+    monkeypatch.setattr("ingest.readers.umls.rows.BLOCK", 100_000)
     name, kind, content, _ = MANY_NAMES[case]
     assert isinstance(content, str)
     before_end, end = LONG_NAMES[case][:-1], LONG_NAMES[case][-1]

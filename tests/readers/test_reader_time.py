@@ -22,21 +22,25 @@ from test_yago_reader import PREFIXES, n_triples, turtle
 from test_yago_reader import read as read_yago
 from test_yago_reader import write as write_yago
 
-from ingest import ancestors, decompress, limits, umls_index, umls_rows, yago_files
-from ingest.ancestors import ClassGraph, nearest_types, walk_up
-from ingest.obo_lines import plain_value, quoted_value
-from ingest.reader import ReadReport
-from ingest.streams import Source
-from ingest.triples import Subject
-from ingest.tsv import split_list
-from ingest.umls import COLUMNS
-from ingest.umls_index import DefinitionIndex
-from ingest.umls_rows import Layout
-from ingest.wikidata import is_wikidata
-from ingest.wikidata_classes import MAX_KB_TYPES
-from ingest.yago_files import Role, YagoFile, open_files
-from ingest.yago_join import MAX_RECORDS, LaterRows
-from ingest.yago_names import ClassTree
+from ingest.base import ancestors
+from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
+from ingest.base.reader import ReadReport
+from ingest.io import decompress, limits
+from ingest.io.streams import Source
+from ingest.readers.obo.lines import plain_value, quoted_value
+from ingest.readers.rdf.triples import Subject
+from ingest.readers.tsv.reader import split_list
+from ingest.readers.umls import index as umls_index
+from ingest.readers.umls import rows as umls_rows
+from ingest.readers.umls.index import DefinitionIndex
+from ingest.readers.umls.reader import COLUMNS
+from ingest.readers.umls.rows import Layout
+from ingest.readers.wikidata.classes import MAX_KB_TYPES
+from ingest.readers.wikidata.reader import is_wikidata
+from ingest.readers.yago import files as yago_files
+from ingest.readers.yago.files import Role, YagoFile, open_files
+from ingest.readers.yago.join import MAX_RECORDS, LaterRows
+from ingest.readers.yago.names import ClassTree
 
 LONG = 200_000
 

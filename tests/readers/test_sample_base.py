@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ingest.reader import ReadReport
-from ingest.tsv import TsvReader
+from ingest.base.reader import ReadReport
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATH = EXAMPLES / "sample_base.tsv"
 COLUMNS = ["id", "name", "type", "aliases", "description"]
 MIN_OF_EACH_TYPE = 12

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.reader import ReadReport
-from ingest.scan import ScanResult, hash_texts, name_hash, scan
-from ingest.tsv import TsvReader
-from ingest.tsv_layout import TsvColumns
+from ingest.base.reader import ReadReport
+from ingest.base.scan import ScanResult, hash_texts, name_hash, scan
+from ingest.readers.tsv.layout import TsvColumns
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.errors import TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -102,8 +102,8 @@ def test_reading_without_a_scan_gives_the_same() -> None:
 
 def test_hashes_are_the_same_in_every_process() -> None:
     """A reader in another process agrees about which names repeat."""
-    code = "from ingest.scan import name_hash; print(name_hash('Paris é'))"
-    root = Path(__file__).parent.parent
+    code = "from ingest.base.scan import name_hash; print(name_hash('Paris é'))"
+    root = Path(__file__).resolve().parents[2]
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
 
     assert int(other.stdout) == name_hash("Paris é") == hash_texts(["x", "Paris é"]).tolist()[1]

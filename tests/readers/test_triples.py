@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.limits import MAX_LINE_BYTES
-from ingest.reader import ReadReport
-from ingest.streams import Source
-from ingest.triples import RDF_TYPE, read_subjects
+from ingest.base.reader import ReadReport
+from ingest.io.limits import MAX_LINE_BYTES
+from ingest.io.streams import Source
+from ingest.readers.rdf.triples import RDF_TYPE, read_subjects
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.reader import ReadReport, Skip
-from ingest.scan import scan
-from ingest.tsv import TsvReader, split_list
-from ingest.tsv_layout import RESERVED, TsvColumns
+from ingest.base.reader import ReadReport, Skip
+from ingest.base.scan import scan
+from ingest.readers.tsv.layout import RESERVED, TsvColumns
+from ingest.readers.tsv.reader import TsvReader, split_list
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest import type_map
-from ingest.type_map import TypeMap
+from ingest.base import type_map
+from ingest.base.type_map import TypeMap
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 

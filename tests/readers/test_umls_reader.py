@@ -15,13 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest import decompress, umls_index, umls_rows
-from ingest.limits import MAX_LINE_BYTES
-from ingest.reader import ReadReport
-from ingest.scan import scan
-from ingest.type_map import TypeMap
-from ingest.umls import COLUMNS, UmlsOptions, UmlsReader, is_umls
-from ingest.umls_types import SemanticTypes
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
+from ingest.base.type_map import TypeMap
+from ingest.io import decompress
+from ingest.io.limits import MAX_LINE_BYTES
+from ingest.readers.umls import index as umls_index
+from ingest.readers.umls import rows as umls_rows
+from ingest.readers.umls.reader import COLUMNS, UmlsOptions, UmlsReader, is_umls
+from ingest.readers.umls.types import SemanticTypes
 from pearl_qdrant.errors import FormatError, InputError, SettingsError, TooManyErrorsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity

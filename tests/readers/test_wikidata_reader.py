@@ -16,11 +16,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.reader import ReadReport
-from ingest.scan import scan
-from ingest.type_map import TypeMap
-from ingest.wikidata import WikidataOptions, WikidataReader, is_wikidata
-from ingest.wikidata_classes import MAX_KB_TYPES
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
+from ingest.base.type_map import TypeMap
+from ingest.readers.wikidata.classes import MAX_KB_TYPES
+from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader, is_wikidata
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.reader import ReadReport
-from ingest.scan import scan
-from ingest.type_map import TypeMap
-from ingest.yago import YagoOptions, YagoReader
-from ingest.yago_files import Role, find_role, is_yago
-from ingest.yago_join import Table
-from ingest.yago_names import ClassTree, local_name, name_text
+from ingest.base.reader import ReadReport
+from ingest.base.scan import scan
+from ingest.base.type_map import TypeMap
+from ingest.readers.yago.files import Role, find_role, is_yago
+from ingest.readers.yago.join import Table
+from ingest.readers.yago.names import ClassTree, local_name, name_text
+from ingest.readers.yago.reader import YagoOptions, YagoReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest import archive as archive_module
-from ingest import decompress, zip_directory
-from ingest.archive import Archive, is_zip
-from ingest.lines import read_lines
-from ingest.streams import Source
+from ingest.io import archive as archive_module
+from ingest.io import decompress, zip_directory
+from ingest.io.archive import Archive, is_zip
+from ingest.io.lines import read_lines
+from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, InputError
 
 TEXT = "".join(f"C9{i:06}\tname {i} é\n" for i in range(20_000)).encode()

@@ -18,10 +18,10 @@ from typing import BinaryIO, cast
 import pytest
 import zstandard
 
-from ingest import decompress, streams
-from ingest.limits import MAX_LINE_BYTES
-from ingest.lines import BadLine, read_lines
-from ingest.streams import Source, open_sources
+from ingest.io import decompress, streams
+from ingest.io.limits import MAX_LINE_BYTES
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import Source, open_sources
 from pearl_qdrant.errors import FormatError, InputError
 
 TEXT = "".join(f"Q{i}\tname {i} é\n" for i in range(20_000)).encode()

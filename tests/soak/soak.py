@@ -1,4 +1,4 @@
-"""Real kills of real loads, over and over: ``python tests/soak.py --kills 200``, or ``make soak``.
+"""Real kills of real loads, over and over: ``python tests/soak/soak.py --kills 200``, or ``make soak``.
 
 A load that is never killed is the reference, once for each store (embedded; the Qdrant double over HTTP). Then loads
 are killed at random moments, and just where it might hurt (after a checkpoint, in a compaction, while the graph is

@@ -1,8 +1,9 @@
 """The command line with small sizes, for the soak: ``python soak_child.py SIZES WORDS...``.
 
-SIZES is JSON: constants by their full name, as in {"ingest.pipeline.WINDOW": 64}. So a base of a few thousand names has
-as many batches, checkpoints and compactions as one of millions, without a way into the product from outside. Called
-with a job alone, as the embedded store calls its writing process, it is that process on a disk that `FULL_FLAG` fills.
+SIZES is JSON: constants by their full name, as in {"ingest.load.pipeline.WINDOW": 64}. So a base of a few thousand
+names has as many batches, checkpoints and compactions as one of millions, without a way into the product from outside.
+Called with a job alone, as the embedded store calls its writing process, it is that process on a disk that `FULL_FLAG`
+fills.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ def _fill_disk() -> None:
     def disk_usage(path: Path) -> object:
         return SimpleNamespace(free=0) if flag.exists() else shutil.disk_usage(path)
 
-    _set("pearl_qdrant.store.edge_shard.shutil", SimpleNamespace(disk_usage=disk_usage, rmtree=shutil.rmtree))
-    _set("pearl_qdrant.store.edge_process.MODULE", "soak_child")
+    _set("pearl_qdrant.store.edge.shard.shutil", SimpleNamespace(disk_usage=disk_usage, rmtree=shutil.rmtree))
+    _set("pearl_qdrant.store.edge.process.MODULE", "soak_child")
 
 
 def _hurry() -> None:
     """Let the server's adapter give up in a second instead of a quarter of a minute."""
     from pearl_qdrant.store.retry import RetryPolicy
-    from pearl_qdrant.store.server_indexing import Indexing
+    from pearl_qdrant.store.server.indexing import Indexing
 
-    _set("pearl_qdrant.store.server.RetryPolicy", partial(RetryPolicy, tries=4, first_wait_s=0.1))
-    _set("pearl_qdrant.store.server.Indexing", partial(Indexing, poll_s=0.1))
+    _set("pearl_qdrant.store.server.store.RetryPolicy", partial(RetryPolicy, tries=4, first_wait_s=0.1))
+    _set("pearl_qdrant.store.server.store.Indexing", partial(Indexing, poll_s=0.1))
 
 
 def main() -> None:
@@ -63,7 +64,7 @@ def main() -> None:
     if FULL_FLAG in os.environ:
         _fill_disk()
     if len(sys.argv) == 2:
-        from pearl_qdrant.store.edge_writer import main as write
+        from pearl_qdrant.store.edge.writer import main as write
 
         write()
         return

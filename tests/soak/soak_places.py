@@ -14,7 +14,7 @@ import numpy as np
 from qdrant_double import QdrantDouble
 from qdrant_double_http import DoubleServer, Fault, handler_of
 
-from pearl_qdrant.store.server_collection import CHECKPOINT_PREFIX, MANIFEST_KEY
+from pearl_qdrant.store.server.collection import CHECKPOINT_PREFIX, MANIFEST_KEY
 
 COLLECTION = "base"
 
@@ -111,8 +111,8 @@ class EdgePlace:
     def contents(self) -> Contents:
         from qdrant_edge import ScrollRequest
 
-        from pearl_qdrant.store.edge_seal import break_seal
-        from pearl_qdrant.store.edge_shard import count_points, load_shard
+        from pearl_qdrant.store.edge.seal import break_seal
+        from pearl_qdrant.store.edge.shard import count_points, load_shard
 
         points: dict[str, tuple[dict[str, Any], list[float] | None]] = {}
         n_records, offset = 0, None

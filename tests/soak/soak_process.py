@@ -27,15 +27,15 @@ ORPHAN_S = 120.0
 _POLL_S = 0.002
 
 SIZES = {
-    "ingest.pipeline.WINDOW": 96,
-    "ingest.pipeline.CHECKPOINT_EVERY": 192,
-    "ingest.repeats.CAPACITY": 40,
-    "pearl_qdrant.store.edge_points.BATCH_POINTS": 40,
-    "pearl_qdrant.store.edge_folder.SMALL_POINTS": 500,
-    "pearl_qdrant.store.edge_folder.COMPACT_POINTS": 400,
-    "pearl_qdrant.store.edge_folder.COMPACT_LEAN_POINTS": 700,
-    "pearl_qdrant.store.edge_shard.INDEXING_THRESHOLD_KB": 16,
-    "pearl_qdrant.store.server_upload.MAX_BATCH_POINTS": 32,
+    "ingest.load.pipeline.WINDOW": 96,
+    "ingest.load.pipeline.CHECKPOINT_EVERY": 192,
+    "ingest.load.embedding_cache.CAPACITY": 40,
+    "pearl_qdrant.store.edge.points.BATCH_POINTS": 40,
+    "pearl_qdrant.store.edge.folder.SMALL_POINTS": 500,
+    "pearl_qdrant.store.edge.folder.COMPACT_POINTS": 400,
+    "pearl_qdrant.store.edge.folder.COMPACT_LEAN_POINTS": 700,
+    "pearl_qdrant.store.edge.shard.INDEXING_THRESHOLD_KB": 16,
+    "pearl_qdrant.store.server.upload.MAX_BATCH_POINTS": 32,
 }
 
 
@@ -60,7 +60,7 @@ class Run:
         self._out, self._err = folder / "out.txt", folder / "err.txt"
         self.started = time.monotonic()
         command = [sys.executable, soak_child.__file__, json.dumps(SIZES), *words]
-        root = Path(soak_child.__file__).resolve().parents[1]
+        root = Path(soak_child.__file__).resolve().parents[2]
         paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(

@@ -12,13 +12,14 @@ import pytest
 from qdrant_double import QdrantDouble
 from store_cases import DIM, manifest_of, many, point, unit, yes
 
-from pearl_qdrant.encoder.ngrams import ngram_rows
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.store import edge_shard, graph
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_folder import INDEX_FILE
+from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store import graph
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.folder import INDEX_FILE
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server.store import ServerStore
 
 
 class Recorded:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from store_cases import DIM, many, point, put, unit, yes
 
-from pearl_qdrant.encoder.ngrams import ngram_rows
+from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.protocol import Collection, ScoredName, Store
 from pearl_qdrant.store.schema import NamePoint
 

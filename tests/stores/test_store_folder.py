@@ -16,8 +16,10 @@ from small_disk import small_disk
 from test_edge_store import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
-from pearl_qdrant.store import edge_folder, edge_lock, edge_shard
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge import folder as edge_folder
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.store import EdgeStore
 
 DEEP = b"[" * 200_000
 
@@ -111,7 +113,7 @@ def test_a_collection_that_may_not_be_looked_at_is_told(store: EdgeStore, monkey
     def refuse(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("pearl_qdrant.store.edge._is_collection", refuse)
+    monkeypatch.setattr("pearl_qdrant.store.edge.store._is_collection", refuse)
 
     for act in (store.open, store.delete):
         with pytest.raises(StoreError, match=r"'toy' cannot be looked for in .*Permission denied.*--store"):
@@ -221,7 +223,7 @@ def test_a_disk_that_is_too_full_for_a_folder_is_told_as_full(
     def refuse(**settings: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pearl_qdrant.store.edge.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("pearl_qdrant.store.edge.store.tempfile.mkdtemp", refuse)
 
     with pytest.raises(StoreFullError, match="It was not created"):
         store.create(manifest_of("other"))

@@ -15,8 +15,11 @@ import pytest
 from test_edge_store import ROOT, WIDE, manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
-from pearl_qdrant.store import edge_lock, edge_process, edge_seal, edge_shard
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import process as edge_process
+from pearl_qdrant.store.edge import seal as edge_seal
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.store import EdgeStore
 
 DAMAGED = r"'toy' cannot be opened, its files look damaged \(.*Restore .*collections delete toy and ingest again"
 

@@ -19,9 +19,10 @@ from soak_places import COLLECTION, Difference, EdgePlace
 from soak_process import Ended, Run
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
-from pearl_qdrant.store import edge_process, edge_shard
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_lock import CollectionLock
+from pearl_qdrant.store.edge import process as edge_process
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.lock import CollectionLock
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")

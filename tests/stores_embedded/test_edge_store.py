@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from small_disk import small_disk
 
-from pearl_qdrant.encoder.ngrams import ngram_rows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -30,24 +29,39 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.store import (
-    edge,
-    edge_bulk,
-    edge_collection,
-    edge_folder,
-    edge_lock,
-    edge_points,
-    edge_process,
-    edge_shard,
+from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store.edge import (
+    bulk as edge_bulk,
 )
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_collection import EdgeCollection
+from pearl_qdrant.store.edge import (
+    collection as edge_collection,
+)
+from pearl_qdrant.store.edge import (
+    folder as edge_folder,
+)
+from pearl_qdrant.store.edge import (
+    lock as edge_lock,
+)
+from pearl_qdrant.store.edge import (
+    points as edge_points,
+)
+from pearl_qdrant.store.edge import (
+    process as edge_process,
+)
+from pearl_qdrant.store.edge import (
+    shard as edge_shard,
+)
+from pearl_qdrant.store.edge import (
+    store as edge,
+)
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, NamePoint, Quantization
 
 WIDE = 64
 """So wide that with `low_threshold` 640 vectors are enough for a graph."""
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -133,7 +147,7 @@ def python(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

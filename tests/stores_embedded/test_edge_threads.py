@@ -12,8 +12,11 @@ import pytest
 from test_edge_store import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreFullError
-from pearl_qdrant.store import edge, edge_bulk, edge_folder, edge_lock
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge import bulk as edge_bulk
+from pearl_qdrant.store.edge import folder as edge_folder
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import store as edge
+from pearl_qdrant.store.edge.store import EdgeStore
 
 JOIN_S = 30.0  # far more than anything here takes: a thread that is still there hangs
 

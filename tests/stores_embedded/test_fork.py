@@ -20,11 +20,12 @@ from qdrant_double import QdrantDouble
 from test_edge_store import ROOT, manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import StoreForkedError, StoreLockedError
-from pearl_qdrant.store import edge_folder, edge_lock
-from pearl_qdrant.store.edge import EdgeStore
-from pearl_qdrant.store.edge_collection import EdgeCollection
+from pearl_qdrant.store.edge import folder as edge_folder
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server.store import ServerStore
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
@@ -125,7 +126,7 @@ def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: EdgeStore
     other = [
         sys.executable,
         "-c",
-        "import sys; from pearl_qdrant.store.edge import *; EdgeStore(sys.argv[1]).delete('toy')",
+        "import sys; from pearl_qdrant.store.edge.store import *; EdgeStore(sys.argv[1]).delete('toy')",
     ]
     told = subprocess.run([*other, store.location], capture_output=True, text=True, check=False)
 

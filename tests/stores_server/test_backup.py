@@ -13,7 +13,7 @@ import pytest
 from cli_runner import Outcome, Run
 from qdrant_double import QdrantDouble
 
-OPERATIONS = Path(__file__).resolve().parent.parent / "docs" / "operations.md"
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the commands of the docs use curl")
 

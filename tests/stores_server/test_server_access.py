@@ -15,7 +15,7 @@ from qdrant_double import QdrantDouble
 from pearl_qdrant.errors import CollectionNotFoundError, SettingsError, StoreRejectedError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.settings import ServerAccess, store_location
-from pearl_qdrant.store.server import ServerStore
+from pearl_qdrant.store.server.store import ServerStore
 
 VARIABLES = (
     "PEARL_QDRANT_STORE",

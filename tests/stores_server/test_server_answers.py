@@ -12,12 +12,12 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from test_edge_store import manifest_of, many
 
-from pearl_qdrant.encoder.ngrams import ngram_rows
 from pearl_qdrant.errors import PearlQdrantError, StoreError
+from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.server import ServerStore
-from pearl_qdrant.store.server_collection import ServerCollection
-from pearl_qdrant.store.server_indexing import Indexing
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.store import ServerStore
 
 ANY = r".*"
 NAMES = ["name 1", "name 2"]

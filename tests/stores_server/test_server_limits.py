@@ -12,8 +12,8 @@ from qdrant_double import QdrantDouble
 from store_cases import manifest_of, many, point, unit, yes
 
 from pearl_qdrant.errors import StoreRejectedError
-from pearl_qdrant.store.server import ServerStore
-from pearl_qdrant.store.server_collection import ServerCollection
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.fixture

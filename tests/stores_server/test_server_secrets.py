@@ -16,8 +16,8 @@ from test_edge_store import manifest_of
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.server import ServerStore
-from pearl_qdrant.store.server_collection import ServerCollection
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.store import ServerStore
 
 KEY = 's3cret-"k3y"-of-30-characters/x'
 ANY = r".*"

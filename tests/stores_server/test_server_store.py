@@ -25,7 +25,6 @@ from qdrant_client.http.exceptions import ResponseHandlingException
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 
-from pearl_qdrant.encoder import ngrams
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -39,13 +38,14 @@ from pearl_qdrant.errors import (
     StoreRejectedError,
     StoreUnavailableError,
 )
+from pearl_qdrant.lexical import ngrams
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from pearl_qdrant.store.server import ServerStore
-from pearl_qdrant.store.server_collection import MANIFEST_KEY, ServerCollection
-from pearl_qdrant.store.server_errors import retry_after_s
-from pearl_qdrant.store.server_indexing import LOAD_KEY, Indexing
-from pearl_qdrant.store.server_points import check_points, cut_batches, join
+from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection
+from pearl_qdrant.store.server.errors import retry_after_s
+from pearl_qdrant.store.server.indexing import LOAD_KEY, Indexing
+from pearl_qdrant.store.server.points import check_points, cut_batches, join
+from pearl_qdrant.store.server.store import ServerStore
 
 DIM = 4
 NAME = "umls"
@@ -801,7 +801,7 @@ def test_tls_that_cannot_work_is_not_tried_for_long(double: QdrantDouble) -> Non
 
 def test_a_malformed_answer_is_no_transport_error() -> None:
     """Only what a later try can change is tried again."""
-    from pearl_qdrant.store.server_errors import can_heal
+    from pearl_qdrant.store.server.errors import can_heal
 
     assert can_heal(ResponseHandlingException(httpx.ReadTimeout("")))
     assert can_heal(ResponseHandlingException(httpx.RemoteProtocolError("closed")))

@@ -16,12 +16,13 @@ from qdrant_double_http import Fault
 
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import ShardUnavailableError, StoreUnavailableError
-from pearl_qdrant.store import retry, server_connection
+from pearl_qdrant.store import retry
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from pearl_qdrant.store.server import ServerStore
-from pearl_qdrant.store.server_collection import ServerCollection
+from pearl_qdrant.store.server import connection as server_connection
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.store import ServerStore
 
 INFO = ModelInfo("m", "sha256:0", 4, "mean", "", has_head=False, device="cpu", runtime="onnx", precision="fp32")
 

@@ -10,13 +10,13 @@ import transformers
 from tiny_models import DIM, MAX_LENGTH, MAX_POSITIONS, N_HEADS, N_LAYERS, make_albert, make_bert, make_roberta
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.character import CharacterEncoder
-from pearl_qdrant.encoder.character_config import CharacterConfig
-from pearl_qdrant.encoder.character_table import CharacterTable, read_character_table
+from pearl_qdrant.encoder.character.config import CharacterConfig
+from pearl_qdrant.encoder.character.network import CharacterEncoder
+from pearl_qdrant.encoder.character.table import CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import PearlConfig
-from pearl_qdrant.encoder.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.torch_checkpoint import write_network
+from training.networks.torch_checkpoint import write_network
 
 CHAR_DIM = 8
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pearl_qdrant import Entity
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.linking.lexical import NgramRarity
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.lexical.idf import NgramRarity
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.schema import Manifest
 

@@ -73,7 +73,7 @@ Change = Callable[[str, random.Random], "str | None"]
 
 
 class Augmenter:
-    """Draws variants. Calling it gives the text alone, for `training.batches`."""
+    """Draws variants. Calling it gives the text alone, for `training.data.batches`."""
 
     def __init__(
         self,

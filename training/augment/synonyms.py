@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from training.corpus.function_words import CLOSED_CLASS
-from training.wordnet import read_synsets
+from training.corpus.chunking.function_words import CLOSED_CLASS
+from training.examples.wordnet import read_synsets
 
 _SHORTEST = 3
 

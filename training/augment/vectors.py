@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ingest.byte_lines import byte_lines
-from ingest.lines import BadLine
-from ingest.streams import Source
+from ingest.io.byte_lines import byte_lines
+from ingest.io.lines import BadLine
+from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
 from training.corpus.files import encode_row
 

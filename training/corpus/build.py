@@ -19,9 +19,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from training.corpus.chunking.phrases import Phrase, PhraseParser, PhraseTyper
 from training.corpus.counting import DEFAULT_MAX_KEYS, Count, PhraseCounter
 from training.corpus.files import ENTITIES, ENTITY_TYPES_FILE, FREQUENCIES, EntityRow, encode_row
-from training.corpus.phrases import Phrase, PhraseParser, PhraseTyper
 
 T = TypeVar("T")
 _Counted = list[tuple[Phrase, int]]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-from training.corpus.phrases import Phrase
+from training.corpus.chunking.phrases import Phrase
 
 DEFAULT_MAX_KEYS = 2_000_000
 """Distinct phrases in memory: about 400 MB."""

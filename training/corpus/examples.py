@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ingest.reader import ReadReport
+from ingest.base.reader import ReadReport
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.corpus.files import ENTITY_TYPES_FILE, FREQUENCIES, read_entity_types, read_frequencies
 from training.corpus.keys import phrase_key
-from training.sources import Example, one_class
+from training.examples.sources import Example, one_class
 
 
 class PhraseTypes:

@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from ingest.lines import BadLine, read_lines
-from ingest.reader import NO_NAME, TOO_FEW_COLUMNS, ReadReport
-from ingest.streams import Source
+from ingest.base.reader import NO_NAME, TOO_FEW_COLUMNS, ReadReport
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import Source
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 
 FREQUENCIES = "freq_phrase.txt"

@@ -12,25 +12,25 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from ingest.base.reader import ReadReport
 from ingest.formats import ReadOptions, open_reader
-from ingest.reader import ReadReport
-from ingest.streams import Source, open_sources
-from ingest.tsv_layout import TsvColumns
+from ingest.io.streams import Source, open_sources
+from ingest.readers.tsv.layout import TsvColumns
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 from training.corpus.bases import base_key, entity_row, typed_names
 from training.corpus.build import MIN_COUNT, CorpusCounts, build_corpus, write_entities
-from training.corpus.chunker import ChunkParser
-from training.corpus.constituency import DEFAULT_BENEPAR, DEFAULT_SPACY, BeneparParser
+from training.corpus.chunking.chunker import ChunkParser
+from training.corpus.chunking.constituency import DEFAULT_BENEPAR, DEFAULT_SPACY, BeneparParser
+from training.corpus.chunking.lexicon import Lexicon
+from training.corpus.chunking.phrases import DEFAULT_MAX_WORDS, PhraseParser, PhraseTyper
 from training.corpus.counting import DEFAULT_MAX_KEYS
-from training.corpus.distant import DistantTyper, NameTypes, wordnet_names
 from training.corpus.files import ENTITIES, EntityRow, read_entities
-from training.corpus.lexicon import Lexicon
-from training.corpus.ner import NerTyper
-from training.corpus.phrases import DEFAULT_MAX_WORDS, PhraseParser, PhraseTyper
 from training.corpus.texts import DEFAULT_FIELD, read_texts
-from training.corpus.typed_lists import read_typed_names
-from training.wordnet import read_synsets
+from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_names
+from training.corpus.typing.ner import NerTyper
+from training.corpus.typing.typed_lists import read_typed_names
+from training.examples.wordnet import read_synsets
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ingest.byte_lines import byte_lines
-from ingest.lines import BadLine
-from ingest.reader import INVALID_UTF8, ReadReport
-from ingest.streams import ByteSource
+from ingest.base.reader import INVALID_UTF8, ReadReport
+from ingest.io.byte_lines import byte_lines
+from ingest.io.lines import BadLine
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 
 MAX_TEXT_BYTES = 64 << 20

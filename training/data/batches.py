@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import augment, edit_character
-from training.hard_negatives import fold
-from training.negative_table import NegativeTable
-from training.sources import Example
+from training.examples.sources import Example
+from training.mining.hard_negatives import fold
+from training.mining.negative_table import NegativeTable
 
 Vary = Callable[[str, random.Random], str]
 KeyArray = npt.NDArray[np.int64]

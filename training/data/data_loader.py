@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from training.batches import BatchMaker, PairBatch
-from training.phrase_vectors import MicroBatch, micro_batches
+from training.data.batches import BatchMaker, PairBatch
+from training.networks.phrase_vectors import MicroBatch, micro_batches
 
 T = TypeVar("T")
 

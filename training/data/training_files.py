@@ -18,9 +18,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from ingest.lines import BadLine, read_lines
-from ingest.reader import ReadReport
-from ingest.streams import Source
+from ingest.base.reader import ReadReport
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from pearl_qdrant.records import Entity
@@ -35,9 +35,9 @@ from training.corpus.files import (
     read_entity_types,
     read_frequencies,
 )
-from training.hard_negatives import Phrase
-from training.negative_table import parse_negatives
-from training.sources import Example, any_class, one_class
+from training.examples.sources import Example, any_class, one_class
+from training.mining.hard_negatives import Phrase
+from training.mining.negative_table import parse_negatives
 
 Kind = Literal["corpus", "frequencies", "types", "entities"]
 

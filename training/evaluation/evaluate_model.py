@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
-from pearl_qdrant.linking.ranking import FEATURES, shipped_model
+from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
-from training.evaluation.data import Data, FolderData
+from training.evaluation.datasets.data import Data, FolderData
+from training.evaluation.datasets.hub import REPOSITORY, HubData
 from training.evaluation.defaults import (
     DEFAULT_DISTRACTORS,
     DEFAULT_FOLDS,
@@ -20,12 +21,11 @@ from training.evaluation.defaults import (
     DEFAULT_NIL_SHARES,
     DEFAULT_SEEDS,
 )
-from training.evaluation.hub import REPOSITORY, HubData
-from training.evaluation.linking_base import Bases
-from training.evaluation.linking_methods import Ablation, Dense, Fusion, Linker, LinkingMethod
-from training.evaluation.linking_peers import peers
+from training.evaluation.linking.base import Bases
+from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LinkingMethod
+from training.evaluation.linking.own_base import OwnBase
+from training.evaluation.linking.peers import peers
 from training.evaluation.methods import EncoderMethod, Similarity
-from training.evaluation.own_base import OwnBase
 from training.evaluation.registry import find_tasks
 from training.evaluation.requirements import check_installed
 from training.evaluation.run import Report, evaluate
@@ -113,7 +113,7 @@ def evaluate_model(
     if not report.results:
         raise MissingDataError(os.fspath(data), None, f"has none of the files that {len(chosen)} tasks read")
     if figure is not None:
-        from training.evaluation.figure import draw_figure
+        from training.evaluation.reports.figure import draw_figure
 
         draw_figure(figure, source, [method for method in methods if isinstance(method, EncoderMethod)])
         say(f"drew {figure}")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from training.evaluation import (
+from training.evaluation.linking import (
+    task as linking,
+)
+from training.evaluation.task import Task
+from training.evaluation.tasks import (
     clustering,
     entity_types,
     fuzzy_join,
-    linking,
     paraphrase,
     retrieval,
     short_text,
     similarity,
 )
-from training.evaluation.task import Task
 
 TASKS: tuple[Task, ...] = (
     *paraphrase.TASKS,

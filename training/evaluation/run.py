@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.evaluation.bootstrap import Difference, paired_bootstrap
-from training.evaluation.data import Data
+from training.evaluation.datasets.data import Data
 from training.evaluation.methods import Method
 from training.evaluation.outcome import Outcome
 from training.evaluation.task import EvaluationOptions, Task

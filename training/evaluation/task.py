@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.evaluation.data import Data
+from training.evaluation.datasets.data import Data
 from training.evaluation.defaults import (
     DEFAULT_DISTRACTORS,
     DEFAULT_EPOCHS,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES, phrase_type
-from training.numbers import number_names
-from training.splits import TRAIN_FOLDS, fold, name_key
-from training.wordnet import read_synsets
+from training.examples.numbers import number_names
+from training.examples.splits import TRAIN_FOLDS, fold, name_key
+from training.examples.wordnet import read_synsets
 
 _LABEL = {name: i for i, name in enumerate(PHRASE_TYPES)}
 

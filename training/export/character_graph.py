@@ -1,8 +1,8 @@
 """The character encoder as ONNX nodes, out of input_ids and attention_mask alone.
 
-As `pearl_qdrant.encoder.character`, with four changes that change no result: words are summed, not averaged, since the
-vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are one matrix; the characters' table is int16.
-The rows of characters and wordpieces may be kept in 8 bits, one scale a row; the small matrices stay float32.
+As `pearl_qdrant.encoder.character.network`, with four changes that change no result: words are summed, not averaged,
+since the vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are one matrix; the characters' table
+is int16. The rows of characters and wordpieces may be kept in 8 bits, one scale a row; the small matrices stay float32.
 
 Measured beside a 6 x 384 encoder in 8 bits, with 64-wide embeddings and 128-wide words (2.05 million parameters): 6 %
 fewer names per processor second, 3.5 MB more. A softmax for each word's positional attention was 3 % on top.
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from pearl_qdrant.encoder.character import MASKED, CharacterEncoder
-from pearl_qdrant.encoder.character_config import BEGIN, END, N_MARKS, PAD
-from training.graph_builder import GraphBuilder
-from training.int8_weights import Array, quantize_rows
+from pearl_qdrant.encoder.character.config import BEGIN, END, N_MARKS, PAD
+from pearl_qdrant.encoder.character.network import MASKED, CharacterEncoder
+from training.export.graph_builder import GraphBuilder
+from training.export.int8_weights import Array, quantize_rows
 
 TABLE = "character_encoder.embeddings.weight"
 TABLE_INT8, TABLE_SCALE = f"{TABLE}_int8", f"{TABLE}_scale"
@@ -45,7 +45,7 @@ def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int
 
 
 def join_parts(graph: GraphBuilder, phrase: str, character: str, *, share: float) -> str:
-    """The vector f of `pearl_qdrant.encoder.network`: (b, phrase_dim + char_dim)."""
+    """The vector f of `pearl_qdrant.encoder.runtime.network`: (b, phrase_dim + char_dim)."""
     length = graph.op("ReduceL2", phrase, graph.ints(1), keepdims=1)
     scaled = graph.op("Mul", length, graph.floats((share / (1 - share)) ** 0.5))
     unit = graph.op("LpNormalization", character, axis=1, p=2)

@@ -20,14 +20,15 @@ from pearl_qdrant.encoder.checkpoint import (
     VerifiedCheckpoint,
 )
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.errors import ModelError
-from training import export, int8_graph
-from training.model_card import model_card
-from training.parity import MIN_MEAN_COSINE, Parity, measure_parity, sample_names
-from training.torch_checkpoint import read_network, write_network
+from training.export import graph as export
+from training.export import int8_graph
+from training.export.parity import MIN_MEAN_COSINE, Parity, measure_parity, sample_names
+from training.networks.model_card import model_card
+from training.networks.torch_checkpoint import read_network, write_network
 
 Precision = Literal["int8", "fp32"]
 
@@ -96,7 +97,7 @@ def rebuild_for_torch(source: Path, target: Path, *, names: Sequence[str] = ()) 
     """
     from safetensors.numpy import load_file
 
-    from training.rebuild import rebuild_character_encoder, rebuild_phrase_encoder
+    from training.export.rebuild import rebuild_character_encoder, rebuild_phrase_encoder
 
     if target.resolve() == source.resolve():
         raise ValueError(f"{target} is the model itself: write the export to another folder")

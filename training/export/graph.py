@@ -17,10 +17,10 @@ import torch
 from onnx import TensorProto, helper
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.network import PearlNetwork, pool_tokens
-from training.character_graph import add_character_encoder, join_parts
-from training.graph_builder import OPSET, GraphBuilder
-from training.losses import MASKED_LOGIT
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
+from training.export.character_graph import add_character_encoder, join_parts
+from training.export.graph_builder import OPSET, GraphBuilder
+from training.finetune.losses import MASKED_LOGIT
 
 BLOCK = 32
 """Weights that share a scale, along the input of a matrix."""

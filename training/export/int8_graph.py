@@ -6,7 +6,7 @@
 
 Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch
 (a scale for the whole tensor would make it). What GELU gives is never below -0.17: its zero point is 16, not 128.
-How the matrices are rounded stands in `training.int8_weights`.
+How the matrices are rounded stands in `training.export.int8_weights`.
 
 The operators around the products can take back what the integers gain, so each was timed (AVX512-VNNI, onnxruntime
 1.31, one thread, 512 tokens, widths 384 and 1536, microseconds):
@@ -30,11 +30,18 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, save
 
-from pearl_qdrant.encoder.character import CharacterEncoder
-from pearl_qdrant.encoder.network import PearlNetwork
-from training.character_graph import add_character_encoder, join_parts
-from training.graph_builder import FUSED, IR_VERSION, OPSET, GraphBuilder
-from training.int8_weights import Array, Channels, channel_scales, probe_inputs, quantize_columns, quantize_rows
+from pearl_qdrant.encoder.character.network import CharacterEncoder
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from training.export.character_graph import add_character_encoder, join_parts
+from training.export.graph_builder import FUSED, IR_VERSION, OPSET, GraphBuilder
+from training.export.int8_weights import (
+    Array,
+    Channels,
+    channel_scales,
+    probe_inputs,
+    quantize_columns,
+    quantize_rows,
+)
 
 PRECISION = "int8-row"
 
@@ -52,7 +59,8 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
         path: The .onnx file to write.
 
     Raises:
-        ValueError: If there is no head, or the encoder is not a BERT with GELU: use `training.export.quantize_onnx`.
+        ValueError: If there is no head, or the encoder is not a BERT with GELU: use
+        `training.export.graph.quantize_onnx`.
     """
     encoder: Any = network.phrase_encoder
     config = encoder.config
@@ -61,7 +69,7 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     if not is_supported(network):
         raise ValueError(
             f"int8 graphs are for BERT with gelu and absolute positions, not {config.model_type} with "
-            f"{config.hidden_act} and {_positions(config)} positions: take training.export.quantize_onnx"
+            f"{config.hidden_act} and {_positions(config)} positions: take training.export.graph.quantize_onnx"
         )
     weights = {name: tensor.detach().numpy() for name, tensor in encoder.state_dict().items()}
     head = network.type_head.weight.detach().numpy()

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import onnx
 from onnx import NodeProto, numpy_helper
 
-from pearl_qdrant.encoder.character_config import CharacterConfig
+from pearl_qdrant.encoder.character.config import CharacterConfig
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.errors import CheckpointError
-from training import character_graph
-from training.int8_graph import PRECISION
+from training.export import character_graph
+from training.export.int8_graph import PRECISION
 
 Array = npt.NDArray[np.float32]
 
@@ -37,7 +37,7 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
     """The weights of the BERT in a checkpoint's 8-bit graph, by their names in transformers.
 
     Raises:
-        CheckpointError: If there is no such graph, or it was not made by `training.int8_graph`.
+        CheckpointError: If there is no such graph, or it was not made by `training.export.int8_graph`.
     """
     graph = _open(checkpoint)
     config = read_json(checkpoint.folder / "config.json")
@@ -45,7 +45,8 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
         weights = dict(_weights(graph, config))
     except _FOREIGN as error:
         raise CheckpointError(
-            str(checkpoint.onnx_path), f"not a graph that training.int8_graph wrote ({error!r}): it cannot be rebuilt"
+            str(checkpoint.onnx_path),
+            f"not a graph that training.export.int8_graph wrote ({error!r}): it cannot be rebuilt",
         ) from error
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
 

@@ -17,8 +17,8 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed, nn
 
-from pearl_qdrant.encoder.torch_runtime import resolve_cuda
-from training.batches import Shard
+from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
+from training.data.batches import Shard
 
 _PATIENCE = timedelta(hours=2)
 """How long the others wait while the first process evaluates."""

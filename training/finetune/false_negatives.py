@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training.batches import NO_KEY
+from training.data.batches import NO_KEY
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from training.batches import PairBatch
-from training.false_negatives import Keys, closer_than_positive, same_entity, same_meaning
-from training.fit_config import FitConfig
-from training.gathering import gather_rows, sum_over_processes
-from training.losses import multi_similarity, nt_xent, summed_distillation, summed_type_loss
+from training.data.batches import PairBatch
+from training.finetune.config import FitConfig
+from training.finetune.distributed import gather_rows, sum_over_processes
+from training.finetune.false_negatives import Keys, closer_than_positive, same_entity, same_meaning
+from training.finetune.losses import multi_similarity, nt_xent, summed_distillation, summed_type_loss
 
 Teacher = Callable[[Sequence[str]], Tensor]
 """Phrases to vectors, (n, dim), L2-normalised, without gradients."""

@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pearl_qdrant.encoder.network import PearlNetwork
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, network_width
 from pearl_qdrant.encoder.tokens import NameTokenizer
-from pearl_qdrant.encoder.torch_runtime import TorchEncoder, network_width
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.base_network import Base
-from training.batches import BatchMaker, Epochs, Sampler, Shard, Source, Vary, WeightedRuns
-from training.fit_config import FitConfig
-from training.gathering import process_group, wait_for_all
-from training.material import by_name, with_one_label
-from training.negative_table import NegativeTable
-from training.objective import Teacher
-from training.phrase_vectors import device_of
-from training.sources import Example
-from training.torch_checkpoint import write_network
-from training.trainer import Evaluate, fit
+from training.data.batches import BatchMaker, Epochs, Sampler, Shard, Source, Vary, WeightedRuns
+from training.data.training_files import by_name, with_one_label
+from training.examples.sources import Example
+from training.finetune.config import FitConfig
+from training.finetune.distributed import process_group, wait_for_all
+from training.finetune.objective import Teacher
+from training.finetune.trainer import Evaluate, fit
+from training.mining.negative_table import NegativeTable
+from training.networks.base_network import Base
+from training.networks.phrase_vectors import device_of
+from training.networks.torch_checkpoint import write_network
 
 TRAINING = "training"
 """Folder within the checkpoint's for state, log and curves."""

@@ -18,17 +18,17 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import TrainingError
-from training.batches import BatchMaker
-from training.curves import RunLog, StepRecord
-from training.fit_config import FitConfig
-from training.gathering import same_start, sum_gradients, sum_over_processes, wait_for_all
-from training.interruption import StopRequest, deferred_stop
-from training.objective import Losses, Teacher, batch_losses
-from training.phrase_vectors import PhraseVectors, device_of, pool_phrases
-from training.prepared import Prepared, Preparer, prepare
-from training.run_state import load_state, save_state
+from training.data.batches import BatchMaker
+from training.data.data_loader import Prepared, Preparer, prepare
+from training.finetune.config import FitConfig
+from training.finetune.curves import RunLog, StepRecord
+from training.finetune.distributed import same_start, sum_gradients, sum_over_processes, wait_for_all
+from training.finetune.interruption import StopRequest, deferred_stop
+from training.finetune.objective import Losses, Teacher, batch_losses
+from training.finetune.run_state import load_state, save_state
+from training.networks.phrase_vectors import PhraseVectors, device_of, pool_phrases
 
 __all__ = ["Evaluate", "FitConfig", "fit", "pool_phrases"]
 
@@ -246,6 +246,6 @@ def _precision(config: FitConfig, device: torch.device) -> str:
     """What the encoder computes in."""
     if config.precision != "auto":
         return config.precision
-    from pearl_qdrant.encoder.torch_runtime import fast_precision
+    from pearl_qdrant.encoder.runtime.torch_runtime import fast_precision
 
     return fast_precision(str(device))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
-from training.evaluation.type_scores import TypeScores, score_predictions
+from training.evaluation.tasks.type_scores import TypeScores, score_predictions
 
 __all__ = ["TypeScores", "score_types"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.network import new_type_head
-from training.losses import marginal_type_loss
+from pearl_qdrant.encoder.runtime.network import new_type_head
+from training.finetune.losses import marginal_type_loss
 
 
 def fit_head(

@@ -16,14 +16,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
-from training.base_network import Base
-from training.evaluate_types import TypeScores, score_types
-from training.fit_run import count_labels
-from training.head import fit_head
-from training.phrase_vectors import pool_phrases
-from training.sources import Example
-from training.splits import TEST_FOLDS, fold, name_key
-from training.torch_checkpoint import write_network
+from training.examples.sources import Example
+from training.examples.splits import TEST_FOLDS, fold, name_key
+from training.finetune.run import count_labels
+from training.head.evaluate_types import TypeScores, score_types
+from training.head.fit_head import fit_head
+from training.networks.base_network import Base
+from training.networks.phrase_vectors import pool_phrases
+from training.networks.torch_checkpoint import write_network
 
 _CHUNK = 2048  # names between two moves of the progress bar
 

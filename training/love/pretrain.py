@@ -27,13 +27,13 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from pearl_qdrant.encoder.character import CharacterEncoder
+from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.errors import TrainingError
 from training.augment.characters import edit_letters
-from training.edit_pairs import edit_pairs
-from training.losses import nt_xent
-from training.love_targets import Targets
-from training.run_state import load_state, save_state
+from training.finetune.losses import nt_xent
+from training.finetune.run_state import load_state, save_state
+from training.love.targets import Targets
+from training.mining.edit_pairs import edit_pairs
 
 MAX_TOKENS = 16
 """Of a word; more pieces than the encoder looks at."""

@@ -9,18 +9,18 @@ from typing import Any, Literal
 import torch
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.character import CharacterEncoder
-from pearl_qdrant.encoder.character_config import CharacterConfig
-from pearl_qdrant.encoder.character_table import CharacterTable, read_character_table
+from pearl_qdrant.encoder.character.config import CharacterConfig
+from pearl_qdrant.encoder.character.network import CharacterEncoder
+from pearl_qdrant.encoder.character.table import CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from pearl_qdrant.encoder.network import PearlNetwork
 from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
-from pearl_qdrant.encoder.transformer import load_transformer
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE
-from training.character_files import write_character_encoder
-from training.love import LoveConfig, Mimicry, pretrain
-from training.love_targets import Targets, embedding_targets, encoder_targets, file_targets, whole_words
+from training.love.pretrain import LoveConfig, Mimicry, pretrain
+from training.love.targets import Targets, embedding_targets, encoder_targets, file_targets, whole_words
+from training.networks.character_files import write_character_encoder
 
 Own = Literal["embeddings", "encoder"]
 
@@ -59,8 +59,8 @@ def pretrain_character_encoder(
 
     Args:
         base: A folder of transformers or sentence-transformers, or a checkpoint.
-        out: The folder to write: the encoder as `training.character_files` has it, the state of the run and its log.
-        vectors: A `.vec` file to mimic; None for what `base` itself gives.
+        out: The folder to write: the encoder as `training.networks.character_files` has it, the state of the run and
+        its log. vectors: A `.vec` file to mimic; None for what `base` itself gives.
         own: Without `vectors`: the input embeddings of whole words, or the encoder's vectors of them.
         max_words: So many at most.
         widths: The encoder's size.

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pearl_qdrant.encoder.character_config import N_MARKS
-from pearl_qdrant.encoder.character_table import CharacterTable
-from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.character.config import N_MARKS
+from pearl_qdrant.encoder.character.table import CharacterTable
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import InputError
 from training.augment.vectors import read_vectors
-from training.phrase_vectors import micro_batches
+from training.networks.phrase_vectors import micro_batches
 
 Array = npt.NDArray[np.float32]
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from training.packed_strings import (
+from training.mining.packed_strings import (
     IntArray,
     PackedStrings,
     UInt64Array,

@@ -22,7 +22,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from training.edit_pairs import Pairs, edit_distances, edit_pairs
+from training.mining.edit_pairs import Pairs, edit_distances, edit_pairs
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.find import MODELS_DIR
 from pearl_qdrant.encoder.plain import read_plain_model
-from pearl_qdrant.encoder.transformer import load_transformer
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.errors import ModelError
-from training.torch_checkpoint import read_network, write_network
-from training.weight_average import average_weights
+from training.networks.torch_checkpoint import read_network, write_network
+from training.networks.weight_average import average_weights
 
 
 def average_checkpoint(base: Path, tuned: Path, out: Path, *, ratio: float) -> None:

@@ -10,15 +10,15 @@ import torch
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig, is_checkpoint
 from pearl_qdrant.encoder.find import find_model
-from pearl_qdrant.encoder.network import PearlNetwork, new_type_head
 from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import network_width
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
-from pearl_qdrant.encoder.torch_runtime import network_width
-from pearl_qdrant.encoder.transformer import load_transformer
 from pearl_qdrant.errors import CheckpointError, DeviceError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.character_files import read_character_encoder
-from training.torch_checkpoint import read_network
+from training.networks.character_files import read_character_encoder
+from training.networks.torch_checkpoint import read_network
 
 MAX_LENGTH = 64
 """Tokens that a checkpoint made here reads; names are short."""
@@ -108,8 +108,8 @@ def find_device(wish: str) -> torch.device:
     Raises:
         DeviceError: If there is no such device.
     """
-    from pearl_qdrant.encoder.devices import check_device
-    from pearl_qdrant.encoder.torch_runtime import resolve_cuda
+    from pearl_qdrant.encoder.runtime.devices import check_device
+    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
     try:
         check_device(wish)

@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pearl_qdrant.encoder.character import CharacterEncoder
-from pearl_qdrant.encoder.character_config import CharacterConfig
+from pearl_qdrant.encoder.character.config import CharacterConfig
+from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.json_files import read_json
-from pearl_qdrant.encoder.torch_runtime import load_character_encoder
+from pearl_qdrant.encoder.runtime.torch_runtime import load_character_encoder
 from pearl_qdrant.errors import CheckpointError
 
 CONFIG_FILE = "character.json"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.tokens import in_words
 
 

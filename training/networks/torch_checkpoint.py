@@ -11,12 +11,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from pearl_qdrant.encoder.checkpoint import TORCH_FILE, PearlConfig, VerifiedCheckpoint, open_checkpoint
-from pearl_qdrant.encoder.network import PearlNetwork
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.encoder.torch_runtime import load_network
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import load_network
 from pearl_qdrant.encoder.writing import write_checkpoint
 from pearl_qdrant.errors import CheckpointError
-from training.model_card import model_card
+from training.networks.model_card import model_card
 
 
 def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:

@@ -1,8 +1,8 @@
 """Averaging a fine-tuned phrase encoder with the one it started from, against forgetting.
 
 Type head and character encoder are left out: the original may have neither, and half a random head is no head. The
-fine-tuned head loses a few points on the averaged vectors (`training.head` fits another); one that kept the start's
-(type_weight 0) is nearer to them again.
+fine-tuned head loses a few points on the averaged vectors (`training.head.fit_head` fits another); one that kept the
+start's (type_weight 0) is nearer to them again.
 
 Source: PEARL (Chen et al. 2024), section 3.4.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from pearl_qdrant.encoder.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 
 
 def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:

@@ -1,4 +1,4 @@
-"""The coefficients of `pearl_qdrant.linking.ranking`: a multinomial logistic regression over candidates and NIL.
+"""The coefficients of `pearl_qdrant.linking.ranking.model`: a multinomial logistic regression over candidates and NIL.
 
     loss = mean over tasks of mean over mentions of -log p(right entity, or NIL)  +  l2 * |scaled coefficients|^2
 
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from pearl_qdrant.linking.judging import Judged
-from pearl_qdrant.linking.ranking import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
+from pearl_qdrant.linking.ranking.scoring import Judged
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
 """exp(2): odds 7 times as high."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ingest import limits
-from ingest.lines import BadLine, read_lines
-from ingest.reader import TOO_MANY_ROWS, ReadReport
-from ingest.streams import ByteSource
+from ingest.base.reader import TOO_MANY_ROWS, ReadReport
+from ingest.io import limits
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 
 TERM = "Term"

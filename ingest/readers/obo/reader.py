@@ -33,13 +33,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
-from ingest.merge import merge_adjacent, merge_scattered
-from ingest.obo_lines import TERM, Stanza, first_word, is_obsolete, plain_value, quoted_value, read_stanzas
-from ingest.obo_tree import TermTree
-from ingest.reader import NO_ID, NO_NAME, ReadReport
-from ingest.scan import Hashes, find_scattered
-from ingest.streams import STDIN, ByteSource, Source, open_sources
-from ingest.type_map import TypeMap
+from ingest.base.merge import merge_adjacent, merge_scattered
+from ingest.base.reader import NO_ID, NO_NAME, ReadReport
+from ingest.base.scan import Hashes, find_scattered
+from ingest.base.type_map import TypeMap
+from ingest.io.streams import STDIN, ByteSource, Source, open_sources
+from ingest.readers.obo.lines import TERM, Stanza, first_word, is_obsolete, plain_value, quoted_value, read_stanzas
+from ingest.readers.obo.tree import TermTree
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.records import Entity
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ingest import limits
-from ingest.ancestors import ClassGraph
-from ingest.obo_lines import TERM, Stanza, first_word, is_obsolete, read_stanzas
-from ingest.reader import ReadReport
-from ingest.scan import hash_texts, name_hash
-from ingest.streams import ByteSource
+from ingest.base.ancestors import ClassGraph
+from ingest.base.reader import ReadReport
+from ingest.base.scan import hash_texts, name_hash
+from ingest.io import limits
+from ingest.io.streams import ByteSource
+from ingest.readers.obo.lines import TERM, Stanza, first_word, is_obsolete, read_stanzas
 
 if TYPE_CHECKING:
     import numpy.typing as npt

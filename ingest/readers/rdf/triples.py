@@ -3,10 +3,10 @@ r"""RDF triples out of N-Triples, and out of Turtle that has one triple a line, 
     <http://...> <http://...> "text"@en .          N-Triples, cut by spaces or tabs
     yago:Paris	rdfs:label	"Paris"@en	.          Turtle, after lines like: @prefix yago: <http://...> .
 
-A block of lines is searched and cut at once (`ingest.triple_filter`), and decoded at once; only rows of an uncommon
-form are read one by one. Most rows of a dump are not wanted: they are passed over if they have three words and end in
-a dot. Any other line that is no triple is counted. A statement over several lines (``;``, ``,``, ``[ ]``, as in YAGO's
-schema) and a row about a row (``<< s p o >>``) are counted in `ReadReport.filtered`.
+A block of lines is searched and cut at once (`ingest.readers.rdf.filter`), and decoded at once; only rows of an
+uncommon form are read one by one. Most rows of a dump are not wanted: they are passed over if they have three words and
+end in a dot. Any other line that is no triple is counted. A statement over several lines (``;``, ``,``, ``[ ]``, as in
+YAGO's schema) and a row about a row (``<< s p o >>``) are counted in `ReadReport.filtered`.
 
 Not undone: escapes inside a predicate, relative IRIs (``@base`` is a bad row), literals in other quotes than ``"``.
 """
@@ -16,12 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from ingest import limits
-from ingest.lines import BadLine, line_blocks
-from ingest.reader import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
-from ingest.streams import ByteSource
-from ingest.triple_filter import RowFilter
-from ingest.triple_terms import (
+from ingest.base.reader import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
+from ingest.io import limits
+from ingest.io.lines import BadLine, line_blocks
+from ingest.io.streams import ByteSource
+from ingest.readers.rdf.filter import RowFilter
+from ingest.readers.rdf.terms import (
     LOCAL_ESCAPE,
     OBJECT,
     PREFIX,
@@ -77,7 +77,7 @@ def read_subjects(
         predicates: Full IRIs, without angle brackets.
         report: `rows` grows by the rows with these predicates, `skipped` by the bad ones (``bad_triple``,
             ``invalid_utf8``, ``nul_character``), by lines that are no triple (``bad_triple``, ``line_too_long``) and
-            by rows of a subject past the bounds of `ingest.limits` (``too_many_rows``), `filtered` by what is passed
+            by rows of a subject past the bounds of `ingest.io.limits` (``too_many_rows``), `filtered` by what is passed
             over on purpose. Well-formed rows with other predicates are not counted.
         languages: Literals with another language tag are passed over; those without a tag always come. None takes
             all. "en" is not "en-gb".

@@ -1,11 +1,13 @@
-"""Which column of a TSV file is what: by option, by header, or by place. The rules stand in `ingest.tsv`."""
+"""Which column of a TSV file is what: by option, by header, or by place. The rules stand in
+`ingest.readers.tsv.reader`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from ingest.reader import make_excerpt
+from ingest.base.reader import make_excerpt
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
 

@@ -28,15 +28,15 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
-from ingest import limits
-from ingest.lines import BadLine, read_lines
-from ingest.merge import merge_adjacent, merge_scattered
-from ingest.reader import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
-from ingest.scan import Hashes, find_scattered
-from ingest.streams import Source, open_sources
-from ingest.text_check import HEAD_BYTES
-from ingest.tsv_layout import Layout, TsvColumns, find_layout
-from ingest.type_map import TypeMap
+from ingest.base.merge import merge_adjacent, merge_scattered
+from ingest.base.reader import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
+from ingest.base.scan import Hashes, find_scattered
+from ingest.base.type_map import TypeMap
+from ingest.io import limits
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import Source, open_sources
+from ingest.io.text_check import HEAD_BYTES
+from ingest.readers.tsv.layout import Layout, TsvColumns, find_layout
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 

@@ -15,9 +15,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from ingest.reader import ReadReport
-from ingest.umls_options import UmlsOptions
-from ingest.umls_rows import ASCII_SPACES, Block, Mask, Offsets, find_runs
+from ingest.base.reader import ReadReport
+from ingest.readers.umls.options import UmlsOptions
+from ingest.readers.umls.rows import ASCII_SPACES, Block, Mask, Offsets, find_runs
 
 OTHER_LANGUAGE = "other_language"
 OTHER_SOURCE = "other_source"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
 
-from ingest.archive import Archive, is_zip
-from ingest.streams import STDIN, ByteSource, Source
+from ingest.io.archive import Archive, is_zip
+from ingest.io.streams import STDIN, ByteSource, Source
 from pearl_qdrant.errors import FormatError, InputError
 
 MAX_FOLDERS = 3

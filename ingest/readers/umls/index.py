@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from ingest import limits
-from ingest.reader import ReadReport
-from ingest.streams import ByteSource
-from ingest.umls_rows import Block, Layout, Offsets, find_runs, make_keys, read_blocks
-from ingest.umls_types import SemanticTypes, check_lengths
+from ingest.base.reader import ReadReport
+from ingest.io import limits
+from ingest.io.streams import ByteSource
+from ingest.readers.umls.rows import Block, Layout, Offsets, find_runs, make_keys, read_blocks
+from ingest.readers.umls.types import SemanticTypes, check_lengths
 from pearl_qdrant.errors import FormatError, InputError
 
 if TYPE_CHECKING:

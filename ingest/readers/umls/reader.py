@@ -1,11 +1,11 @@
 """UMLS in its Rich Release Format: an entity for each CUI, its names from MRCONSO.RRF.
 
-Form: see `ingest.umls_rows` for the rows, `ingest.umls_files` for where files are looked for. Read are
+Form: see `ingest.readers.umls.rows` for the rows, `ingest.readers.umls.files` for where files are looked for. Read are
 
 - ``MRCONSO.RRF``, 18 columns, one row an atom (a name in a source): CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI
-  SAB TTY CODE STR SRL SUPPRESS CVF; `ingest.umls_atoms` says which atoms are wanted and which name is preferred;
-- ``MRSTY.RRF``, where it is there: semantic types. An entity's native types are, for each, its TUI, its name, its
-  tree number with those above it, and its semantic group;
+  SAB TTY CODE STR SRL SUPPRESS CVF; `ingest.readers.umls.atoms` says which atoms are wanted and which name is
+preferred; - ``MRSTY.RRF``, where it is there: semantic types. An entity's native types are, for each, its TUI, its
+  name, its tree number with those above it, and its semantic group;
 - ``MRDEF.RRF``, where it is there: one definition, of an atom that was read, as the description;
 - ``MRRANK.RRF``, ``SemGroups.txt``, ``SRDEF``, where they are there, and the columns that ``MRFILES.RRF`` lists.
 
@@ -21,18 +21,18 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ingest.lines import BadLine, read_lines
-from ingest.merge import merge_adjacent, merge_scattered
-from ingest.reader import ReadReport, make_excerpt
-from ingest.scan import Hashes, find_scattered
-from ingest.streams import ByteSource
-from ingest.type_map import TypeMap
-from ingest.umls_atoms import UNKNOWN_LEVEL, AtomFilter, Atoms, Ranks
-from ingest.umls_files import UmlsFiles, is_umls
-from ingest.umls_index import DefinitionIndex, TypeIndex
-from ingest.umls_options import UmlsOptions
-from ingest.umls_rows import Layout, make_keys, read_blocks
-from ingest.umls_types import SemanticTypes
+from ingest.base.merge import merge_adjacent, merge_scattered
+from ingest.base.reader import ReadReport, make_excerpt
+from ingest.base.scan import Hashes, find_scattered
+from ingest.base.type_map import TypeMap
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import ByteSource
+from ingest.readers.umls.atoms import UNKNOWN_LEVEL, AtomFilter, Atoms, Ranks
+from ingest.readers.umls.files import UmlsFiles, is_umls
+from ingest.readers.umls.index import DefinitionIndex, TypeIndex
+from ingest.readers.umls.options import UmlsOptions
+from ingest.readers.umls.rows import Layout, make_keys, read_blocks
+from ingest.readers.umls.types import SemanticTypes
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 

@@ -15,9 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ingest import limits
-from ingest.lines import BadLine, line_blocks
-from ingest.reader import (
+from ingest.base.reader import (
     INVALID_UTF8,
     NO_ID,
     NO_NAME,
@@ -27,7 +25,9 @@ from ingest.reader import (
     TOO_MANY_ROWS,
     ReadReport,
 )
-from ingest.streams import ByteSource
+from ingest.io import limits
+from ingest.io.lines import BadLine, line_blocks
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 
 Offsets = npt.NDArray[np.int64]
@@ -115,7 +115,7 @@ class Block:
 def read_blocks(source: ByteSource, layout: Layout, report: ReadReport) -> Iterator[Block]:
     """Blocks of whole rows; rows of one id that stand together are in one block.
 
-    Bad rows, and rows of one id past the bounds of `ingest.limits`, are skipped and counted; `report.rows` is not.
+    Bad rows, and rows of one id past the bounds of `ingest.io.limits`, are skipped and counted; `report.rows` is not.
     `report.place` is the first row of the block.
 
     Raises:

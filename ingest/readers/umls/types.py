@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 
-from ingest.lines import BadLine, read_lines
-from ingest.streams import ByteSource
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError, SettingsError
 
 SHIPPED = "umls_semantic_types.tsv"

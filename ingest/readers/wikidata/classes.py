@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from ingest import limits
-from ingest.ancestors import ClassGraph, nearest_types
-from ingest.type_map import TypeMap
+from ingest.base.ancestors import ClassGraph, nearest_types
+from ingest.base.type_map import TypeMap
+from ingest.io import limits
 
 MAX_KB_TYPES = 64
 """Native types kept of an entity. Beyond the nearest come philosophical ones that every entity has."""

@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from ingest import limits
-from ingest.byte_lines import byte_lines, lines_with
-from ingest.lines import BadLine
-from ingest.reader import INVALID_UTF8, NO_ID, ReadReport
-from ingest.streams import ByteSource
-from ingest.wikidata_items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
+from ingest.base.reader import INVALID_UTF8, NO_ID, ReadReport
+from ingest.io import limits
+from ingest.io.byte_lines import byte_lines, lines_with
+from ingest.io.lines import BadLine
+from ingest.io.streams import ByteSource
+from ingest.readers.wikidata.items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
 
 INVALID_JSON = "invalid_json"
 NOT_AN_ENTITY = "not_an_entity"

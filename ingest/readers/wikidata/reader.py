@@ -1,7 +1,7 @@
 """Wikidata: its JSON dump or its truthy N-Triples, whole, in part or in several shards.
 
-Forms (each told by its content, see `ingest.wikidata_json` and `ingest.wikidata_truthy`): ``latest-all.json`` and
-JSON Lines; ``latest-truthy.nt``; as they are or compressed.
+Forms (each told by its content, see `ingest.readers.wikidata.json_dump` and `ingest.readers.wikidata.truthy_dump`):
+``latest-all.json`` and JSON Lines; ``latest-truthy.nt``; as they are or compressed.
 
 Names: the canonical name is the label in the first wanted language that has one, else the one in ``mul`` (names that
 are the same everywhere), else the English one; an item without any is left out. Aliases are its other labels and all
@@ -29,15 +29,15 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
-from ingest.merge import merge_adjacent, merge_scattered
-from ingest.reader import NUL_CHARACTER, ReadReport
-from ingest.scan import Hashes, find_scattered
-from ingest.streams import STDIN, ByteSource, Source, open_sources
-from ingest.type_map import TypeMap
-from ingest.wikidata_classes import ClassTypeFinder, ClassTypes
-from ingest.wikidata_items import MULTILINGUAL, Item, item_number, languages_in_order
-from ingest.wikidata_json import ItemDecoder, read_class_edges
-from ingest.wikidata_truthy import read_truthy_edges, read_truthy_items
+from ingest.base.merge import merge_adjacent, merge_scattered
+from ingest.base.reader import NUL_CHARACTER, ReadReport
+from ingest.base.scan import Hashes, find_scattered
+from ingest.base.type_map import TypeMap
+from ingest.io.streams import STDIN, ByteSource, Source, open_sources
+from ingest.readers.wikidata.classes import ClassTypeFinder, ClassTypes
+from ingest.readers.wikidata.items import MULTILINGUAL, Item, item_number, languages_in_order
+from ingest.readers.wikidata.json_dump import ItemDecoder, read_class_edges
+from ingest.readers.wikidata.truthy_dump import read_truthy_edges, read_truthy_items
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.records import Entity
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ingest import limits
-from ingest.byte_lines import lines_with
-from ingest.reader import ReadReport
-from ingest.streams import ByteSource
-from ingest.triples import Fact, read_subjects
-from ingest.wikidata_items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
+from ingest.base.reader import ReadReport
+from ingest.io import limits
+from ingest.io.byte_lines import lines_with
+from ingest.io.streams import ByteSource
+from ingest.readers.rdf.triples import Fact, read_subjects
+from ingest.readers.wikidata.items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
 
 ENTITY = "http://www.wikidata.org/entity/"
 _DIRECT = "http://www.wikidata.org/prop/direct/"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from ingest import limits
-from ingest.ancestors import nearest_types
-from ingest.reader import NO_NAME, ReadReport
-from ingest.triples import RDF_TYPE, Fact
-from ingest.type_map import TypeMap
-from ingest.yago_names import ClassTree, local_name, name_text
+from ingest.base.ancestors import nearest_types
+from ingest.base.reader import NO_NAME, ReadReport
+from ingest.base.type_map import TypeMap
+from ingest.io import limits
+from ingest.readers.rdf.triples import RDF_TYPE, Fact
+from ingest.readers.yago.names import ClassTree, local_name, name_text
 from pearl_qdrant.records import Entity
 
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"

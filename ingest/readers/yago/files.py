@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
 
-from ingest.archive import Archive, is_zip
-from ingest.streams import STDIN, ByteSource, Source
+from ingest.io.archive import Archive, is_zip
+from ingest.io.streams import STDIN, ByteSource, Source
 from pearl_qdrant.errors import FormatError, InputError
 
 RESOURCES = "http://yago-knowledge.org/resource/"

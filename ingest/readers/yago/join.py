@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
-from ingest import limits
-from ingest.triples import Fact, Subject
+from ingest.io import limits
+from ingest.readers.rdf.triples import Fact, Subject
 from pearl_qdrant.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from ingest import limits
-from ingest.ancestors import walk_up
-from ingest.yago_files import RESOURCES
+from ingest.base.ancestors import walk_up
+from ingest.io import limits
+from ingest.readers.yago.files import RESOURCES
 
 TOP = "Thing"
 """The class above all others; it says nothing, and is left out."""
@@ -50,6 +50,6 @@ class ClassTree:
         self._parents = {child: tuple(parents) for child, parents in found.items()}
 
     def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
-        """Classes and those above them without the top, `MAX_KB_TYPES` at most; see `ingest.ancestors.walk_up`."""
+        """Classes and those above them without the top, `MAX_KB_TYPES` at most; see `ingest.base.ancestors.walk_up`."""
         own = (name for name in dict.fromkeys(classes) if name != TOP)
         return walk_up(own, self._parents.get, limits.MAX_KB_TYPES)

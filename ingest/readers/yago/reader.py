@@ -29,14 +29,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ingest.merge import merge_adjacent, merge_scattered
-from ingest.reader import ReadReport
-from ingest.scan import Hashes, find_scattered
-from ingest.triples import read_subjects
-from ingest.type_map import TypeMap
-from ingest.yago_entities import WANTED, EntityMaker
-from ingest.yago_files import Role, open_files
-from ingest.yago_tables import Tables
+from ingest.base.merge import merge_adjacent, merge_scattered
+from ingest.base.reader import ReadReport
+from ingest.base.scan import Hashes, find_scattered
+from ingest.base.type_map import TypeMap
+from ingest.readers.rdf.triples import read_subjects
+from ingest.readers.yago.entities import WANTED, EntityMaker
+from ingest.readers.yago.files import Role, open_files
+from ingest.readers.yago.tables import Tables
 
 if TYPE_CHECKING:
     from typing_extensions import Self

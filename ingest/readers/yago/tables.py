@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
-from ingest.merge import batches
-from ingest.reader import MAX_EXAMPLES, ReadReport
-from ingest.triples import RDF_TYPE, Fact, Subject, read_subjects
-from ingest.yago_entities import SAME_AS, SUBCLASS_OF, WANTED, find_wikidata_id
-from ingest.yago_files import Role, YagoFile
-from ingest.yago_join import Combinations, LaterRows, Table
-from ingest.yago_names import ClassTree, local_name
+from ingest.base.merge import batches
+from ingest.base.reader import MAX_EXAMPLES, ReadReport
+from ingest.readers.rdf.triples import RDF_TYPE, Fact, Subject, read_subjects
+from ingest.readers.yago.entities import SAME_AS, SUBCLASS_OF, WANTED, find_wikidata_id
+from ingest.readers.yago.files import Role, YagoFile
+from ingest.readers.yago.join import Combinations, LaterRows, Table
+from ingest.readers.yago.names import ClassTree, local_name
 from pearl_qdrant.errors import TooManyErrorsError
 
 _LONGEST_ID = len("Q4294967295")

@@ -94,7 +94,7 @@ class InputFile(click.File):
         super().__init__("rb")
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from ingest.streams import saying_that_it_waits
+        from ingest.io.streams import saying_that_it_waits
 
         with saying_that_it_waits(str(value)):
             return super().convert(value, param, ctx)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from pearl_qdrant.cli.train_average import average
-from pearl_qdrant.cli.train_corpus import corpus
-from pearl_qdrant.cli.train_export import export
-from pearl_qdrant.cli.train_fit import fit
-from pearl_qdrant.cli.train_head import head
-from pearl_qdrant.cli.train_love import love
-from pearl_qdrant.cli.train_negatives import negatives
-from pearl_qdrant.cli.train_paraphrase import paraphrase, synonyms
+from pearl_qdrant.cli.train.average import average
+from pearl_qdrant.cli.train.corpus import corpus
+from pearl_qdrant.cli.train.export import export
+from pearl_qdrant.cli.train.fit import fit
+from pearl_qdrant.cli.train.head import head
+from pearl_qdrant.cli.train.love import love
+from pearl_qdrant.cli.train.negatives import negatives
+from pearl_qdrant.cli.train.paraphrase import paraphrase, synonyms
 
 
 @click.group()

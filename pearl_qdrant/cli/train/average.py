@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.terminal import echo
-from pearl_qdrant.cli.train_inputs import refuse_overwriting
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.train.inputs import refuse_overwriting
 
 
 @click.command()
@@ -33,7 +33,7 @@ def average(base: Path, tuned: Path, out: Path, ratio: float) -> None:
     """
     refuse_overwriting(out, base, tuned)
     with needs_extra("train"):
-        from training.average_checkpoint import average_checkpoint
+        from training.networks.average_checkpoint import average_checkpoint
 
         average_checkpoint(base, tuned, out, ratio=ratio)
     echo(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.options import json_option
-from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.options import json_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.options import json_option
-from pearl_qdrant.cli.terminal import echo, echo_json
-from pearl_qdrant.cli.train_inputs import refuse_overwriting
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.options import json_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.train.inputs import refuse_overwriting
 
 if TYPE_CHECKING:
-    from training.export_checkpoint import Precision
+    from training.export.export_checkpoint import Precision
 
 
 @click.command()
@@ -52,7 +52,7 @@ def export(
     """
     refuse_overwriting(out, model)
     with needs_extra("train"):
-        from training.export_checkpoint import export_checkpoint
+        from training.export.export_checkpoint import export_checkpoint
 
         texts = [line.strip() for line in names if line.strip()] if names is not None else []
         if names is not None and not texts:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.options import device_option
-from pearl_qdrant.cli.terminal import echo
-from pearl_qdrant.cli.train_inputs import (
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.options import device_option
+from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.train.inputs import (
     aliases_option,
     max_errors_option,
     min_count_option,
@@ -22,10 +22,10 @@ from pearl_qdrant.cli.train_inputs import (
 
 if TYPE_CHECKING:
     from training.augment.draw import Augmenter
-    from training.base_network import Base
-    from training.objective import Teacher
-    from training.sources import Example
-    from training.trainer import Evaluate
+    from training.examples.sources import Example
+    from training.finetune.objective import Teacher
+    from training.finetune.trainer import Evaluate
+    from training.networks.base_network import Base
 
 _PATH = click.Path(path_type=Path)
 _RATE = click.FloatRange(0, min_open=True)
@@ -181,12 +181,12 @@ def _run(
 ) -> None:
     from dataclasses import replace
 
-    from ingest.reader import ReadReport
-    from training.base_network import find_device, open_base
-    from training.fit_config import FitConfig, faithful_config
-    from training.fit_run import DataOptions, plan_steps, run_fit
-    from training.gathering import local_device, shard_of_environment
-    from training.material import read_negatives
+    from ingest.base.reader import ReadReport
+    from training.data.training_files import read_negatives
+    from training.finetune.config import FitConfig, faithful_config
+    from training.finetune.distributed import local_device, shard_of_environment
+    from training.finetune.run import DataOptions, plan_steps, run_fit
+    from training.networks.base_network import find_device, open_base
 
     place = local_device(find_device(device))
     # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was asked for.
@@ -258,7 +258,7 @@ def _run(
 
 def _warn_of_few_types(base: Base, examples: list[Example]) -> None:
     """Say on stderr that a type head which learns some types alone forgets the others."""
-    from training.fit_run import count_labels, entity_types_of
+    from training.finetune.run import count_labels, entity_types_of
 
     known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
     if taught and known - taught:
@@ -295,20 +295,20 @@ def _augmenter(
 
 def _teacher(model: str, device: str) -> Teacher:
     from pearl_qdrant.encoder.loading import load_encoder
-    from training.fit_run import as_teacher
+    from training.finetune.run import as_teacher
 
     return as_teacher(load_encoder(model, device=device))
 
 
 def _evaluator(place: str, names: tuple[str, ...], base: Base) -> Evaluate:
     """Scores of the evaluation's tasks, one seed, without baselines."""
-    from training.evaluation.data import FolderData
-    from training.evaluation.hub import HubData
+    from training.evaluation.datasets.data import FolderData
+    from training.evaluation.datasets.hub import HubData
     from training.evaluation.methods import EncoderMethod
     from training.evaluation.registry import find_tasks
     from training.evaluation.run import evaluate
     from training.evaluation.task import EvaluationOptions
-    from training.fit_run import live_encoder
+    from training.finetune.run import live_encoder
 
     try:
         tasks = find_tasks(names)

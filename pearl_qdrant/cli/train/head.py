@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.options import device_option, json_option
-from pearl_qdrant.cli.terminal import echo, echo_json
-from pearl_qdrant.cli.train_inputs import (
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.options import device_option, json_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.train.inputs import (
     aliases_option,
     max_errors_option,
     min_count_option,
@@ -72,8 +72,8 @@ def head(
     """
     refuse_overwriting(out, model, *phrases)
     with needs_extra("train"):
-        from training.base_network import find_device, open_base
-        from training.head_run import HeadOptions, run_head
+        from training.head.run import HeadOptions, run_head
+        from training.networks.base_network import find_device, open_base
 
         place = find_device(device)
         examples = read_material(phrases, aliases, typed_names=typed_names, min_count=min_count, max_errors=max_errors)

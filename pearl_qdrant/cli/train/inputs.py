@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pearl_qdrant.cli.terminal import echo
+from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
-    from training.sources import Example
+    from training.examples.sources import Example
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,11 +67,11 @@ def read_material(
     max_errors: int,
 ) -> list[Example]:
     """Examples of both, in alphabetical order; says on stderr how many, and what was passed over."""
+    from ingest.base.reader import ReadReport
     from ingest.formats import open_reader
-    from ingest.reader import ReadReport
     from training.corpus.bases import base_key
-    from training.corpus.typed_lists import read_typed_names
-    from training.material import base_examples, read_examples, type_examples
+    from training.corpus.typing.typed_lists import read_typed_names
+    from training.data.training_files import base_examples, read_examples, type_examples
 
     if not phrases and not aliases and not typed_names:
         raise click.UsageError("There is nothing to learn from: give --phrases or --aliases.")

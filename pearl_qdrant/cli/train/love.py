@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.options import json_option
-from pearl_qdrant.cli.terminal import echo, echo_json
-from pearl_qdrant.cli.train_inputs import refuse_overwriting
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.options import json_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.train.inputs import refuse_overwriting
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE
 
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -80,8 +80,8 @@ def love(
         raise click.UsageError(f"--embedding-dim must be even, not {embedding_dim}.")
     refuse_overwriting(out, base)
     with needs_extra("train"):
-        from training.love import LoveConfig
-        from training.love_run import CharacterWidths, pretrain_character_encoder
+        from training.love.pretrain import LoveConfig
+        from training.love.run import CharacterWidths, pretrain_character_encoder
 
         mimicry = pretrain_character_encoder(
             base,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.options import device_option
-from pearl_qdrant.cli.terminal import echo
-from pearl_qdrant.cli.train_inputs import (
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.options import device_option
+from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.train.inputs import (
     aliases_option,
     max_errors_option,
     min_count_option,
@@ -22,7 +22,7 @@ from pearl_qdrant.cli.train_inputs import (
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from training.hard_negatives import Encode, FloatArray
+    from training.mining.hard_negatives import Encode, FloatArray
 
 
 @click.command()
@@ -74,9 +74,9 @@ def negatives(
     """
     refuse_overwriting(out, *phrases, *aliases)
     with needs_extra("train"):
-        from training.hard_negatives import MiningConfig, mine_hard_negatives
-        from training.material import as_phrases
-        from training.negative_table import write_hard_negatives
+        from training.data.training_files import as_phrases
+        from training.mining.hard_negatives import MiningConfig, mine_hard_negatives
+        from training.mining.negative_table import write_hard_negatives
 
         examples = read_material(phrases, aliases, min_count=min_count, max_errors=max_errors)
         config = MiningConfig(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.extras import needs_extra
-from pearl_qdrant.cli.terminal import echo
+from pearl_qdrant.cli.common.extras import needs_extra
+from pearl_qdrant.cli.common.terminal import echo
 
 _PATH = click.Path(path_type=Path)
 

@@ -10,8 +10,8 @@ Characters come from token ids through a constant table (`character_table`). Att
 counts with its first 32 characters and 8 wordpieces at most: so the cost grows with the number of words, not with its
 square. All words of a batch are one (words, places, e) tensor.
 
-Source: LOVE (Chen et al. 2022), section 4; PEARL (Chen et al. 2024), section 3.2. `training/character_graph.py` is
-the same in ONNX.
+Source: LOVE (Chen et al. 2022), section 4; PEARL (Chen et al. 2024), section 3.2. `training/export/character_graph.py`
+is the same in ONNX.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.character_config import BEGIN, END, N_MARKS, PAD, CharacterConfig, tensor_shapes
-from pearl_qdrant.encoder.character_table import CharacterTable
+from pearl_qdrant.encoder.character.config import BEGIN, END, N_MARKS, PAD, CharacterConfig, tensor_shapes
+from pearl_qdrant.encoder.character.table import CharacterTable
 
 MASKED = -1e4
 """Added to the score of what must not be attended to: not minus infinity, which would make NaN of a row of padding."""

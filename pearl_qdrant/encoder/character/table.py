@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.encoder.character_config import N_MARKS, CharacterConfig
+from pearl_qdrant.encoder.character.config import N_MARKS, CharacterConfig
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.protocol import BoolArray
 from pearl_qdrant.errors import CheckpointError

@@ -92,7 +92,7 @@ def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> Place:
         raise DeviceError(
             device, f"Device '{device}' was asked for, but torch is not installed: {install_command('torch')}"
         )
-    from pearl_qdrant.encoder.torch_runtime import resolve_cuda
+    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
     resolved = resolve_cuda(device)
     if not has_torch:
@@ -112,7 +112,7 @@ def _free_gpu(name: str, has_torch: bool) -> str | None:
     if not has_torch:
         logger.info("There is a GPU, but %s", _no_torch_weights(name))
         return None
-    from pearl_qdrant.encoder.torch_runtime import resolve_cuda
+    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
     try:
         return resolve_cuda("cuda")

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.character import CharacterEncoder
+from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 
@@ -122,6 +122,6 @@ def new_type_head(dim: int) -> nn.Linear:
 
 def load_phrase_encoder(folder: Path) -> nn.Module:
     """The transformer of a folder, as `encoder.transformer.load_transformer` reads it."""
-    from pearl_qdrant.encoder.transformer import load_transformer
+    from pearl_qdrant.encoder.runtime.transformer import load_transformer
 
     return load_transformer(folder)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
-from pearl_qdrant.encoder.onnx_graph import EMBEDDING, TYPE_LOGITS, OnnxGraph
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
+from pearl_qdrant.encoder.runtime.onnx_graph import EMBEDDING, TYPE_LOGITS, OnnxGraph
 from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 

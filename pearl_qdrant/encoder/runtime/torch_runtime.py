@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, does_not_run, is_out_of_memory
-from pearl_qdrant.encoder.character import CharacterEncoder
-from pearl_qdrant.encoder.character_config import CharacterConfig, tensor_shapes
-from pearl_qdrant.encoder.character_table import check_alphabet, read_character_table
+from pearl_qdrant.encoder.character.config import CharacterConfig, tensor_shapes
+from pearl_qdrant.encoder.character.network import CharacterEncoder
+from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
-from pearl_qdrant.encoder.network import PearlNetwork, new_type_head
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import Batch, NameTokenizer
-from pearl_qdrant.encoder.transformer import load_transformer
 from pearl_qdrant.errors import CheckpointError, DeviceError
 
 CPU_LIMITS = BatchLimits(max_tokens=2048, max_names=256, workers=1)

@@ -21,12 +21,12 @@ import numpy as np
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
-from pearl_qdrant.linking.fit_calibration import Fit, UnreachablePrecisionError, fit
-from pearl_qdrant.linking.held_out import HeldOut, judge_held_out
-from pearl_qdrant.linking.judged_samples import IntArray, Samples, collect
-from pearl_qdrant.linking.labels import Label, NameIndex, as_known, as_nil, check_ids, read_pairs
-from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.stored_calibration import calibration_of, model_of
+from pearl_qdrant.linking.calibration.held_out import HeldOut, judge_held_out
+from pearl_qdrant.linking.calibration.labels import Label, NameIndex, as_known, as_nil, check_ids, read_pairs
+from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
+from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_NIL_SHARE, DEFAULT_PRECISION
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pearl_qdrant.linking.judged_samples import Samples
-from pearl_qdrant.linking.newton import minimise
-from pearl_qdrant.linking.ranking import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
-from pearl_qdrant.linking.reliability import FloatArray
+from pearl_qdrant.linking.calibration.metrics import FloatArray
+from pearl_qdrant.linking.calibration.newton import minimise
+from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
 
 PRIOR = 4.0
 """Searched with 100 and 400 mentions of 23 bases: 2 to 64 differ little."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.judging import Judged
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.ranking import RankingModel
+from pearl_qdrant.linking.ranking.model import RankingModel
+from pearl_qdrant.linking.ranking.scoring import Judged
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pearl_qdrant.encoder.ngrams import fold_name
 from pearl_qdrant.errors import CalibrationError, FormatError
-from pearl_qdrant.linking.held_out import HeldOut
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.calibration.held_out import HeldOut
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.store.protocol import Collection

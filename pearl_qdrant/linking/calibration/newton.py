@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pearl_qdrant.linking.reliability import FloatArray
+from pearl_qdrant.linking.calibration.metrics import FloatArray
 
 Loss = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
 """Parameters, (p,), to a loss, its gradient, (p,), and its information, (p, p), positive definite."""

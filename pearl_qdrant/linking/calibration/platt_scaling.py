@@ -21,11 +21,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pearl_qdrant.linking.fit_coefficients import fit_coefficients
-from pearl_qdrant.linking.judged_samples import IntArray, Samples
-from pearl_qdrant.linking.newton import minimise
-from pearl_qdrant.linking.ranking import Calibration, RankingModel
-from pearl_qdrant.linking.reliability import (
+from pearl_qdrant.linking.calibration.fit_coefficients import fit_coefficients
+from pearl_qdrant.linking.calibration.metrics import (
     Answers,
     FloatArray,
     Reliability,
@@ -34,6 +31,9 @@ from pearl_qdrant.linking.reliability import (
     measure,
     threshold_for_precision,
 )
+from pearl_qdrant.linking.calibration.newton import minimise
+from pearl_qdrant.linking.calibration.samples import IntArray, Samples
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 
 SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
 """Standard deviations of the prior."""

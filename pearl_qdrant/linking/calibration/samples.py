@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.judging import Judged, best_first
-from pearl_qdrant.linking.ranking import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.reliability import Answers, BoolArray, FloatArray
+from pearl_qdrant.linking.calibration.metrics import Answers, BoolArray, FloatArray
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.scoring import Judged, best_first
 
 IntArray = npt.NDArray[np.int64]
 

@@ -13,9 +13,15 @@ from itertools import islice
 from typing import Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.abbreviations import Abbreviation, Use, find_abbreviations, find_uses, write_out
-from pearl_qdrant.linking.given_spans import DocLike, GivenSpan, read_spans, read_text
-from pearl_qdrant.linking.selection import (
+from pearl_qdrant.linking.mention_detection.abbreviations import (
+    Abbreviation,
+    Use,
+    find_abbreviations,
+    find_uses,
+    write_out,
+)
+from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
+from pearl_qdrant.linking.mention_detection.selection import (
     CASED_BASE,
     Reading,
     as_nil,
@@ -25,8 +31,15 @@ from pearl_qdrant.linking.selection import (
     select,
     select_nil,
 )
-from pearl_qdrant.linking.spans import Shape, Span, find_spans
-from pearl_qdrant.linking.ties import Choose, ContextChooser, OnTie, break_by_case, break_tie, first_by_id
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
+from pearl_qdrant.linking.mention_detection.tie_breaking import (
+    Choose,
+    ContextChooser,
+    OnTie,
+    break_by_case,
+    break_tie,
+    first_by_id,
+)
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Protocol, SupportsIndex, runtime_checkable
 
-from pearl_qdrant.linking.spans import Shape, Span
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pearl_qdrant.linking.spans import Shape, Span
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.records import Link, NilReason
 
 SHIFT = {

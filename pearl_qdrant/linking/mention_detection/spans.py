@@ -12,8 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from pearl_qdrant.linking.stop_words import ARTICLES, COMMON_WORDS, CONNECTORS, HAN_PARTICLES, STOP_WORDS
-from pearl_qdrant.linking.words import TITLES, Gap, Word, character_classes, split_words
+from pearl_qdrant.linking.mention_detection.stop_words import (
+    ARTICLES,
+    COMMON_WORDS,
+    CONNECTORS,
+    HAN_PARTICLES,
+    STOP_WORDS,
+)
+from pearl_qdrant.linking.mention_detection.tokens import TITLES, Gap, Word, character_classes, split_words
 
 MAX_WORDS = 6
 """Words of a phrase; of its capitalised ones `MAX_CAPITALISED`, as in long names of organisations."""

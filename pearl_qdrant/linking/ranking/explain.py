@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking import FEATURES, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, RankingModel, shipped_model
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 _WORDS: Mapping[str, str] = {

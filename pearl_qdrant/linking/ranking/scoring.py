@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking import surface as facts
-from pearl_qdrant.linking.ranking import FEATURES, RankingModel
-from pearl_qdrant.linking.reranker import TOP, Reranker
-from pearl_qdrant.linking.surface import Surface, surface
-from pearl_qdrant.linking.type_agreement import type_agreement
+from pearl_qdrant.linking.ranking import string_features as facts
+from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
+from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
+from pearl_qdrant.linking.ranking.string_features import Surface, surface
+from pearl_qdrant.linking.ranking.type_agreement import type_agreement
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 

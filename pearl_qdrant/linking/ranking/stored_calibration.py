@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from pearl_qdrant.errors import CalibrationError
-from pearl_qdrant.linking.ranking import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration
 

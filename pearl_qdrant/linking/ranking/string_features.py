@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pearl_qdrant.encoder.ngrams import fold_name
+from pearl_qdrant.lexical.ngrams import fold_name
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # tried once a run of white space, not at each of its blanks
 

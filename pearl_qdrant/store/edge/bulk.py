@@ -20,9 +20,9 @@ from typing import final
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import PearlQdrantError, StoreClosedError, StoreError
-from pearl_qdrant.store.edge_folder import CollectionFolder
-from pearl_qdrant.store.edge_points import check_points
-from pearl_qdrant.store.edge_process import COMPACT, COUNT, FINISH, FLUSH, POINTS, Answer, EdgeProcess
+from pearl_qdrant.store.edge.folder import CollectionFolder
+from pearl_qdrant.store.edge.points import check_points
+from pearl_qdrant.store.edge.process import COMPACT, COUNT, FINISH, FLUSH, POINTS, Answer, EdgeProcess
 from pearl_qdrant.store.schema import NamePoint
 
 QUEUE = 8

@@ -11,15 +11,15 @@ from typing import Any
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
 
-from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError
-from pearl_qdrant.store import edge_shard
-from pearl_qdrant.store.edge_bulk import EdgeWriter
-from pearl_qdrant.store.edge_folder import SHARD_FOLDER, CollectionFolder, IndexState
-from pearl_qdrant.store.edge_points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
-from pearl_qdrant.store.edge_process import EdgeProcess
-from pearl_qdrant.store.edge_search import is_narrow, run_queries
+from pearl_qdrant.lexical.ngrams import SparseRows
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.bulk import EdgeWriter
+from pearl_qdrant.store.edge.folder import SHARD_FOLDER, CollectionFolder, IndexState
+from pearl_qdrant.store.edge.points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
+from pearl_qdrant.store.edge.process import EdgeProcess
+from pearl_qdrant.store.edge.search import is_narrow, run_queries
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, Settles
 from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint

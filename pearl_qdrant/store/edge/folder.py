@@ -27,10 +27,12 @@ import msgspec
 from qdrant_edge import EdgeShard
 
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreClosedError, StoreError, StoreLockedError
-from pearl_qdrant.store import edge_lock, edge_shard, graph
+from pearl_qdrant.store import graph
 from pearl_qdrant.store.atomic import write_atomically
-from pearl_qdrant.store.edge_process import Job
-from pearl_qdrant.store.edge_seal import break_seal, lay_seal
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.process import Job
+from pearl_qdrant.store.edge.seal import break_seal, lay_seal
 from pearl_qdrant.store.ownership import Owner
 from pearl_qdrant.store.schema import Manifest
 

@@ -12,7 +12,7 @@ from typing import IO
 import portalocker
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
-from pearl_qdrant.store import edge_shard
+from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.ownership import Owner
 
 WAIT_S = 2.0

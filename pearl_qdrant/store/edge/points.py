@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from qdrant_edge import Point, SparseVector
 
-from pearl_qdrant.encoder.ngrams import SparseRows, ngram_rows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import InvalidPointError, ManifestError
+from pearl_qdrant.lexical.ngrams import SparseRows, ngram_rows
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, NamePoint
 
 BATCH_POINTS = 1000

@@ -1,4 +1,4 @@
-"""Open a shard and close it again, within limits: ``python -m pearl_qdrant.store.edge_probe SHARD DATA FILE CPU``.
+"""Open a shard and close it again, within limits: ``python -m pearl_qdrant.store.edge.probe SHARD DATA FILE CPU``.
 
 Started by `edge_seal.py`, of no use by hand. It imports next to nothing, so that it starts in a tenth of a second.
 """

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
-from pearl_qdrant.store import edge_shard
+from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.schema import Quantization
 
-MODULE = "pearl_qdrant.store.edge_writer"
+MODULE = "pearl_qdrant.store.edge.writer"
 
 POINTS, FLUSH, COUNT, COMPACT, FINISH = b"P", b"F", b"N", b"C", b"E"
 """Requests: write a batch; flush; count points; compact, flush and exit; flush and exit."""
@@ -215,7 +215,7 @@ class EdgeProcess:
 
 def python_child(module: str) -> tuple[list[str], dict[str, str], Path]:
     """What starts a module of this package in a process: command, environment and working folder."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
     # `-m` puts the working folder first in the child's path.
     return [sys.executable, "-m", module], {**os.environ, "PYTHONPATH": os.pathsep.join(search)}, root

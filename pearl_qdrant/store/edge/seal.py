@@ -23,9 +23,10 @@ from pathlib import Path
 
 import msgspec
 
-from pearl_qdrant.store import edge_process, edge_shard
 from pearl_qdrant.store.atomic import sync_folder, write_atomically
-from pearl_qdrant.store.edge_probe import BEGUN
+from pearl_qdrant.store.edge import process as edge_process
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.probe import BEGUN
 
 SEAL_FILE = "files.json"
 
@@ -47,7 +48,7 @@ CPU_BYTES = 16 * 1024 * 1024
 """Processor seconds that opening may take: so many, and one for each so many bytes that Edge reads into memory.
 Measured: 6.5 for those 100,000 points, most of which stood in the write-ahead log alone."""
 
-_MODULE = "pearl_qdrant.store.edge_probe"
+_MODULE = "pearl_qdrant.store.edge.probe"
 _MAX_SEAL_BYTES = 64 * 1024 * 1024
 _SHOWN_CHARS = 300  # of what a process said at its end
 

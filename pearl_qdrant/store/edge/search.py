@@ -18,8 +18,8 @@ from qdrant_edge import (
 )
 
 from pearl_qdrant.store import graph
-from pearl_qdrant.store.edge_folder import CollectionFolder
-from pearl_qdrant.store.edge_points import RECORD_FIELD
+from pearl_qdrant.store.edge.folder import CollectionFolder
+from pearl_qdrant.store.edge.points import RECORD_FIELD
 from pearl_qdrant.store.schema import DENSE, LEXICAL, OVERSAMPLING
 from pearl_qdrant.store.search import FoundPoint, NameQuery
 

@@ -40,7 +40,7 @@ from qdrant_edge import (
 
 from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store import graph
-from pearl_qdrant.store.edge_points import CANONICAL_FIELD, PointBatch
+from pearl_qdrant.store.edge.points import CANONICAL_FIELD, PointBatch
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
 
 INDEXING_THRESHOLD_KB = 10_000

@@ -22,17 +22,12 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.store import edge_shard
 from pearl_qdrant.store.atomic import write_atomically
-from pearl_qdrant.store.edge_collection import EdgeCollection
-from pearl_qdrant.store.edge_folder import (
-    LOCK_FILE,
-    MANIFEST_FILE,
-    SHARD_FOLDER,
-    CollectionFolder,
-)
-from pearl_qdrant.store.edge_lock import CollectionLock
-from pearl_qdrant.store.edge_seal import lay_seal
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.folder import LOCK_FILE, MANIFEST_FILE, SHARD_FOLDER, CollectionFolder
+from pearl_qdrant.store.edge.lock import CollectionLock
+from pearl_qdrant.store.edge.seal import lay_seal
 from pearl_qdrant.store.ownership import Owner
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest

@@ -1,4 +1,4 @@
-"""The process that writes an embedded collection: ``python -m pearl_qdrant.store.edge_writer JOB``.
+"""The process that writes an embedded collection: ``python -m pearl_qdrant.store.edge.writer JOB``.
 
 It is started by `edge_bulk.py` and `edge.py`, and is of no use by hand. A load goes into one growing segment. Payload
 indexes cost more than all the rest of writing (with them 40 us a point to write, 50 to 90 to compact and 1.4 KB of
@@ -22,9 +22,9 @@ from typing import IO
 from qdrant_edge import EdgeShard
 
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store import edge_shard
-from pearl_qdrant.store.edge_points import PointBatch
-from pearl_qdrant.store.edge_process import (
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.points import PointBatch
+from pearl_qdrant.store.edge.process import (
     COMPACT,
     COUNT,
     FAILED,

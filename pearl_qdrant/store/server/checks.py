@@ -12,10 +12,10 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.settings import TESTED_SERVER
-from pearl_qdrant.store.server import ServerStore
-from pearl_qdrant.store.server_collection import MANIFEST_KEY
-from pearl_qdrant.store.server_connection import Connection
-from pearl_qdrant.store.server_limits import Limits
+from pearl_qdrant.store.server.collection import MANIFEST_KEY
+from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.limits import Limits
+from pearl_qdrant.store.server.store import ServerStore
 
 Check = tuple[str, str, str]
 """What was looked at; "ok", "note" or "fail"; what was found, with the fix if it failed."""

@@ -14,20 +14,20 @@ import msgspec
 from pydantic import ValidationError
 from qdrant_client import models
 
-from pearl_qdrant.encoder.ngrams import SparseRows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError
-from pearl_qdrant.store import server_indexing
+from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, Settles, share_indexed
 from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import RunQueries, chunks, search, storable
-from pearl_qdrant.store.server_connection import Connection
-from pearl_qdrant.store.server_indexing import Indexing
-from pearl_qdrant.store.server_limits import Limits, at_most
-from pearl_qdrant.store.server_points import check_points
-from pearl_qdrant.store.server_queries import run_queries, type_filter
-from pearl_qdrant.store.server_upload import ServerWriter, Uploader
+from pearl_qdrant.store.server import indexing as server_indexing
+from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.limits import Limits, at_most
+from pearl_qdrant.store.server.points import check_points
+from pearl_qdrant.store.server.queries import run_queries, type_filter
+from pearl_qdrant.store.server.upload import ServerWriter, Uploader
 
 MANIFEST_KEY = "pearl_qdrant"
 """Where the manifest lies in the collection's metadata; other keys there are left alone."""

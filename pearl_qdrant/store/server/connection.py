@@ -18,9 +18,9 @@ from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, SettingsError, StoreClosedError
-from pearl_qdrant.store import server_errors
 from pearl_qdrant.store.ownership import Owner
 from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server import errors as server_errors
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from qdrant_client import models
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
 from pearl_qdrant.store.protocol import CollectionStatus
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
-from pearl_qdrant.store.server_connection import Connection
+from pearl_qdrant.store.server.connection import Connection
 
 LOAD_KEY = "pearl_qdrant_load"
 """In the collection's metadata while a load has indexing switched off: the setting to restore."""

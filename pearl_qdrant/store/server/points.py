@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pearl_qdrant.encoder.ngrams import ngram_rows
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import InvalidPointError
+from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest, NamePoint
 
 

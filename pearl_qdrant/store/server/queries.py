@@ -17,8 +17,8 @@ from qdrant_client import models
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, OVERSAMPLING, Quantization
 from pearl_qdrant.store.search import FoundPoint, NameQuery, storable
-from pearl_qdrant.store.server_connection import Connection
-from pearl_qdrant.store.server_limits import Limits, at_most
+from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.limits import Limits, at_most
 
 _WHOLE = {"quantization": {"ignore": True}}  # for points that are found already
 

@@ -11,14 +11,16 @@ from qdrant_client import QdrantClient, models
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreRejectedError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
-from pearl_qdrant.store import graph, server_connection, server_indexing
+from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
-from pearl_qdrant.store.server_collection import MANIFEST_KEY, ServerCollection, parse_manifest
-from pearl_qdrant.store.server_connection import Connection
-from pearl_qdrant.store.server_indexing import Indexing
-from pearl_qdrant.store.server_limits import Limits
+from pearl_qdrant.store.server import connection as server_connection
+from pearl_qdrant.store.server import indexing as server_indexing
+from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
+from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.limits import Limits
 
 
 class ServerStore:

@@ -19,10 +19,10 @@ from qdrant_client import models
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from pearl_qdrant.store.server_connection import Connection
-from pearl_qdrant.store.server_errors import RequestTooLargeError
-from pearl_qdrant.store.server_limits import Limits, at_most
-from pearl_qdrant.store.server_points import CheckedPoint, check_payloads, check_points, cut_batches, join
+from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.errors import RequestTooLargeError
+from pearl_qdrant.store.server.limits import Limits, at_most
+from pearl_qdrant.store.server.points import CheckedPoint, check_payloads, check_points, cut_batches, join
 
 MAX_BATCH_POINTS = 256
 """Qdrant advises 64 to 256 points a request."""

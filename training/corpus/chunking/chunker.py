@@ -15,10 +15,10 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from training.corpus.function_words import EMPTY_WORDS
-from training.corpus.lexicon import Lexicon
-from training.corpus.phrases import DEFAULT_MAX_WORDS, Phrase
-from training.corpus.tagger import Tagger, Token
+from training.corpus.chunking.function_words import EMPTY_WORDS
+from training.corpus.chunking.lexicon import Lexicon
+from training.corpus.chunking.phrases import DEFAULT_MAX_WORDS, Phrase
+from training.corpus.chunking.tagger import Tagger, Token
 
 _BEFORE_NOUN = r"(?:R(?=[JL])|[JLE]|(?<!1)K1,1|K1?)"
 # A number begins a phrase or ends it: "in Paris two years" has two, "Apollo 11" is one.

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from pearl_qdrant.errors import ModelError, ModelNotFoundError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES
-from training.corpus.function_words import EMPTY_WORDS
-from training.corpus.phrases import DEFAULT_MAX_WORDS, Phrase
+from training.corpus.chunking.function_words import EMPTY_WORDS
+from training.corpus.chunking.phrases import DEFAULT_MAX_WORDS, Phrase
 
 DEFAULT_SPACY = "en_core_web_md"
 DEFAULT_BENEPAR = "benepar_en3"

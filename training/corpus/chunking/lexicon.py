@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pearl_qdrant.errors import FormatError
-from training.corpus.function_words import CLOSED_CLASS, MONTHS
-from training.wordnet import read_synsets
+from training.corpus.chunking.function_words import CLOSED_CLASS, MONTHS
+from training.examples.wordnet import read_synsets
 
 Weights = dict[str, float]
 """Weight by letter of a part of speech; see `tagger`."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from training.corpus.function_words import CLOSED_CLASS
-from training.corpus.lexicon import Lexicon, Weights, is_month
+from training.corpus.chunking.function_words import CLOSED_CLASS
+from training.corpus.chunking.lexicon import Lexicon, Weights, is_month
 
 _TOKEN = re.compile(
     r"""

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
-from training.corpus.function_words import CLOSED_CLASS
+from training.corpus.chunking.function_words import CLOSED_CLASS
 from training.corpus.keys import folded, phrase_key
-from training.corpus.numeric_types import numeric_type
-from training.wordnet import Synset
+from training.corpus.typing.numeric_types import numeric_type
+from training.examples.wordnet import Synset
 
 _PLACE = {kind: i for i, kind in enumerate(ENTITY_TYPES)}
 _LEAD = frozenset(word for word, letters in CLOSED_CLASS.items() if letters[0] in "PFD")

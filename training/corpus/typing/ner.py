@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
+from training.corpus.chunking.function_words import EMPTY_WORDS
 from training.corpus.files import entity_type_of
-from training.corpus.function_words import EMPTY_WORDS
 
 MAX_TOKENS = 64
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from itertools import chain
 
-from ingest.lines import BadLine, read_lines
-from ingest.reader import NO_NAME, TOO_FEW_COLUMNS, ReadReport
-from ingest.streams import Source
+from ingest.base.reader import NO_NAME, TOO_FEW_COLUMNS, ReadReport
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.streams import Source
 from training.corpus.files import UNKNOWN_TYPE, entity_type_of
 
 _NAME_HEADERS = ("name", "phrase", "text")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pearl_qdrant.errors import FormatError, SettingsError
-from training.evaluation.data import Row
+from training.evaluation.datasets.data import Row
 
 REPOSITORY = "Lihuchen/pearl_benchmark"
 

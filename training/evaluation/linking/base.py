@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.lexical import NgramRarity
+from pearl_qdrant.lexical.idf import NgramRarity
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
-from training.evaluation.linking_sets import Base
+from training.evaluation.linking.sets import Base
 
 _WINDOW = 4096
 """Entities encoded and written together."""

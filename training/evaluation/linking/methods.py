@@ -10,17 +10,17 @@ from typing import Protocol
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.held_out import HeldOut, judge_held_out
-from pearl_qdrant.linking.judged_samples import Samples, collect
-from pearl_qdrant.linking.judging import Judged, in_order
+from pearl_qdrant.linking.calibration.held_out import HeldOut, judge_held_out
+from pearl_qdrant.linking.calibration.samples import Samples, collect
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import clean_mention
-from pearl_qdrant.linking.ranking import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.scoring import Judged, in_order
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
-from training.evaluation.linking_base import Bases
-from training.evaluation.linking_scores import DEPTH, Ranked, rank
-from training.evaluation.linking_sets import LinkingSet, Query
+from training.evaluation.linking.base import Bases
+from training.evaluation.linking.scores import DEPTH, Ranked, rank
+from training.evaluation.linking.sets import LinkingSet, Query
 from training.evaluation.methods import Method, Need
 
 _ANY: frozenset[Need] = frozenset({"linking", "large_linking"})

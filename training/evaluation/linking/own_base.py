@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ingest.base.reader import ReadReport
 from ingest.formats import open_reader
-from ingest.reader import ReadReport
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
-from training.evaluation.data import Row
-from training.evaluation.linking import linking_task
+from training.evaluation.datasets.data import Row
+from training.evaluation.linking.task import linking_task
 from training.evaluation.task import Task
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pearl_qdrant.encoder.ngrams import fold_name, ngram_rows
-from training.evaluation.linking_scores import DEPTH, Ranked, rank
-from training.evaluation.linking_sets import Base, LinkingSet, Query
+from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
+from training.evaluation.linking.scores import DEPTH, Ranked, rank
+from training.evaluation.linking.sets import Base, LinkingSet, Query
 from training.evaluation.methods import Need
 
 _ROWS = 32

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pearl_qdrant.linking.judged_samples import Samples
-from pearl_qdrant.linking.ranking import Calibration
-from pearl_qdrant.linking.reliability import Answers, measure
-from training.evaluation.linking_sets import LinkingSet
+from pearl_qdrant.linking.calibration.metrics import Answers, measure
+from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.ranking.model import Calibration
+from training.evaluation.linking.sets import LinkingSet
 from training.evaluation.outcome import FloatArray
 
 DEPTH = 64

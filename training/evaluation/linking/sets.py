@@ -4,7 +4,7 @@ Two protocols, since bases store most aliases on their own entities:
     canonical   the base has canonical names only
     left_out    it has all names, but the mention's own string is left out of its entity
 Each mention has a twin whose entity is taken away, with every entity that shares a folded name with it: a NIL mention.
-Entities are divided into folds by the SHA-1 of their id (`training.splits`); which are asked for is an option.
+Entities are divided into folds by the SHA-1 of their id (`training.examples.splits`); which are asked for is an option.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pearl_qdrant.encoder.ngrams import fold_name
 from pearl_qdrant.errors import FormatError
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
-from training.evaluation.data import Data
+from training.evaluation.datasets.data import Data
 from training.evaluation.task import LinkingOptions
-from training.sources import split_aliases
-from training.splits import fold
+from training.examples.sources import split_aliases
+from training.examples.splits import fold
 
 Protocol = Literal["canonical", "left_out"]
 

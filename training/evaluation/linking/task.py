@@ -18,11 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pearl_qdrant.linking.judged_samples import Samples
-from training.evaluation.data import Data
-from training.evaluation.linking_methods import Linker, LinkingMethod
-from training.evaluation.linking_scores import all_credits, reliability_details
-from training.evaluation.linking_sets import LinkingSet, Protocol, Source, read_joins, read_set
+from pearl_qdrant.linking.calibration.samples import Samples
+from training.evaluation.datasets.data import Data
+from training.evaluation.linking.methods import Linker, LinkingMethod
+from training.evaluation.linking.scores import all_credits, reliability_details
+from training.evaluation.linking.sets import LinkingSet, Protocol, Source, read_joins, read_set
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task

@@ -13,10 +13,10 @@ import numpy as np
 
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.installing import install_command
-from training.evaluation.data import Data
-from training.evaluation.entity_types import READS, held_out_names
+from training.evaluation.datasets.data import Data
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import FloatArray
+from training.evaluation.tasks.entity_types import READS, held_out_names
 
 _KINDS = {
     "Place": ("GPE", "LOC"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.installing import install_command
-from pearl_qdrant.linking.reliability import Answers, bins, calibration_error
+from pearl_qdrant.linking.calibration.metrics import Answers, bins, calibration_error
 
 
 def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "") -> None:

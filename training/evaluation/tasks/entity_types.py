@@ -15,13 +15,13 @@ import numpy as np
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from training.evaluation.data import Data
+from training.evaluation.datasets.data import Data
 from training.evaluation.methods import EncoderMethod
-from training.evaluation.number_names import training_keys, unseen_number_names
 from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, Task
-from training.evaluation.type_scores import TypeScores, resolve_types, score_predictions
-from training.splits import TEST_FOLDS, fold, name_key
+from training.evaluation.tasks.number_names import training_keys, unseen_number_names
+from training.evaluation.tasks.type_scores import TypeScores, resolve_types, score_predictions
+from training.examples.splits import TEST_FOLDS, fold, name_key
 
 READS = "typed_names/onto_typed_names.tsv"
 _NATURAL = 8000

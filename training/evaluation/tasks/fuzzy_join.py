@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.data import Data
+from training.evaluation.datasets.data import Data
 from training.evaluation.methods import Similarity
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
 from training.evaluation.paper import paper_figures
 from training.evaluation.task import EvaluationOptions, Task
-from training.evaluation.typos import one_edit
+from training.evaluation.tasks.typos import one_edit
 
 _READS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
 

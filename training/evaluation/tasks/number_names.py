@@ -1,7 +1,7 @@
 """Percentages, ordinals, times and amounts of money in forms that training's rules never make.
 
-Real lists of such names are thin. `training.numbers` makes those that training sees; a head that learned its patterns
-alone fails here.
+Real lists of such names are thin. `training.examples.numbers` makes those that training sees; a head that learned its
+patterns alone fails here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from functools import cache
 
-from training.numbers import number_names, ordinal_words_of, words_of
-from training.splits import name_key
+from training.examples.numbers import number_names, ordinal_words_of, words_of
+from training.examples.splits import name_key
 
 _HALF_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 

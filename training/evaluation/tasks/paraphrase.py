@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.data import Data
+from training.evaluation.datasets.data import Data
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import Outcome, mean_outcome
 from training.evaluation.paper import paper_figures
-from training.evaluation.probe import probe, split_rows
 from training.evaluation.task import EvaluationOptions, Task
+from training.evaluation.tasks.probe import probe, split_rows
 
 _LABELS = ("neg", "pos")
 

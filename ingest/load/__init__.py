@@ -1,0 +1,1 @@
+"""The load: a base into a collection, resumable, and updates by a newer release."""

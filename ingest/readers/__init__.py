@@ -1,0 +1,1 @@
+"""One folder a format: files to entities."""

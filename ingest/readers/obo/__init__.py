@@ -1,0 +1,1 @@
+"""Ontologies in OBO format."""

@@ -1,0 +1,1 @@
+"""RDF triples as lines, shared by the readers of YAGO and Wikidata."""

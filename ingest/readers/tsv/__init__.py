@@ -1,0 +1,1 @@
+"""Tab-separated text with columns for id, name, aliases and types."""

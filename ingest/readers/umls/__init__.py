@@ -1,0 +1,1 @@
+"""UMLS releases: RRF files in a folder or an archive."""

@@ -1,0 +1,1 @@
+"""Wikidata dumps: JSON, and truthy N-Triples."""

@@ -1,0 +1,1 @@
+"""YAGO downloads: Turtle and tab-separated facts."""

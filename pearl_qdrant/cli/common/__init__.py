@@ -1,0 +1,1 @@
+"""What commands share: options, output, and the error for a missing extra."""

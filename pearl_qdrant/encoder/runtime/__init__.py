@@ -1,0 +1,1 @@
+"""What runs an encoder: ONNX on a CPU, torch on a GPU, and the devices to choose from."""

@@ -1,0 +1,1 @@
+"""Calibration: probabilities, threshold and coefficients fitted to a collection."""

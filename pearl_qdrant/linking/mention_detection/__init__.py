@@ -1,0 +1,1 @@
+"""Mention detection: running text to spans, and the spans to annotations."""

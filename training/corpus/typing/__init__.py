@@ -1,0 +1,1 @@
+"""Phrases to entity types: named entities, numbers, lists and distant labels."""

@@ -1,0 +1,1 @@
+"""What a training run reads: its files, its batches, and the loader that prepares them."""

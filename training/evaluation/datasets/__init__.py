@@ -1,0 +1,1 @@
+"""Where evaluation data comes from: a folder, or the hub."""

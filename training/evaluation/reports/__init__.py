@@ -1,0 +1,1 @@
+"""Evaluation results as tables and figures."""

@@ -1,0 +1,1 @@
+"""The evaluation tasks on phrases and short texts, one module each."""

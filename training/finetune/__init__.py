@@ -1,0 +1,1 @@
+"""Fine-tuning: losses, the training loop, its state, and several processes."""

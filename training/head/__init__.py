@@ -1,0 +1,1 @@
+"""A type head on a frozen encoder."""

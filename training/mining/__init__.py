@@ -1,0 +1,1 @@
+"""Hard negatives: phrases that are spelled almost alike and mean something else."""

@@ -1,0 +1,1 @@
+"""Networks in checkpoint folders: load, save, average, and encode with gradients."""

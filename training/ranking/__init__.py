@@ -1,0 +1,1 @@
+"""Fitting the coefficients of the linking model."""
