@@ -27,7 +27,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, swap_words, vary_surface
-from training.data.batches import BatchMaker, Shard, Source, Vary, WeightedRuns
+from training.data.batches import BatchMaker, NeighbourSampler, Shard, Source, Vary
 from training.data.training_files import as_phrases, by_name
 from training.examples.sources import Example
 from training.finetune.config import FitConfig
@@ -158,7 +158,7 @@ def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, th
     click.echo(as_line("base", development.scores(measure(_new_network(base, None)))))
     for row in ROWS:
         network = _new_network(base, _characters(base, characters, row.width, work) if row.characters else None)
-        drawn = WeightedRuns(material if row.aliases else _without_others(material), run=row.run)
+        drawn = NeighbourSampler(material if row.aliases else _without_others(material), run=row.run)
         maker = BatchMaker(drawn, n_pairs=N_PAIRS, seed=1, vary=row.vary)
         if row.mined:
             maker = replace(maker, negatives=_mined(maker, material, base))

@@ -5,7 +5,7 @@ python runs/development.py MODEL ... --data FOLDER --wordnet FOLDER
 aliases      accuracy@1 of aliases of entities in the development folds: four ontologies, Wikidata's of FB15k,
              GeoNames, by cosine among canonical names; and names with one character edited
 relatedness  Pearson of the cosine with how related two-word nouns of WordNet are: synonyms, hypernyms, siblings,
-             unrelated ones, unrelated ones that share a word
+             baseline ones, baseline ones that share a word
 clusters     NMI of k-means over typed names of the development folds: people, places, organisations
 """
 

@@ -1,11 +1,11 @@
-"""The recipe of `pearl_qdrant/linking/ranking/ranking.json`: what candidates are judged by.
+"""The recipe of `pearl_qdrant/linking/ranking/ranking.json`: what candidates are scored by.
 
     python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking/ranking.json
 
 --data has `autofj/`, `kb/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work
-and their mentions judged once; both are kept there. Mentions are aliases of the development folds
+and their mentions scored once; both are kept there. Mentions are aliases of the development folds
 (`training.examples.splits`), of AutoFJ all, since all of the model's other material is elsewhere. A fifth of the
-mentions is made NIL: every entity that shares a folded name with the right one is hidden. Bases hold canonical names
+mentions is made NIL: every entity that shares a folded name with the right one is excluded. Bases hold canonical names
 only, or all names with the mention's own string left out of its entity. What is printed is cross-fitted: each task by a
 model that was fitted without it and its kind. About 15 minutes on two cores.
 """
@@ -40,7 +40,7 @@ from training.ranking.fit_ranking import Task, accuracy_at_1, accuracy_of_fusion
 
 NIL_SHARE = 0.2
 LIMIT = 24
-"""Entities a mention that are judged."""
+"""Entities a mention that are scored."""
 MENTIONS = 1000
 """Of a base at most."""
 GENERAL_NAMES = (8_000, 60_000)
@@ -151,27 +151,27 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
     return name
 
 
-def judge(base: Base, location: Path, model: str) -> Task:
-    """Judge the mentions of a base that is loaded; a share of them is made NIL."""
+def score_base(base: Base, location: Path, model: str) -> Task:
+    """Scorer the mentions of a base that is loaded; a share of them is made NIL."""
     rng = random.Random(base.name)
     names = {row.entity_id: {fold_name(name) for name in (row.name, *row.aliases)} for row in base.rows}
-    hidden: list[set[str]] = []
+    excluded: list[set[str]] = []
     gold = []
     for _, ids in base.mentions:
         is_nil = rng.random() < NIL_SHARE
-        hidden.append(set().union(*(names.get(i, set()) for i in ids)) if is_nil else set())
+        excluded.append(set().union(*(names.get(i, set()) for i in ids)) if is_nil else set())
         gold.append(frozenset() if is_nil else ids)
     own = [(fold_name(mention), ids) for mention, ids in base.mentions]
 
-    def hide(number: int, point: NamePoint) -> bool:
-        if hidden[number] and not names[point.entity_id].isdisjoint(hidden[number]):
+    def exclude(number: int, point: NamePoint) -> bool:
+        if excluded[number] and not names[point.entity_id].isdisjoint(excluded[number]):
             return True
         string, ids = own[number]
         return base.has_aliases and point.entity_id in ids and fold_name(point.name) == string
 
     with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
-        judged = list(linker.judge_batch([mention for mention, _ in base.mentions], limit=LIMIT, hide=hide))
-    return to_task(base.name, judged, gold)
+        scored = list(linker.score_batch([mention for mention, _ in base.mentions], limit=LIMIT, exclude=exclude))
+    return to_task(base.name, scored, gold)
 
 
 def kind(task: Task) -> str:
@@ -223,7 +223,7 @@ def main(data: Path, work: Path, out: Path, model: str) -> None:
             store = open_store(str(work / "store"))
             load(base, store, encoder, work)
             store.close()
-            kept.write_bytes(pickle.dumps(judge(base, work / "store", model)))
+            kept.write_bytes(pickle.dumps(score_base(base, work / "store", model)))
             _log.info("%s: %d mentions", base.name, len(base.mentions))
         tasks.append(pickle.loads(kept.read_bytes()))  # noqa: S301
     for line in report(tasks, cross_fitted(tasks)):

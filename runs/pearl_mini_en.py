@@ -30,7 +30,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
 from training.augment import abbreviate, augment, augment_or_abbreviate
-from training.data.batches import BatchMaker, Source, WeightedRuns
+from training.data.batches import BatchMaker, NeighbourSampler, Source
 from training.examples.sources import (
     Example,
     base_examples,
@@ -307,7 +307,7 @@ def fit_stages(
             network = PearlNetwork(network.phrase_encoder, head, character_encoder=encoder)
         material = sources(data, wordnet, random.Random(0), stage.shares)
         drawn = [*material, Source(proper_names(material), stage.proper)]
-        sampler = WeightedRuns(drawn, run=stage.run)
+        sampler = NeighbourSampler(drawn, run=stage.run)
         kept = plain if stage.plain else ()
         maker = BatchMaker(sampler, n_pairs=N_PAIRS, seed=stage.seed, vary=_Vary(stage.short), plain=kept)
         asked = teacher if stage.plain else None

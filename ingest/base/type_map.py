@@ -49,7 +49,7 @@ class TypeMap:
             FormatError: If it cannot be read, is too large for a table of types, a row is no pair, or a coarse type
                 is unknown.
         """
-        shipped = resources.files("ingest").joinpath(SHIPPED).read_bytes()
+        shipped = resources.files("ingest.base").joinpath(SHIPPED).read_bytes()
         coarse_of, version = _parse(SHIPPED, shipped)
         if path is not None:
             more, own_version = _parse(os.fspath(path), _read(os.fspath(path)))

@@ -26,7 +26,7 @@ from ingest.load.new_names import WINDOW, write_missing
 from ingest.load.prefetch import overlap
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.lexical.idf import NgramRarity
+from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Writer
@@ -257,8 +257,8 @@ def ingest(
         for one in checkpoints:
             collection.remove_checkpoint(one.input)
         counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
-        rarity = NgramRarity.from_names(point.name for point in collection.scroll()).to_text()
-        changed = {"state": "ready", "ngram_rarity": rarity, **counts}
+        idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
+        changed = {"state": "ready", "ngram_rarity": idf, **counts}
         collection.write_manifest(collection.read_manifest().model_copy(update=changed))
     return IngestResult(
         collection=collection.name,

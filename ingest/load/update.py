@@ -28,7 +28,7 @@ from ingest.load.new_names import BATCH, NewNames, stored_points
 from ingest.load.pipeline import Progress
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.lexical.idf import NgramRarity
+from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection
@@ -136,8 +136,8 @@ def update(
     collection.finalize(on_finalize)
     index_seconds = time.perf_counter() - indexing
     n_entities = collection.count_entities() if kept else scan.entities
-    rarity = NgramRarity.from_names(point.name for point in collection.scroll()).to_text()
-    done = {"state": "ready", "ngram_rarity": rarity, "entities": n_entities, "names": points}
+    idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
+    done = {"state": "ready", "ngram_rarity": idf, "entities": n_entities, "names": points}
     if kb_version is not None:
         done["kb_version"] = kb_version
     collection.write_manifest(collection.manifest.model_copy(update=done))

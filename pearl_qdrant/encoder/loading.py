@@ -20,7 +20,7 @@ from pearl_qdrant.encoder.checkpoint import (
 from pearl_qdrant.encoder.find import MODELS_DIR, FoundModel, find_model
 from pearl_qdrant.encoder.plain import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
-from pearl_qdrant.encoder.runtime.devices import Place, Runtime, check_device, choose_place
+from pearl_qdrant.encoder.runtime.devices import DevicePlan, Runtime, check_device, plan_device
 from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _LoadOptions:
     """The options of `load_encoder`, checked."""
 
     device: str
@@ -52,11 +52,9 @@ class _Wish:
         if self.precision not in ("auto", "fp32", "bf16"):
             raise ValueError(f"precision is auto, fp32 or bf16, not {self.precision!r}")
 
-    def place(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> Place:
+    def place(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
         """Where the model will run."""
-        return choose_place(
-            found.name, device=self.device, runtime=self.runtime, has_onnx=has_onnx, has_torch=has_torch
-        )
+        return plan_device(found.name, device=self.device, runtime=self.runtime, has_onnx=has_onnx, has_torch=has_torch)
 
 
 def load_encoder(
@@ -90,12 +88,12 @@ def load_encoder(
         ModelError: If the model cannot be run as asked.
         ValueError: If an argument is none of its values.
     """
-    wish = _Wish(device, pooling, prefix, threads, runtime, precision)
+    wish = _LoadOptions(device, pooling, prefix, threads, runtime, precision)
     found = find_model(model, models_dir=models_dir)
     return _load_pearl(found, wish) if is_checkpoint(found.folder) else _load_plain(found, wish)
 
 
-def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
+def _load_pearl(found: FoundModel, wish: _LoadOptions) -> Encoder:
     """An encoder over a PEARL checkpoint."""
     config = read_config(found.folder)
     if wish.pooling not in (None, config.pooling):
@@ -130,7 +128,7 @@ def _load_pearl(found: FoundModel, wish: _Wish) -> Encoder:
     return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=wish.threads)
 
 
-def _load_plain(found: FoundModel, wish: _Wish) -> Encoder:
+def _load_plain(found: FoundModel, wish: _LoadOptions) -> Encoder:
     """An encoder without a type head, from a sentence-transformers or transformers folder."""
     plain = read_plain_model(found.folder, pooling=wish.pooling, prefix=wish.prefix)
     place = wish.place(found, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
@@ -170,7 +168,7 @@ class _Pearl:
 
 
 def _torch_encoder(
-    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, wish: _Wish, pearl: _Pearl | None
+    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, wish: _LoadOptions, pearl: _Pearl | None
 ) -> Encoder:
     """An encoder over the safetensors of a folder."""
     import torch

@@ -36,7 +36,7 @@ _CHUNK = 10_000
 FloatArray = npt.NDArray[np.float32]
 
 
-class NgramRarity:
+class IdfTable:
     """Inverse document frequency of hashed features.
 
     Args:
@@ -50,7 +50,7 @@ class NgramRarity:
         self._idf = table.astype(np.float32) / _STEPS
 
     @classmethod
-    def from_names(cls, names: Iterable[str]) -> NgramRarity:
+    def from_names(cls, names: Iterable[str]) -> IdfTable:
         """Count features in at most `SAMPLE_NAMES` names; of no names at all, every feature is equally rare."""
         counts = np.zeros(BUCKETS, dtype=np.int64)
         n_names = 0
@@ -67,7 +67,7 @@ class NgramRarity:
         return base64.b64encode(zlib.compress(self._table.tobytes(), 9)).decode()
 
     @classmethod
-    def from_text(cls, text: str) -> NgramRarity:
+    def from_text(cls, text: str) -> IdfTable:
         """The reverse of `to_text`.
 
         Raises:
@@ -88,11 +88,11 @@ class NgramRarity:
         return SparseRows(rows.indices, (values / norms[owner]).astype(np.float32), rows.offsets)
 
 
-def most_telling(weighed: SparseRows, n: int) -> SparseRows:
+def top_weighted_features(weighed: SparseRows, n: int) -> SparseRows:
     """The `n` features of each row with the largest weight: what a search needs, at half its price.
 
     Args:
-        weighed: From `NgramRarity.weigh`.
+        weighed: From `IdfTable.weigh`.
         n: Features a row at most.
     """
     owner = np.repeat(np.arange(len(weighed)), np.diff(weighed.offsets))

@@ -4,7 +4,7 @@
                 under the type filter
     score       lexical cosine of every name; before = dense + lexical / 2 orders them
     fold        one for each entity, by its best name
-    judge       features, logits, order (`judging.py`)
+    score       features, logits, order (`scoring.py`)
 
 A mention that the tokenizer cannot see has no meaningful vector: its n-grams find names, and a mention without any
 n-gram (an emoji) finds the entities that bear exactly its name. Its lexical score stands in for the dense one.
@@ -19,11 +19,11 @@ from itertools import chain
 
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
-from pearl_qdrant.lexical.idf import LexicalScores, NgramRarity, compare, most_telling
+from pearl_qdrant.lexical.idf import IdfTable, LexicalScores, compare, top_weighted_features
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.scoring import Judge, Judged, Name, Question, judge_names
-from pearl_qdrant.store.protocol import Collection, Settles
+from pearl_qdrant.linking.ranking.scoring import LinkQuery, Name, ScoredMention, Scorer, score_names
+from pearl_qdrant.store.protocol import Collection, IsExactMatch
 from pearl_qdrant.store.schema import NamePoint
 
 QUERY_FEATURES = 8
@@ -35,91 +35,96 @@ MAX_NAMESAKES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchTarget:
     """A collection to look in.
 
     Attributes:
         collection: Open.
-        rarity: Of n-grams in it.
+        idf: Of n-grams in it.
     """
 
     collection: Collection
-    rarity: NgramRarity
+    idf: IdfTable
 
 
-Hide = Callable[[int, NamePoint], bool]
+Exclude = Callable[[int, NamePoint], bool]
 """Whether a name must not be found for the mention of that number: how a measurement holds names back from a base."""
 
 
 def find_candidates(
-    places: Sequence[Place],
+    targets: Sequence[SearchTarget],
     mentions: Sequence[str],
     encoded: Encoded,
-    question: Question,
-    judge: Judge,
+    link_query: LinkQuery,
+    scorer: Scorer,
     *,
-    hide: Hide | None = None,
-) -> list[Judged]:
+    exclude: Exclude | None = None,
+) -> list[ScoredMention]:
     """Entities for each mention, best first.
 
     Args:
-        places: Where to look.
+        targets: Where to look.
         mentions: m strings, cleaned.
         encoded: Of the mentions, by the model that made the collections.
-        question: What is asked.
-        judge: What candidates are judged by.
-        hide: Names that must not be found, by the number of the mention.
+        link_query: What is asked.
+        scorer: What candidates are scored by.
+        exclude: Names that must not be found, by the number of the mention.
     """
     folded = [fold_name(mention) for mention in mentions]
     rows = folded_rows(folded)
 
     def is_own_name(number: int, point: NamePoint) -> bool:
-        return fold_name(point.name) == folded[number] and not (hide is not None and hide(number, point))
+        return fold_name(point.name) == folded[number] and not (exclude is not None and exclude(number, point))
 
     found: list[list[Name]] = [[] for _ in mentions]
-    for place in places:
-        for names, more in zip(found, _search(place, mentions, rows, encoded, question, is_own_name), strict=True):
+    for target in targets:
+        for names, more in zip(found, _search(target, mentions, rows, encoded, link_query, is_own_name), strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
-    judged = []
+    scored = []
     for i, (mention, names) in enumerate(zip(mentions, found, strict=True)):
-        if hide is not None:
-            names = [name for name in names if not hide(i, name.point)]
-        types = marginals[i] if marginals is not None and question.is_typed and encoded.encodable[i] else None
-        judged.append(judge_names(mention, _fold(names, question.limit), types, question, judge))
-    return judged
+        if exclude is not None:
+            names = [name for name in names if not exclude(i, name.point)]
+        types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
+        scored.append(score_names(mention, _fold(names, link_query.limit), types, link_query, scorer))
+    return scored
 
 
 def _search(
-    place: Place, mentions: Sequence[str], rows: SparseRows, encoded: Encoded, question: Question, settles: Settles
+    target: SearchTarget,
+    mentions: Sequence[str],
+    rows: SparseRows,
+    encoded: Encoded,
+    link_query: LinkQuery,
+    is_exact_match: IsExactMatch,
 ) -> list[list[Name]]:
     """Names for each mention in one collection, enough of them for `limit` entities if there are so many."""
-    weighed = place.rarity.weigh(rows)
-    query = place.rarity.weigh(most_telling(weighed, QUERY_FEATURES))
+    weighed = target.idf.weigh(rows)
+    query = target.idf.weigh(top_weighted_features(weighed, QUERY_FEATURES))
     # By each of the two searches. Reading a payload costs Qdrant more than finding the point.
-    n_names = question.limit + question.limit // 2
-    found = _find(place.collection, encoded, query, n_names, question, settles)
-    short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < question.limit]
+    n_names = link_query.limit + link_query.limit // 2
+    found = _find(target.collection, encoded, query, n_names, link_query, is_exact_match)
+    short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < link_query.limit]
     if short:
         of_short = encoded.take(short), query.take(short)
-        settles_short = partial(_renumbered, settles, short)
+        is_exact_match_of_short = partial(_renumbered, is_exact_match, short)
         for i, names in zip(
-            short, _find(place.collection, *of_short, 4 * n_names, question, settles_short), strict=True
+            short, _find(target.collection, *of_short, 4 * n_names, link_query, is_exact_match_of_short), strict=True
         ):
             found[i] = names
     for i, mention in enumerate(mentions):
         if not found[i] and mention and not encoded.encodable[i]:
-            points = place.collection.find(names=[mention], types=question.filter, limit=MAX_NAMESAKES)
+            points = target.collection.find(names=[mention], types=link_query.filter, limit=MAX_NAMESAKES)
             found[i] = [Name(point, None, 1.0, 1.0, 1.0) for point in points]
-    _score(place.rarity, weighed, found)
+    _score(target.idf, weighed, found)
     for i, names in enumerate(found):
-        found[i] = [*names, *_namesakes(place.collection, names, question)]
+        found[i] = [*names, *_namesakes(target.collection, names, link_query)]
     return found
 
 
-def _renumbered(settles: Settles, numbers: Sequence[int], number: int, point: NamePoint) -> bool:
-    """`settles` for a search of some of the mentions only."""
-    return settles(numbers[number], point)
+def _renumbered(is_exact_match: IsExactMatch, numbers: Sequence[int], number: int, point: NamePoint) -> bool:
+    """`is_exact_match` for a search of some of the mentions only."""
+    return is_exact_match(numbers[number], point)
 
 
 def _find(
@@ -127,12 +132,17 @@ def _find(
     encoded: Encoded,
     query: SparseRows,
     n_names: int,
-    question: Question,
-    settles: Settles,
+    link_query: LinkQuery,
+    is_exact_match: IsExactMatch,
 ) -> list[list[Name]]:
     """One search."""
     answers = collection.search_hybrid(
-        encoded.vectors, query, limit=n_names, lexical_limit=question.limit, types=question.filter, settles=settles
+        encoded.vectors,
+        query,
+        limit=n_names,
+        lexical_limit=link_query.limit,
+        types=link_query.filter,
+        is_exact_match=is_exact_match,
     )
     return [[Name(scored.point, scored.score) for scored in names] for names in answers]
 
@@ -141,7 +151,7 @@ def _n_entities(names: Iterable[Name]) -> int:
     return len({(name.point.kb, name.point.entity_id) for name in names})
 
 
-def _score(rarity: NgramRarity, mentions: SparseRows, found: Sequence[Sequence[Name]]) -> None:
+def _score(idf: IdfTable, mentions: SparseRows, found: Sequence[Sequence[Name]]) -> None:
     """Fill in the lexical scores of all names that were found, those of one string once."""
     distinct: dict[str, int] = {}
     # A mention is no longer than that, and a name that is has no more to say.
@@ -150,22 +160,22 @@ def _score(rarity: NgramRarity, mentions: SparseRows, found: Sequence[Sequence[N
         for i, names in enumerate(found)
         for name in names
     ]
-    scores: LexicalScores = compare(mentions, rarity.weigh(ngram_rows(list(distinct))), pairs)
+    scores: LexicalScores = compare(mentions, idf.weigh(ngram_rows(list(distinct))), pairs)
     every = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
     for name, (cosine, ours, theirs) in zip(chain.from_iterable(found), every, strict=True):
         if name.lexical < 1.0:  # found by its very name, which may have no n-gram
             name.lexical, name.mention_coverage, name.name_coverage = cosine, ours, theirs
 
 
-def _namesakes(collection: Collection, names: Sequence[Name], question: Question) -> list[Name]:
+def _namesakes(collection: Collection, names: Sequence[Name], link_query: LinkQuery) -> list[Name]:
     """The other entities that bear the best name, where so many were found that there may be more."""
     best = max(names, key=lambda name: name.before, default=None)
     if best is None:
         return []
     known = {name.point.id for name in names if name.point.name == best.point.name}
-    if len(known) < question.limit:
+    if len(known) < link_query.limit:
         return []
-    points = collection.find(names=[best.point.name], types=question.filter, limit=MAX_NAMESAKES)
+    points = collection.find(names=[best.point.name], types=link_query.filter, limit=MAX_NAMESAKES)
     return [
         Name(p, best.dense, best.lexical, best.mention_coverage, best.name_coverage)
         for p in points

@@ -13,18 +13,18 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError, LinkerClosedError
 from pearl_qdrant.linking.asynchronous import batched
-from pearl_qdrant.linking.candidates import Hide
-from pearl_qdrant.linking.collection_facts import CollectionFacts
+from pearl_qdrant.linking.candidates import Exclude
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.decision import OnTie, decide
 from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_stream import MentionStream, TypeMode
 from pearl_qdrant.linking.mentions import check_are_many
-from pearl_qdrant.linking.ranking.baseline_similarity import unrelated_cosine
+from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import Judged
+from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, ServerAccess, store_location
@@ -82,10 +82,10 @@ class EntityLinker:
         stored = common_calibration(collections)
         chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
         self._calibration = chosen if threshold is None else replace(chosen, threshold=_checked_threshold(threshold))
-        self._facts = CollectionFacts(collections)
-        self._facts.places()  # a damaged collection is to be found when it is opened
+        self._statistics = CollectionStatistics(collections)
+        self._statistics.targets()  # a damaged collection is to be found when it is opened
         model = model or (None if stored is None else model_of(stored)) or shipped_model()
-        self._stream = MentionStream(encoder, self._facts, model, unrelated_cosine(encoder), reranker)
+        self._stream = MentionStream(encoder, self._statistics, model, baseline_similarity(encoder), reranker)
         self._is_closed = False
 
     @classmethod
@@ -156,7 +156,7 @@ class EntityLinker:
 
     @property
     def model(self) -> RankingModel:
-        """The coefficients that candidates are judged by."""
+        """The coefficients that candidates are scored by."""
         return self._stream.model
 
     def link(
@@ -210,8 +210,8 @@ class EntityLinker:
         if on_tie not in ("null", "first"):
             raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")
         bar = self._calibration.threshold if threshold is None else _checked_threshold(threshold)
-        judged = self.judge_batch(mentions, types=types, type_mode=type_mode, limit=limit)
-        return (decide(one, self._calibration, limit, bar, on_tie) for one in judged)
+        scored = self.score_batch(mentions, types=types, type_mode=type_mode, limit=limit)
+        return (decide(one, self._calibration, limit, bar, on_tie) for one in scored)
 
     async def alink(
         self,
@@ -247,25 +247,25 @@ class EntityLinker:
             for link in await asyncio.to_thread(list, links):
                 yield link
 
-    def judge_batch(
+    def score_batch(
         self,
         mentions: Iterable[str],
         *,
         types: Sequence[str] = (),
         type_mode: TypeMode = "hard",
         limit: int = DEFAULT_LIMIT,
-        hide: Hide | None = None,
-    ) -> Iterator[Judged]:
+        exclude: Exclude | None = None,
+    ) -> Iterator[ScoredMention]:
         """Candidates of many mentions with their features and logits, in order, before any decision is made.
 
-        `hide` says of a name, by the number of the mention, that it must not be found: for measurements that hold names
-        back. Other arguments as in `link`; at least `DEFAULT_LIMIT` entities are judged, so that a probability does not
-        depend on how many the caller wants to see.
+        `exclude` says of a name, by the number of the mention, that it must not be found: for measurements that hold
+        names back. Other arguments as in `link`; at least `DEFAULT_LIMIT` entities are scored, so that a probability
+        does not depend on how many the caller wants to see.
         """
         check_are_many(mentions)
         with self._in_use():
-            question = self._stream.question(types, type_mode, limit)
-        return self._while_open(self._stream.judge(iter(mentions), question, hide, self._check_open))
+            link_query = self._stream.question(types, type_mode, limit)
+        return self._while_open(self._stream.score(iter(mentions), link_query, exclude, self._check_open))
 
     def annotate(
         self,
@@ -376,7 +376,7 @@ class EntityLinker:
             try:
                 yield
             finally:
-                self._facts.outdate()
+                self._statistics.invalidate()
 
     def _while_open(self, answers: Iterator[T]) -> Iterator[T]:
         """Answers one by one, and none after `close`."""

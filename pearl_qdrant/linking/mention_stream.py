@@ -1,4 +1,4 @@
-"""Judging any number of mentions, in order and batch by batch: encode, search, judge, rerank."""
+"""Scoring any number of mentions, in order and batch by batch: encode, search, score, rerank."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Literal
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.batches import take
-from pearl_qdrant.linking.candidates import Hide, find_candidates
-from pearl_qdrant.linking.collection_facts import CollectionFacts
+from pearl_qdrant.linking.candidates import Exclude, find_candidates
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import Judge, Judged, Question, rerank
+from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
@@ -30,29 +30,29 @@ REMOTE_BATCH = 512
 """The same where collections lie on a server: the next batch is encoded while this one is searched for."""
 
 SEARCH_BATCH = 128
-"""Mentions searched for and judged together: their candidates take a few MB."""
+"""Mentions searched for and scored together: their candidates take a few MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class MentionStream:
-    """What mentions are judged with. Safe to use from several threads.
+    """What mentions are scored with. Safe to use from several threads.
 
     Attributes:
         encoder: The model that made the collections.
-        facts: The collections.
+        statistics: The collections.
         model: Coefficients of the ranking.
-        unrelated: Cosine of unrelated names with this encoder.
+        baseline: Cosine of unrelated names with this encoder.
         reranker: Looks at the best candidates again, or None.
     """
 
     encoder: Encoder
-    facts: CollectionFacts
+    statistics: CollectionStatistics
     model: RankingModel
-    unrelated: float
+    baseline: float
     reranker: Reranker | None
 
-    def question(self, types: Sequence[str], type_mode: TypeMode, limit: int) -> Question:
-        """What is asked of each mention; at least `DEFAULT_LIMIT` entities are judged.
+    def question(self, types: Sequence[str], type_mode: TypeMode, limit: int) -> LinkQuery:
+        """What is asked of each mention; at least `DEFAULT_LIMIT` entities are scored.
 
         Raises:
             UnknownTypeError: If no entity has a type of `types`.
@@ -65,19 +65,19 @@ class MentionStream:
         named = (types,) if isinstance(types, str) else tuple(types)
         wanted = () if type_mode == "off" else named
         for name in wanted:
-            if name not in ENTITY_TYPES and not self.facts.has_type(name):
-                raise UnknownTypeError(name, self.facts.names, self.facts.types())
-        return Question(max(limit, DEFAULT_LIMIT), wanted, is_filter=type_mode == "hard", is_typed=type_mode != "off")
+            if name not in ENTITY_TYPES and not self.statistics.has_type(name):
+                raise UnknownTypeError(name, self.statistics.names, self.statistics.types())
+        return LinkQuery(max(limit, DEFAULT_LIMIT), wanted, is_filter=type_mode == "hard", is_typed=type_mode != "off")
 
-    def judge(
-        self, mentions: Iterator[str], question: Question, hide: Hide | None, check: Callable[[], None]
-    ) -> Iterator[Judged]:
-        """Judge mentions, in order; reads at most `BATCH` ahead, or two of `REMOTE_BATCH`.
+    def score(
+        self, mentions: Iterator[str], link_query: LinkQuery, exclude: Exclude | None, check: Callable[[], None]
+    ) -> Iterator[ScoredMention]:
+        """Mentions with their scored candidates, in order; reads at most `BATCH` ahead, or two of `REMOTE_BATCH`.
 
         Args:
             mentions: Strings, and what else a caller has among them.
-            question: What is asked.
-            hide: Names that must not be found, by the number of the mention.
+            link_query: What is asked.
+            exclude: Names that must not be found, by the number of the mention.
             check: Called before each search; raises when no more is to be done.
         """
         done = 0
@@ -85,12 +85,14 @@ class MentionStream:
             for start in range(0, len(batch), SEARCH_BATCH):
                 check()
                 part = slice(start, start + SEARCH_BATCH)
-                hidden = None if hide is None else partial(_shifted, hide, done + start)
-                places = self.facts.places()
-                judge = Judge(self.model, self.unrelated, places.log_size)
-                found = find_candidates(places.every, cleaned[part], encoded.take(part), question, judge, hide=hidden)
-                for mention, text, judged in zip(batch[part], cleaned[part], found, strict=True):
-                    again = judged if self.reranker is None else rerank(judged, self.reranker, text)
+                excluded = None if exclude is None else partial(_shifted, exclude, done + start)
+                targets = self.statistics.targets()
+                scorer = Scorer(self.model, self.baseline, targets.log_size)
+                found = find_candidates(
+                    targets.every, cleaned[part], encoded.take(part), link_query, scorer, exclude=excluded
+                )
+                for mention, text, scored in zip(batch[part], cleaned[part], found, strict=True):
+                    again = scored if self.reranker is None else rerank(scored, self.reranker, text)
                     yield replace(again, mention=mention)
             done += len(batch)
 
@@ -98,7 +100,7 @@ class MentionStream:
         self, mentions: Iterator[str], check: Callable[[], None]
     ) -> Iterator[tuple[list[str], list[str], Encoded]]:
         """Batches of mentions as given, cleaned, and encoded."""
-        if self.facts.is_remote:
+        if self.statistics.is_remote:
             # The search waits for the server, so that the next batch can be encoded meanwhile.
             yield from encode_ahead(self.encoder, mentions, REMOTE_BATCH, check)
             return
@@ -137,6 +139,6 @@ def encode_ahead(
             yield now[0], now[1], now[2].result()
 
 
-def _shifted(hide: Hide, start: int, number: int, point: NamePoint) -> bool:
-    """`hide` for a batch that begins with mention `start`."""
-    return hide(start + number, point)
+def _shifted(exclude: Exclude, start: int, number: int, point: NamePoint) -> bool:
+    """`exclude` for a batch that begins with mention `start`."""
+    return exclude(start + number, point)

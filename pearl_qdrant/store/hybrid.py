@@ -7,7 +7,8 @@ third call 220 (300); reading a payload takes 8 of it. Finding by n-grams and sc
 prefetch) takes the same, and loses names without a dense vector.
 
 Of a single mention over a network the way there and back is what takes the time, so that n-grams go with the first
-request and the thorough search with the last: two requests rather than three, and one where a near name settles it.
+request and the thorough search with the last: two requests rather than three, and one where a near name is_exact_match
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
-from pearl_qdrant.store.protocol import ScoredName, Settles
+from pearl_qdrant.store.protocol import IsExactMatch, ScoredName
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import FoundPoint, NameQuery, RunQueries, best, check_vectors, cosine, in_order
 
@@ -76,7 +77,7 @@ def search_hybrid(
     dim: int,
     limit: int,
     lexical_limit: int,
-    settles: Settles | None,
+    is_exact_match: IsExactMatch | None,
     read: Callable[[Any], NamePoint],
     most: int | None = None,
     together: int = BATCH_MENTIONS,
@@ -91,7 +92,7 @@ def search_hybrid(
         lexical: q rows; None searches by dense vector alone.
         dim: Width of the collection's vectors.
         limit, lexical_limit: Names a query at most.
-        settles: As in `protocol.Collection.search_hybrid`.
+        is_exact_match: As in `protocol.Collection.search_hybrid`.
         read: From a payload to the point.
         most: Points that one query may ask for; None: any number.
         together: Mentions of one call of the engine.
@@ -112,13 +113,15 @@ def search_hybrid(
 
     def search_part(part: range) -> list[list[ScoredName]]:
         mentions = [_mention(vectors, lexical, i) for i in part]
-        if is_far and settles is not None and len(mentions) == 1 and mentions[0].row is not None:
-            _find_soon(run, mentions[0], limit, lexical_limit, most, lambda m: _is_settled(m, settles, read))
+        if is_far and is_exact_match is not None and len(mentions) == 1 and mentions[0].row is not None:
+            _find_soon(
+                run, mentions[0], limit, lexical_limit, most, lambda m: _has_exact_match(m, is_exact_match, read)
+            )
             return [list(_names(mentions[0], read))]
         unsettled = mentions
-        if settles is not None:
+        if is_exact_match is not None:
             _find_near(run, mentions, limit, most)
-            unsettled = [mention for mention in mentions if not _is_settled(mention, settles, read)]
+            unsettled = [mention for mention in mentions if not _has_exact_match(mention, is_exact_match, read)]
         _find_both(run, unsettled, limit, lexical_limit, most)
         _score(run, unsettled)
         return [list(_names(mention, read)) for mention in mentions]
@@ -142,10 +145,10 @@ def _find_near(run: RunQueries, mentions: Sequence[_Mention], limit: int, most: 
         mention.near = near
 
 
-def _is_settled(mention: _Mention, settles: Settles, read: Callable[[Any], NamePoint]) -> bool:
+def _has_exact_match(mention: _Mention, is_exact_match: IsExactMatch, read: Callable[[Any], NamePoint]) -> bool:
     """Whether a near name answers it."""
     same = takewhile(lambda point: point.score >= SETTLING_COSINE, mention.near)
-    return any(settles(mention.number, read(point.payload)) for point in same)
+    return any(is_exact_match(mention.number, read(point.payload)) for point in same)
 
 
 def _find_both(run: RunQueries, mentions: Sequence[_Mention], limit: int, lexical_limit: int, most: int | None) -> None:

@@ -30,7 +30,7 @@ class ScoredName:
     score: float | None
 
 
-Settles = Callable[[int, NamePoint], bool]
+IsExactMatch = Callable[[int, NamePoint], bool]
 """Whether a name answers the query of that number so well that no other search is needed."""
 
 
@@ -154,7 +154,7 @@ class Collection(Protocol):
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
-        settles: Settles | None = None,
+        is_exact_match: IsExactMatch | None = None,
     ) -> list[list[ScoredName]]:
         """Names near by dense vector and names that share n-grams, each once, with its dense cosine.
 
@@ -166,7 +166,7 @@ class Collection(Protocol):
             limit: Names by dense vector a query at most; > 0.
             lexical_limit: Names by n-grams a query at most; > 0. Of those with an equal n-gram score, the first by id.
             types: As in `search`.
-            settles: Where it is true of a name that is near, n-grams are not searched for.
+            is_exact_match: Where it is true of a name that is near, n-grams are not searched for.
 
         Returns:
             q lists of up to `limit` + `lexical_limit` names: by dense cosine, best first; those without one last.

@@ -242,7 +242,7 @@ class Manifest(BaseModel):
         quantization: How vectors are kept for finding candidates.
         lexical_version: `ngrams.VERSION` of its sparse vectors, set when it is created; None: made before there were
             any.
-        ngram_rarity: How rare each n-gram is among its names (`linking.lexical.NgramRarity`), made when it was loaded.
+        ngram_rarity: How rare each n-gram is among its names (`linking.lexical.IdfTable`), made when it was loaded.
         calibration: What `pearl-qdrant calibrate` fitted to it; None: what comes with the package.
         type_map_version: Version of the table from native to coarse types.
         state: "loading" until every ingest that began has written its last point, then "ready".

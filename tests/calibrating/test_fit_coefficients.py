@@ -21,14 +21,14 @@ from pearl_qdrant.linking.ranking.model import (
 
 
 def samples_of_a_base(n: int, rng: np.random.Generator, model: RankingModel) -> Samples:
-    """Mentions of 8 candidates with random features, the right answer drawn by a model, judged by the shipped one."""
+    """Mentions of 8 candidates with random features, the right answer drawn by a model, scored by the shipped one."""
     features = rng.random((n, 8, len(FEATURES))).astype(np.float32)
     nil_features = np.concatenate([np.ones((n, 1)), rng.random((n, len(NIL_FEATURES) - 1))], axis=1)
     logits = np.concatenate([features @ model.features, (nil_features @ model.nil_features)[:, None]], axis=1)
     drawn = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
     ones = np.ones(n)
     made = Samples(logits[:, :8], ones, np.arange(8) == drawn[:, None], ones, drawn == 8, ones, features, nil_features)
-    return made.judged_by(shipped_model())
+    return made.scored_by(shipped_model())
 
 
 def test_a_base_that_goes_by_other_rules_gets_its_own_coefficients() -> None:
@@ -53,7 +53,7 @@ def test_a_base_that_goes_by_other_rules_gets_its_own_coefficients() -> None:
     assert found.after.first_accuracy > without.after.first_accuracy + 0.05
     assert found.after.first_auroc > without.after.first_auroc
     fresh = samples_of_a_base(1500, rng, other)
-    ours, theirs = fresh.judged_by(found.model).answers(found.calibration), fresh.answers(without.calibration)
+    ours, theirs = fresh.scored_by(found.model).answers(found.calibration), fresh.answers(without.calibration)
     assert ours.first_correct.mean() > theirs.first_correct.mean() + 0.05
 
 
@@ -80,7 +80,7 @@ def test_judging_again_puts_candidates_in_their_new_order() -> None:
     nil_features = np.eye(1, len(NIL_FEATURES)).repeat(2, axis=0)
     ones = np.ones(2)
 
-    again = Samples(logits, ones, is_right, ones, ones == 0, ones, features, nil_features).judged_by(by_dense)
+    again = Samples(logits, ones, is_right, ones, ones == 0, ones, features, nil_features).scored_by(by_dense)
 
     assert again.logits.tolist() == [pytest.approx([0.9, 0.9, 0.1]), pytest.approx([0.4, 0.3, -np.inf])]
     assert again.n_tied.tolist() == [2, 1]

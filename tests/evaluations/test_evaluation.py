@@ -652,8 +652,8 @@ def test_what_is_not_installed_is_said_first(
     """Without scikit-learn the command names the extra; a figure in no folder is refused before the work."""
     find_spec = importlib.util.find_spec
     words = ("evaluate", "--data", str(folder), "--task", "bird", "--figure", str(tmp_path / "no" / "f.png"))
-    hidden = {"sklearn"}
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in hidden else find_spec(name))
+    excluded = {"sklearn"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in excluded else find_spec(name))
     assert "needs sklearn" in run(*words).err
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)

@@ -95,7 +95,7 @@ def test_exact_aliases_are_asked_for_against_canonical_names_only(folder: Path) 
 
 
 def test_own_strings_are_left_out_of_their_entity_alone(folder: Path) -> None:
-    """The base has all names; the mention's own one is hidden on its entity."""
+    """The base has all names; the mention's own one is excluded on its entity."""
     one = ontology(folder, "left_out")
     query = next(query for query in one.queries if query.gold)
     (gold,) = query.gold
@@ -161,7 +161,7 @@ def test_tied_firsts_earn_their_share() -> None:
 
 @pytest.mark.parametrize("name", ["exact", "rapidfuzz", "tfidf", "lexical"])
 def test_peers_find_what_strings_can_find(name: str) -> None:
-    """A name in other case and punctuation, unless it is hidden; namesakes are tied."""
+    """A name in other case and punctuation, unless it is excluded; namesakes are tied."""
     entities = (Entity("1", "Alpha beta"), Entity("2", "gamma delta", ("Alpha beta",)), Entity("3", "unlike"))
     mention = "ALPHA-BETA" if name == "exact" else "alpha beta"
     queries = (
@@ -200,7 +200,7 @@ def test_fusion_adds_what_ranks_are_worth() -> None:
 
 
 def test_the_linker_is_measured_beside_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
-    """One run: hidden names are not found, all figures are there, and a kept base is not loaded again."""
+    """One run: excluded names are not found, all figures are there, and a kept base is not loaded again."""
     said: list[str] = []
     encoder = load_encoder(str(model), device="cpu")
     tasks = [task for task in TASKS if task.name in ("linking_doid", "linking_autofj")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from training.data.batches import BatchMaker, Source, WeightedRuns
+from training.data.batches import BatchMaker, NeighbourSampler, Source
 from training.examples.sources import Example
 
 EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
@@ -15,7 +15,7 @@ PLAIN = ["the united states", "in a state of", "a city of york"]
 
 def maker(**changes: Any) -> BatchMaker:
     """Batches of 40 pairs whose variants are in capitals."""
-    runs = WeightedRuns([Source(EXAMPLES, 1.0)])
+    runs = NeighbourSampler([Source(EXAMPLES, 1.0)])
     return BatchMaker(runs, n_pairs=40, seed=3, **{"vary": lambda name, _: name.upper(), **changes})
 
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.data.batches import BatchMaker, Epochs, Shard, Source, WeightedRuns
+from training.data.batches import BatchMaker, EpochSampler, NeighbourSampler, Shard, Source
 from training.examples.sources import Example, any_class, one_class
-from training.finetune.config import FitConfig, faithful_config
+from training.finetune.config import FitConfig, paper_config
 from training.finetune.false_negatives import Keys, closer_than_positive, same_meaning
 from training.finetune.losses import marginal_type_loss, multi_similarity, nt_xent
 from training.finetune.objective import batch_losses
@@ -114,7 +114,7 @@ def test_multi_similarity_equals_its_naive_loop() -> None:
 
 def maker(examples: list[Example], **changes: object) -> BatchMaker:
     """Batches of all examples at once, each once an epoch."""
-    return replace(BatchMaker(Epochs(examples, seed=0), n_pairs=len(examples), seed=0), **changes)
+    return replace(BatchMaker(EpochSampler(examples, seed=0), n_pairs=len(examples), seed=0), **changes)
 
 
 def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
@@ -223,7 +223,7 @@ def test_in_batch_synonyms_are_positives_of_the_multi_similarity_loss() -> None:
 
 def test_the_faithful_objective_masks_nothing_and_decays_as_the_paper_says() -> None:
     """`--faithful`: Adam at 3e-5 for all, x 0.98 every 2,000 steps, temperature 0.07, no mask."""
-    config = faithful_config(steps=10_000)
+    config = paper_config(steps=10_000)
 
     assert (config.learning_rate, config.temperature, config.optimizer, config.mask) == (3e-5, 0.07, "adam", "none")
     assert (config.head_rate, config.character_rate, config.type_weight) == (1, 1, 1)
@@ -250,7 +250,7 @@ def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> No
 def test_batches_are_a_function_of_seed_rank_and_step() -> None:
     """Any batch can be made at any time by any process, always the same."""
     examples = [Example(f"name {i:03}", (f"alias {i}",), str(i)) for i in range(50)]
-    runs = BatchMaker(WeightedRuns([Source(examples, 1.0)], run=4), n_pairs=8, seed=3)
+    runs = BatchMaker(NeighbourSampler([Source(examples, 1.0)], run=4), n_pairs=8, seed=3)
 
     first = runs.make(7)
     runs.make(8)
@@ -264,7 +264,7 @@ def test_batches_are_a_function_of_seed_rank_and_step() -> None:
 def test_an_epoch_takes_each_example_once_over_all_processes() -> None:
     """Two processes together see every phrase once an epoch, in another order in the next."""
     examples = [Example(f"name {i}", (), str(i)) for i in range(24)]
-    makers = [BatchMaker(Epochs(examples, seed=1), n_pairs=4, seed=0, shard=Shard(rank, 2)) for rank in (0, 1)]
+    makers = [BatchMaker(EpochSampler(examples, seed=1), n_pairs=4, seed=0, shard=Shard(rank, 2)) for rank in (0, 1)]
     epochs = [[a for step in steps for m in makers for a in m.make(step).anchors] for steps in ((1, 2, 3), (4, 5, 6))]
 
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(e.name for e in examples)
@@ -274,12 +274,12 @@ def test_an_epoch_takes_each_example_once_over_all_processes() -> None:
 def test_runs_are_alphabetical_neighbours() -> None:
     """Names that stand beside each other in the alphabet come together: they are each other's hard negatives."""
     examples = [Example(f"name {i:03}", (), str(i)) for i in range(100)]
-    batch = BatchMaker(WeightedRuns([Source(examples, 1.0)], run=4), n_pairs=8, seed=0).make(1)
+    batch = BatchMaker(NeighbourSampler([Source(examples, 1.0)], run=4), n_pairs=8, seed=0).make(1)
     places = [int(anchor[-3:]) for anchor in batch.anchors]
 
     assert all(places[i + 1] == places[i] + 1 for i in (0, 1, 2, 4, 5, 6))
     with pytest.raises(ValueError, match="no examples"):
-        WeightedRuns([Source([], 1.0)])
+        NeighbourSampler([Source([], 1.0)])
 
 
 def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:

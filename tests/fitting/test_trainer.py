@@ -27,7 +27,7 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encod
 from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.errors import CheckpointError, SettingsError, TrainingError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.data.batches import BatchMaker, Epochs, Source, WeightedRuns
+from training.data.batches import BatchMaker, EpochSampler, NeighbourSampler, Source
 from training.examples.sources import Example, any_class
 from training.finetune.config import FitConfig
 from training.finetune.curves import read_log
@@ -66,7 +66,7 @@ def new_network(bert: Path) -> PearlNetwork:
 
 def maker(**changes: Any) -> BatchMaker:
     """Batches of eight pairs in alphabetical runs, with hard negatives."""
-    runs = BatchMaker(WeightedRuns([Source(EXAMPLES, 1.0)], run=4), n_pairs=8, seed=1, negatives=NEGATIVES)
+    runs = BatchMaker(NeighbourSampler([Source(EXAMPLES, 1.0)], run=4), n_pairs=8, seed=1, negatives=NEGATIVES)
     return replace(runs, **changes)
 
 
@@ -320,7 +320,9 @@ def train_together(bert: Path, tokenizer: Any, out: Path) -> None:
     """Four steps of eight pairs over however many processes there are."""
     with process_group(torch.device("cpu")) as shard:
         network = new_network(bert)
-        made = BatchMaker(Epochs(EXAMPLES, seed=5), n_pairs=8 // shard.world_size, seed=0, vary=louder, shard=shard)
+        made = BatchMaker(
+            EpochSampler(EXAMPLES, seed=5), n_pairs=8 // shard.world_size, seed=0, vary=louder, shard=shard
+        )
         made = replace(made, alias_share=0, negatives=FIRST)
         fit(network, tokenizer, made, config(steps=4, cache_gradients=True), out)
         save_file(network.state_dict(), out / f"weights-{shard.rank}.safetensors")

@@ -14,10 +14,10 @@ from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, Judge, Judged, Name, Question, judge_names, rerank
+from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, LinkQuery, Name, ScoredMention, Scorer, rerank, score_names
 from pearl_qdrant.store.schema import NamePoint
 
-BY_SPELLING = Judge(RankingModel.from_names({"lexical": 1.0}, {}), 0.0, 0.0)
+BY_SPELLING = Scorer(RankingModel.from_names({"lexical": 1.0}, {}), 0.0, 0.0)
 
 STRADDLING = [0.50006, 0.50014, 0.50003, 0.49997]
 """The best two are closer than what counts as equal. In four decimals the first and the last pair are equal, and the
@@ -27,10 +27,10 @@ STEP = 3e-5  # neither what counts as equal nor what is rounded is a multiple of
 logit_lists = st.lists(st.integers(0, 15).map(lambda n: 0.500002 + n * STEP), min_size=1, max_size=12)
 
 
-def judged(logits: Sequence[float], *, limit: int = 20) -> Judged:
+def scored(logits: Sequence[float], *, limit: int = 20) -> ScoredMention:
     """Candidates a, b, c and so on whose logits are given."""
     names = [Name(NamePoint("kb", chr(97 + i), "x", "x", True), None, logit) for i, logit in enumerate(logits)]
-    return judge_names("y", names, None, Question(limit), BY_SPELLING)
+    return score_names("y", names, None, LinkQuery(limit), BY_SPELLING)
 
 
 class Scores:
@@ -45,7 +45,7 @@ class Scores:
         return [self.scores.get(key, 0.0) for key in self.seen]
 
 
-def check_order(found: Judged) -> None:
+def check_order(found: ScoredMention) -> None:
     """Tied ones are those close to the best, and stand first by id; the others follow by their logits."""
     logits = found.logits
     close = [max(logits) - logit <= SAME_LOGIT for logit in logits]
@@ -62,7 +62,7 @@ def check_order(found: Judged) -> None:
 @example(STRADDLING)
 def test_tied_candidates_stand_first_and_together(logits: list[float]) -> None:
     """Nothing that is worse stands between entities that nothing separates."""
-    check_order(judged(logits))
+    check_order(scored(logits))
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -73,7 +73,7 @@ def test_the_same_holds_after_reranking(logits: list[float], scores: list[float]
     """Of all candidates, those that were not looked at again too."""
     reranker = Scores(**{chr(97 + i): score for i, score in enumerate(scores)})
 
-    check_order(rerank(judged(logits), reranker, "y"))
+    check_order(rerank(scored(logits), reranker, "y"))
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -81,21 +81,21 @@ def test_the_same_holds_after_reranking(logits: list[float], scores: list[float]
 @example(STRADDLING)
 def test_coefficients_are_fitted_on_the_same_order(logits: list[float]) -> None:
     """A fit that judges again orders and ties candidates as the linker does."""
-    found = judged(logits)
+    found = scored(logits)
     features = np.zeros((1, len(logits), len(FEATURES)), dtype=np.float32)
     features[0, :, FEATURES.index("lexical")] = logits
     one, right = np.ones(1), np.zeros((1, len(logits)), dtype=np.bool_)
     nil_features = np.zeros((1, len(NIL_FEATURES)))
     made = Samples(np.array([logits]), one, right, one.astype(int), one == 0, one, features, nil_features)
 
-    again = made.judged_by(BY_SPELLING.model)
+    again = made.scored_by(BY_SPELLING.model)
 
     assert again.logits[0] == pytest.approx(found.logits, abs=1e-6)
 
 
 def test_a_candidate_that_a_reranker_speaks_against_falls_behind_those_it_has_not_seen() -> None:
     """The order is that of the probabilities, past the tenth candidate too."""
-    before = judged([1 - i / 100 for i in range(15)])
+    before = scored([1 - i / 100 for i in range(15)])
     reranker = Scores(a=9.0, b=-9.0, c=-9.0)
 
     after = rerank(before, reranker, "y")
@@ -110,7 +110,7 @@ def test_a_candidate_that_a_reranker_speaks_against_falls_behind_those_it_has_no
 
 def test_a_candidate_that_was_not_reranked_may_share_a_tie() -> None:
     """Twelve entities of one name are tied, and stay tied where a reranker says the same of all it sees."""
-    before = judged([0.5] * 12)
+    before = scored([0.5] * 12)
 
     after = rerank(before, Scores(**dict.fromkeys("abcdefghij", 3.0)), "y")
 
@@ -127,4 +127,4 @@ def test_a_reranker_that_gives_no_scores_is_refused(scores: list[float]) -> None
             return scores
 
     with pytest.raises(ModelError, match=r"was given 2 candidates and gave the scores \["):
-        rerank(judged([0.5, 0.4]), Broken(), "y")
+        rerank(scored([0.5, 0.4]), Broken(), "y")

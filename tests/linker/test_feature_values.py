@@ -7,7 +7,7 @@ import pytest
 
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scoring import Found, Judge, Judged, Name, Question, judge_names
+from pearl_qdrant.linking.ranking.scoring import LinkQuery, Name, ScoredEntity, ScoredMention, Scorer, score_names
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
@@ -20,25 +20,25 @@ def name(number: int, *, dense: float | None = 0.5, lexical: float = 0.0, called
     return Name(NamePoint("kb", f"E{number:02}", called, called, True), dense, lexical)
 
 
-def judged(mention: str, names: list[Name], *, unrelated: float = 0.0, log_size: float = 0.0) -> Judged:
+def scored(mention: str, names: list[Name], *, baseline: float = 0.0, log_size: float = 0.0) -> ScoredMention:
     """With no coefficients, so that the features alone are looked at."""
-    return judge_names(mention, names, None, Question(len(names) or 1), Judge(NOTHING, unrelated, log_size))
+    return score_names(mention, names, None, LinkQuery(len(names) or 1), Scorer(NOTHING, baseline, log_size))
 
 
-def features(found: Found) -> dict[str, float]:
+def features(found: ScoredEntity) -> dict[str, float]:
     """By name."""
     return dict(zip(FEATURES, found.features.tolist(), strict=True))
 
 
-def nil_features(one: Judged) -> dict[str, float]:
+def nil_features(one: ScoredMention) -> dict[str, float]:
     """By name."""
     return dict(zip(NIL_FEATURES, one.nil_features.tolist(), strict=True))
 
 
 def test_a_cosine_counts_as_what_it_has_beyond_unrelated_names() -> None:
     """With an encoder whose unrelated names have 0.8, a cosine of 0.9 is half of what there is to have."""
-    found = features(judged("x", [name(0, dense=0.9)], unrelated=0.8).found[0])
-    below = features(judged("x", [name(0, dense=0.6)], unrelated=0.8).found[0])
+    found = features(scored("x", [name(0, dense=0.9)], baseline=0.8).found[0])
+    below = features(scored("x", [name(0, dense=0.6)], baseline=0.8).found[0])
 
     assert found["dense"] == pytest.approx(0.5)
     assert found["dense_squared"] == pytest.approx(0.25)
@@ -47,7 +47,7 @@ def test_a_cosine_counts_as_what_it_has_beyond_unrelated_names() -> None:
 
 def test_a_name_without_a_vector_counts_by_its_spelling() -> None:
     """Where there is no cosine, the lexical score stands in for it; more than half of it counts for less."""
-    found = features(judged("x", [name(0, dense=None, lexical=0.7)], unrelated=0.8).found[0])
+    found = features(scored("x", [name(0, dense=None, lexical=0.7)], baseline=0.8).found[0])
 
     assert (found["dense"], found["lexical"], found["some_lexical"]) == (0.7, 0.7, 0.5)
 
@@ -55,7 +55,7 @@ def test_a_name_without_a_vector_counts_by_its_spelling() -> None:
 def test_the_background_is_what_lies_behind_the_fifth_candidate() -> None:
     """How crowded the base is around a mention is the mean of candidates 6 to 10, and 0 where there are none."""
     names = [name(i, dense=1 - i / 100, lexical=i / 100) for i in range(12)]
-    crowded, lonely = nil_features(judged("x", names)), nil_features(judged("x", names[:5]))
+    crowded, lonely = nil_features(scored("x", names)), nil_features(scored("x", names[:5]))
 
     assert crowded["background_dense"] == pytest.approx(np.mean([1 - i / 100 for i in range(5, 10)]))
     assert crowded["background_lexical"] == pytest.approx(np.mean([i / 100 for i in range(5, 10)]))
@@ -65,7 +65,7 @@ def test_the_background_is_what_lies_behind_the_fifth_candidate() -> None:
 @pytest.mark.parametrize("mention, length", [("abc", 0.1), ("ab c-d e", 5 / 30), ("a" * 30, 1.0), ("a" * 90, 1.0)])
 def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, length: float) -> None:
     """Letters and digits over 30, and no more than 1."""
-    assert nil_features(judged(mention, [])) == {
+    assert nil_features(scored(mention, [])) == {
         "bias": 1.0,
         "background_dense": 0.0,
         "background_lexical": 0.0,
@@ -76,17 +76,17 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
 
 def test_the_size_of_the_base_counts_by_its_logarithm() -> None:
     """A tenth of the natural logarithm."""
-    assert nil_features(judged("x", [], log_size=12.5))["log_size"] == 1.25
+    assert nil_features(scored("x", [], log_size=12.5))["log_size"] == 1.25
 
 
 def link(probabilities: list[float], *, threshold: float, names: list[str]) -> NilReason | str | None:
     """Why a mention is NIL, or its entity, where candidates have these probabilities."""
     nil = 1 - sum(probabilities)
     found = [
-        Found(name(i, called=called), np.zeros(len(FEATURES)), float(np.log(p)))
+        ScoredEntity(name(i, called=called), np.zeros(len(FEATURES)), float(np.log(p)))
         for i, (p, called) in enumerate(zip(probabilities, names, strict=True))
     ]
-    one = Judged("x", found, float(np.log(nil)), np.zeros(len(NIL_FEATURES)))
+    one = ScoredMention("x", found, float(np.log(nil)), np.zeros(len(NIL_FEATURES)))
     answer = decide(one, Calibration(), 10, threshold, "null")
     return answer.nil_reason or answer.entity_id
 

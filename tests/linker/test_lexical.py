@@ -1,4 +1,4 @@
-"""Folding, n-grams, rarity and lexical scores; strings and what they say about each other."""
+"""Folding, n-grams, idf and lexical scores; strings and what they say about each other."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pearl_qdrant.lexical.idf import BUCKETS, NgramRarity, compare, most_telling
+from pearl_qdrant.lexical.idf import BUCKETS, IdfTable, compare, top_weighted_features
 from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import string_features as facts
 from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.ranking.string_features import surface
+from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.linking.ranking.type_agreement import type_agreement
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
@@ -97,8 +97,8 @@ GOLDEN = [22785137, 1321970317, 2461053240, 2483543878, 2564657153, 2897686960]
 
 def test_rare_words_weigh_more() -> None:
     """What half of the base has in its names says little; what one name has says much."""
-    rarity = NgramRarity.from_names(["common " + word for word in ("alpha", "beta", "gamma", "rho")] * 5)
-    rows = rarity.weigh(ngram_rows(["common alpha"]))
+    idf = IdfTable.from_names(["common " + word for word in ("alpha", "beta", "gamma", "rho")] * 5)
+    rows = idf.weigh(ngram_rows(["common alpha"]))
     common = set(ngram_rows(["common"]).indices.tolist())
 
     _, values = rows.row(0)
@@ -109,21 +109,21 @@ def test_rare_words_weigh_more() -> None:
 
 def test_rarities_survive_being_written() -> None:
     """The table that lies with the manifest is the table that was counted; a damaged one is refused."""
-    rarity = NgramRarity.from_names(NAMES)
+    idf = IdfTable.from_names(NAMES)
     rows = ngram_rows(NAMES)
 
-    assert np.array_equal(NgramRarity.from_text(rarity.to_text()).weigh(rows).values, rarity.weigh(rows).values)
-    for damaged in ("", "AAAA", rarity.to_text()[:-400]):
+    assert np.array_equal(IdfTable.from_text(idf.to_text()).weigh(rows).values, idf.weigh(rows).values)
+    for damaged in ("", "AAAA", idf.to_text()[:-400]):
         with pytest.raises(ValueError, match=r"rarit|base64|Incorrect padding|Invalid"):
-            NgramRarity.from_text(damaged)
+            IdfTable.from_text(damaged)
 
 
 def test_scores_equal_a_plain_loop() -> None:
     """Cosine and coverages of pairs are what a loop over shared features gives."""
     rng = random.Random(3)
     mentions = ["".join(rng.choices("abcde ", k=rng.randrange(0, 14))) for _ in range(12)]
-    rarity = NgramRarity.from_names(NAMES + mentions)
-    left, right = rarity.weigh(ngram_rows(mentions)), rarity.weigh(ngram_rows(NAMES + mentions))
+    idf = IdfTable.from_names(NAMES + mentions)
+    left, right = idf.weigh(ngram_rows(mentions)), idf.weigh(ngram_rows(NAMES + mentions))
     pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
 
     scores = compare(left, right, pairs)
@@ -141,10 +141,10 @@ def test_scores_equal_a_plain_loop() -> None:
 
 def test_the_most_telling_features_are_kept() -> None:
     """A search takes the features of the largest weight, sorted by index."""
-    rarity = NgramRarity.from_names(NAMES)
-    whole = rarity.weigh(ngram_rows(["The New York Times", "", "heart"]))
+    idf = IdfTable.from_names(NAMES)
+    whole = idf.weigh(ngram_rows(["The New York Times", "", "heart"]))
 
-    cut = most_telling(whole, 3)
+    cut = top_weighted_features(whole, 3)
 
     for i in range(3):
         indices, values = whole.row(i)
@@ -171,20 +171,20 @@ def test_text_read_in_the_wrong_encoding_is_put_right(broken: str, whole: str) -
 
 def test_strings_say_what_ngrams_do_not() -> None:
     """Brackets, numbers, acronyms and first words are seen."""
-    times, short = surface("The New York Times"), surface("NYT")
+    times, short = string_features("The New York Times"), string_features("NYT")
 
     assert facts.is_acronym(short, times) == facts.is_acronym(times, short) == 1.0
-    assert facts.is_acronym(surface("NY"), times) == 0.0
-    assert facts.is_acronym(surface("t"), surface("The Times")) == 0.0, "one letter stands for too much"
-    assert facts.equal_core(surface("Paris (Texas)"), surface("paris")) == 1.0
-    assert facts.equal_core(surface("Lan Na"), surface("Lanna")) == 1.0
-    assert facts.equal_core(surface("\U0001f984"), surface("")) == 0.0
-    one, two = surface("2008 Olympics"), surface("2012 Olympics")
+    assert facts.is_acronym(string_features("NY"), times) == 0.0
+    assert facts.is_acronym(string_features("t"), string_features("The Times")) == 0.0, "one letter stands for too much"
+    assert facts.equal_core(string_features("Paris (Texas)"), string_features("paris")) == 1.0
+    assert facts.equal_core(string_features("Lan Na"), string_features("Lanna")) == 1.0
+    assert facts.equal_core(string_features("\U0001f984"), string_features("")) == 0.0
+    one, two = string_features("2008 Olympics"), string_features("2012 Olympics")
     assert (facts.missing_numbers(one, two), facts.extra_numbers(one, two), facts.equal_numbers(one, two)) == (1, 1, 0)
-    assert facts.equal_numbers(one, surface("Olympics 2008")) == 1.0
-    assert facts.equal_numbers(surface("2008 and 2012"), surface("Olympics 2008")) == 0.0
-    assert facts.equal_first_word(one, surface("2008 Games")) == 1.0
-    assert facts.equal_first_word(surface("Winter Games"), surface("Summer Games")) == 0.0
+    assert facts.equal_numbers(one, string_features("Olympics 2008")) == 1.0
+    assert facts.equal_numbers(string_features("2008 and 2012"), string_features("Olympics 2008")) == 0.0
+    assert facts.equal_first_word(one, string_features("2008 Games")) == 1.0
+    assert facts.equal_first_word(string_features("Winter Games"), string_features("Summer Games")) == 0.0
 
 
 def test_type_agreement_fades_with_confidence() -> None:
@@ -228,4 +228,4 @@ def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
 def test_a_table_of_another_size_is_refused() -> None:
     """Bytes of another length are no table."""
     with pytest.raises(ValueError, match=f"has {BUCKETS} bytes"):
-        NgramRarity(np.zeros(3, np.uint8))
+        IdfTable(np.zeros(3, np.uint8))

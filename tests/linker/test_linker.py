@@ -315,7 +315,7 @@ def test_soft_types_prefer_and_do_not_filter(linker: EntityLinker) -> None:
 
 
 def test_every_score_is_returned(linker: EntityLinker) -> None:
-    """A candidate shows its dense and lexical scores and all features, so that I can judge for myself."""
+    """A candidate shows its dense and lexical scores and all features, so that I can score for myself."""
     best = linker.link("Heart Attack").candidates[0]
 
     assert best.lexical_score == pytest.approx(1.0, abs=1e-5)
@@ -344,9 +344,9 @@ def test_names_can_be_held_back(linker: EntityLinker) -> None:
     """A measurement can hide names from single mentions, across the borders of batches."""
     mentions = ["heart attack"] * 300
 
-    judged = list(linker.judge_batch(mentions, hide=lambda i, point: i == 200 and point.entity_id == "mi"))
+    scored = list(linker.score_batch(mentions, exclude=lambda i, point: i == 200 and point.entity_id == "mi"))
 
-    without = [i for i, one in enumerate(judged) if "mi" not in {found.point.entity_id for found in one.found}]
+    without = [i for i, one in enumerate(scored) if "mi" not in {found.point.entity_id for found in one.found}]
     assert without == [200]
 
 

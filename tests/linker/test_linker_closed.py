@@ -48,7 +48,7 @@ WAYS: dict[str, Callable[[EntityLinker], object]] = {
     "link_batch": lambda linker: linker.link_batch(["NYC"]),
     "link_batch of nothing": lambda linker: linker.link_batch([]),
     "a type": lambda linker: linker.link("NYC", types=["GPE"]),
-    "judge_batch": lambda linker: linker.judge_batch(["NYC"]),
+    "score_batch": lambda linker: linker.score_batch(["NYC"]),
     "alink": lambda linker: asyncio.run(linker.alink("NYC")),
     "alink_batch": lambda linker: asyncio.run(collect(linker.alink_batch(["NYC"]))),
     "annotate": lambda linker: linker.annotate("We saw NYC."),
@@ -80,11 +80,11 @@ def test_a_closed_linker_says_that_it_is_closed(linker: EntityLinker, way: str) 
     "stream",
     [
         lambda linker: linker.link_batch(["NYC"] * (BATCH + 1)),
-        lambda linker: linker.judge_batch(["NYC"] * 3),
+        lambda linker: linker.score_batch(["NYC"] * 3),
         lambda linker: linker.annotate_batch(["We saw NYC."] * (PASSAGES_AT_ONCE + 1)),
         lambda linker: linker.annotate_batch(["no name", ""]),
     ],
-    ids=["link_batch", "judge_batch", "annotate_batch", "annotate_batch of nothing"],
+    ids=["link_batch", "score_batch", "annotate_batch", "annotate_batch of nothing"],
 )
 def test_a_stream_ends_with_the_linker(
     linker: EntityLinker, stream: Callable[[EntityLinker], Iterator[object]]

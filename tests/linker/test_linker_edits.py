@@ -13,7 +13,7 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.errors import InvalidEntityError, PearlQdrantError, UnknownTypeError
 from pearl_qdrant.linking import editing
-from pearl_qdrant.linking.collection_facts import CollectionFacts
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 
 MENTIONS = ["New York", "NYTimes", "heart attack", "new york times magazine", "Company 7", "\U0001f984", "zzz"]
 MORE = [Entity(f"c{i}", f"Company {i}", (f"New York Company {i}",), ("firm",), ("ORG",)) for i in range(40)]
@@ -103,12 +103,12 @@ class Slow:
 def test_what_was_counted_before_an_edit_is_counted_again_after_it() -> None:
     """An edit that ends while types are being counted is not forgotten."""
     slow = Slow()
-    facts = CollectionFacts([cast("Any", slow)])
+    facts = CollectionStatistics([cast("Any", slow)])
     seen: list[frozenset[str]] = []
     asking = threading.Thread(target=lambda: seen.append(facts.types()))
     asking.start()
     assert slow.asked.wait(60)
-    editing_thread = threading.Thread(target=facts.outdate)
+    editing_thread = threading.Thread(target=facts.invalidate)
     editing_thread.start()
     slow.allowed.set()
     asking.join(60)

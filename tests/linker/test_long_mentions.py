@@ -19,7 +19,7 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.batches import BATCH_CHARACTERS, take
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.explain import explain_link
-from pearl_qdrant.linking.ranking.string_features import surface
+from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.settings import MAX_LINE_BYTES
 from training.evaluation.datasets.data import FolderData
 
@@ -237,6 +237,6 @@ def test_a_long_line_within_the_bound_is_a_mention_that_is_too_long(ask: Run, tm
 
 def test_brackets_are_looked_for_once_a_run_of_blanks() -> None:
     """A long run of blanks before a bracket is left out with it, and costs its length and not its square."""
-    assert surface("heart" + " " * 5 + "(organ) x").core == "heart x"
-    assert surface("heart   [organ] (x) y").core == "heart y"
-    assert surface("a" + " " * 400_000 + "b (").core == "a b"
+    assert string_features("heart" + " " * 5 + "(organ) x").core == "heart x"
+    assert string_features("heart   [organ] (x) y").core == "heart y"
+    assert string_features("a" + " " * 400_000 + "b (").core == "a b"

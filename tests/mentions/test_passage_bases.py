@@ -8,7 +8,7 @@ import pytest
 
 from pearl_qdrant import Candidate, Link, NilReason
 from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.selection import Reading, select
+from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
 
@@ -58,9 +58,9 @@ def test_nil_is_of_no_base() -> None:
 def test_one_id_in_two_bases_is_two_entities() -> None:
     """A span is no echo of another one that means the same id of another base."""
 
-    def reading(start: int, kb: str, probability: float) -> Reading:
+    def reading(start: int, kb: str, probability: float) -> SpanCandidate:
         link = Link("y", "1", "x", probability, None, (Candidate("1", kb, "x", "x"),), kb)
-        return Reading(Span(start, 13, Shape.LOWER, 2 - start / 6), link, probability)
+        return SpanCandidate(Span(start, 13, Shape.LOWER, 2 - start / 6), link, probability)
 
     kept = select([reading(0, "a", 0.9), reading(6, "b", 0.95)], threshold=0.5)
 

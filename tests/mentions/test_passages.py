@@ -25,7 +25,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations, find_uses
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch
-from pearl_qdrant.linking.mention_detection.selection import Reading, select
+from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
 from pearl_qdrant.linking.mention_detection.tokens import character_classes, split_words
 
@@ -154,10 +154,10 @@ def test_the_longer_reading_wins() -> None:
 def test_two_sure_readings_win_over_an_unsure_longer_one() -> None:
     """A long span that is barely probable does not swallow two certain ones."""
 
-    def reading(start: int, end: int, entity_id: str, probability: float, n_words: int) -> Reading:
+    def reading(start: int, end: int, entity_id: str, probability: float, n_words: int) -> SpanCandidate:
         candidate = Candidate(entity_id, "kb", entity_id, "x")
         link = Link("y", entity_id, entity_id, probability, None, (candidate,))
-        return Reading(Span(start, end, Shape.NAME, n_words), link, probability)
+        return SpanCandidate(Span(start, end, Shape.NAME, n_words), link, probability)
 
     kept = select([reading(0, 3, "a", 0.97, 1), reading(4, 9, "b", 0.97, 2), reading(0, 9, "c", 0.6, 3)], threshold=0.5)
 

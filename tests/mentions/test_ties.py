@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from pearl_qdrant.encoder.protocol import Encoded, FloatArray
-from pearl_qdrant.lexical.idf import BUCKETS, NgramRarity
+from pearl_qdrant.lexical.idf import BUCKETS, IdfTable
 from pearl_qdrant.lexical.ngrams import SparseRows
-from pearl_qdrant.linking.candidates import Place, find_candidates
+from pearl_qdrant.linking.candidates import SearchTarget, find_candidates
 from pearl_qdrant.linking.mention_detection.tie_breaking import ContextChooser
 from pearl_qdrant.linking.ranking.model import RankingModel
-from pearl_qdrant.linking.ranking.scoring import Judge, Question
+from pearl_qdrant.linking.ranking.scoring import LinkQuery, Scorer
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.protocol import ScoredName
 from pearl_qdrant.store.schema import NamePoint
@@ -68,10 +68,10 @@ def test_an_entity_with_many_names_does_not_push_out_the_others() -> None:
     many = [NamePoint("kb", "E0", f"aspirin {i}", "aspirin", False) for i in range(40)]
     others = [NamePoint("kb", f"E{i}", f"ibuprofen {i}", f"ibuprofen {i}", True) for i in range(1, 30)]
     names = Names(many + others)
-    rarity = NgramRarity(np.ones(BUCKETS, dtype=np.uint8))
+    idf = IdfTable(np.ones(BUCKETS, dtype=np.uint8))
     encoded = Encoded(np.ones((1, 2), dtype=np.float32), np.ones(1, dtype=np.bool_), None)
-    judge = Judge(RankingModel.from_names({}, {}), 0.0, 0.0)
-    (judged,) = find_candidates([Place(names, rarity)], ["aspirin"], encoded, Question(10), judge)  # type: ignore[arg-type]
+    scorer = Scorer(RankingModel.from_names({}, {}), 0.0, 0.0)
+    (scored,) = find_candidates([SearchTarget(names, idf)], ["aspirin"], encoded, LinkQuery(10), scorer)  # type: ignore[arg-type]
 
     assert names.limits == [15, 60]
-    assert len(judged.found) == 10
+    assert len(scored.found) == 10

@@ -42,9 +42,11 @@ def never(number: int, found: object) -> bool:
     return False
 
 
-def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], settles: Any) -> Any:
+def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], is_exact_match: Any) -> Any:
     """By both ways."""
-    return collection.search_hybrid(vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, settles=settles)
+    return collection.search_hybrid(
+        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_exact_match=is_exact_match
+    )
 
 
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:

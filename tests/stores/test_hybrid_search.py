@@ -141,17 +141,19 @@ def test_a_batch_of_both_gives_what_single_queries_give(collection: Collection) 
 
 
 def test_a_near_name_can_settle_a_query(collection: Collection) -> None:
-    """N-grams are not searched for where a name with the query's own vector settles it; other queries get theirs."""
+    """N-grams are not searched for where a name with the query's own vector is its exact match; other queries
+    get theirs.
+    """
     put(collection, *cities())
     vectors = np.concatenate([unit([0.0, 1.0]), unit([0.0, 1.0]), unit([1.0, 1.0])])
     asked: list[tuple[int, str]] = []
 
-    def settles(number: int, point: NamePoint) -> bool:
+    def is_exact_match(number: int, point: NamePoint) -> bool:
         asked.append((number, point.name))
         return number == 0
 
     rows = ngram_rows(["København"] * 3)
-    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, settles=settles)
+    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, is_exact_match=is_exact_match)
 
     assert [[hit.point.name for hit in hits] for hits in found] == [
         ["København"],
@@ -175,7 +177,11 @@ def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> N
     def search(first: int, last: int) -> list[list[ScoredName]]:
         rows = ngram_rows(names[first:last])
         return collection.search_hybrid(
-            queries[first:last], rows, limit=3, lexical_limit=4, settles=lambda number, _: (first + number) % 2 == 0
+            queries[first:last],
+            rows,
+            limit=3,
+            lexical_limit=4,
+            is_exact_match=lambda number, _: (first + number) % 2 == 0,
         )
 
     for i, together in enumerate(search(0, 16)):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pearl_qdrant import Entity
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.lexical.idf import NgramRarity
+from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.schema import Manifest
@@ -29,8 +29,8 @@ def fill(path: Path, name: str, model: str, entities: list[Entity], *, is_loaded
     manifest = made.model_copy(update={"model": model, "state": "ready"})
     names = [n for e in entities for n in e.names()]
     if is_loaded:
-        rarity = NgramRarity.from_names(names).to_text()
-        counts = {"names": len(names), "entities": len(entities), "ngram_rarity": rarity}
+        idf = IdfTable.from_names(names).to_text()
+        counts = {"names": len(names), "entities": len(entities), "ngram_rarity": idf}
         manifest = manifest.model_copy(update=counts)
     store = EdgeStore(path)
     collection = store.create(manifest)

@@ -2,8 +2,8 @@
 
 So a run that was killed goes on without drawing again what it had used, and any worker can make any batch.
 
-    WeightedRuns    sources in fixed proportions, runs of alphabetical neighbours: hard negatives for nothing
-    Epochs          each example once an epoch, in random order: the paper
+    NeighbourSampler    sources in fixed proportions, runs of alphabetical neighbours: hard negatives for nothing
+    EpochSampler          each example once an epoch, in random order: the paper
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedRuns:
+class NeighbourSampler:
     """Draws runs of alphabetical neighbours from several sources.
 
     Attributes:
@@ -113,7 +113,7 @@ class WeightedRuns:
 
 
 @dataclass(slots=True)
-class Epochs:
+class EpochSampler:
     """Takes each example once an epoch, in an order drawn anew for each.
 
     Attributes:

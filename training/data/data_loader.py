@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedBatch:
     """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain ones."""
 
     batch: PairBatch
@@ -23,7 +23,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Preparer:
+class BatchPreparer:
     """Makes the batch of any step ready; what `torch.utils.data` calls a map-style dataset.
 
     Attributes:
@@ -39,17 +39,17 @@ class Preparer:
     micro_batch: int
     prefix: str = ""
 
-    def __getitem__(self, step: int) -> Prepared:
+    def __getitem__(self, step: int) -> PreparedBatch:
         """The batch of a step, from 1."""
         batch = self.maker.make(step)
         views = (*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views)
         phrases = [self.prefix + view for view in views]
-        return Prepared(
+        return PreparedBatch(
             batch, micro_batches(self.tokenizer, phrases, max_tokens=self.max_tokens, size=self.micro_batch)
         )
 
 
-def prepare(preparer: Preparer, steps: Sequence[int], *, workers: int) -> Iterator[Prepared]:
+def prepare(preparer: BatchPreparer, steps: Sequence[int], *, workers: int) -> Iterator[PreparedBatch]:
     """The batches of these steps, in their order.
 
     Args:

@@ -96,7 +96,7 @@ class FitConfig:
         return {name: value for name, value in asdict(self).items() if name not in may_change}
 
 
-def faithful_config(*, steps: int) -> FitConfig:
+def paper_config(*, steps: int) -> FitConfig:
     """The paper to the letter, where it says something (section 4.2): Adam at one rate for all, nothing masked."""
     return FitConfig(
         steps=steps,

@@ -15,7 +15,7 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, network_width
 from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.data.batches import BatchMaker, Epochs, Sampler, Shard, Source, Vary, WeightedRuns
+from training.data.batches import BatchMaker, EpochSampler, NeighbourSampler, Sampler, Shard, Source, Vary
 from training.data.training_files import by_name, with_one_label
 from training.examples.sources import Example
 from training.finetune.config import FitConfig
@@ -91,9 +91,9 @@ def new_maker(
     if options.faithful:
         examples = [with_one_label(example) for example in examples]
     table = None if negatives is None else NegativeTable(negatives, known=by_name(examples))
-    sampler: Sampler = Epochs(examples, options.seed)
+    sampler: Sampler = EpochSampler(examples, options.seed)
     if options.run > 1:
-        sampler = WeightedRuns([Source(examples, 1.0)], run=options.run)
+        sampler = NeighbourSampler([Source(examples, 1.0)], run=options.run)
     return BatchMaker(
         sampler,
         n_pairs=options.n_pairs(has_negatives=table is not None, world_size=shard.world_size),

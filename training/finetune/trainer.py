@@ -21,7 +21,7 @@ from tqdm import tqdm
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import TrainingError
 from training.data.batches import BatchMaker
-from training.data.data_loader import Prepared, Preparer, prepare
+from training.data.data_loader import BatchPreparer, PreparedBatch, prepare
 from training.finetune.config import FitConfig
 from training.finetune.curves import RunLog, StepRecord
 from training.finetune.distributed import same_start, sum_gradients, sum_over_processes, wait_for_all
@@ -100,7 +100,7 @@ def fit(
             _log.info("going on after step %d", done)
     same_start(network)
     loop = _Loop(network, config, optimizer, teacher, distil_from)
-    preparer = Preparer(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
+    preparer = BatchPreparer(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
     steps = range(done + 1, config.steps + 1)
     is_first = maker.shard.rank == 0
     saved_at = clock()
@@ -174,7 +174,7 @@ class _Loop:
         self._trained = [p for group in optimizer.param_groups for p in group["params"]]
         network.train(config.dropout)
 
-    def run(self, steps: range, batches: Iterator[Prepared], rank: int) -> Iterator[StepRecord]:
+    def run(self, steps: range, batches: Iterator[PreparedBatch], rank: int) -> Iterator[StepRecord]:
         """Take the steps, and tell of each."""
         began = time.perf_counter()
         for step, prepared in zip(steps, batches, strict=True):
@@ -213,7 +213,7 @@ class _Loop:
         self._network.train(self._config.dropout)
         return scores
 
-    def _step(self, step: int, prepared: Prepared) -> Losses:
+    def _step(self, step: int, prepared: PreparedBatch) -> Losses:
         """One optimizer step."""
         config = self._config
         for group in self._optimizer.param_groups:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
-from pearl_qdrant.linking.ranking.scoring import Judged
+from pearl_qdrant.linking.ranking.scoring import ScoredMention
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
 """exp(2): odds 7 times as high."""
@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Judged mentions of one base, as arrays; m mentions, at most k candidates.
+    """ScoredMention mentions of one base, as arrays; m mentions, at most k candidates.
 
     Attributes:
         name: Of the task.
@@ -46,23 +46,23 @@ class Task:
     is_nil: npt.NDArray[np.bool_]
 
 
-def to_task(name: str, judged: Sequence[Judged], gold: Sequence[frozenset[str]]) -> Task:
-    """Put judged mentions into arrays.
+def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]]) -> Task:
+    """Put scored mentions into arrays.
 
     Args:
         name: Of the task.
-        judged: m mentions.
+        scored: m mentions.
         gold: m sets of entity ids, any of which is right; empty for NIL.
     """
-    m, k = len(judged), max((len(one.found) for one in judged), default=0)
+    m, k = len(scored), max((len(one.found) for one in scored), default=0)
     features = np.zeros((m, k, len(FEATURES)))
     present, right = np.zeros((m, k), dtype=np.bool_), np.zeros((m, k), dtype=np.bool_)
-    for i, (one, ids) in enumerate(zip(judged, gold, strict=True)):
+    for i, (one, ids) in enumerate(zip(scored, gold, strict=True)):
         for j, entity in enumerate(one.found):
             features[i, j] = entity.features
             present[i, j] = True
             right[i, j] = entity.point.entity_id in ids
-    nil_features = np.array([one.nil_features for one in judged]).reshape(m, len(NIL_FEATURES))
+    nil_features = np.array([one.nil_features for one in scored]).reshape(m, len(NIL_FEATURES))
     return Task(name, features, present, right, nil_features, np.array([not ids for ids in gold]))
 
 

@@ -141,7 +141,7 @@ def _check(folded: str, text: str, known: dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _read_shipped() -> tuple[SemanticType, ...]:
-    text = resources.files("ingest").joinpath(SHIPPED).read_text(encoding="utf-8")
+    text = resources.files("ingest.readers.umls").joinpath(SHIPPED).read_text(encoding="utf-8")
     return tuple(SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
 
 

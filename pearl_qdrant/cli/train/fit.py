@@ -183,7 +183,7 @@ def _run(
 
     from ingest.base.reader import ReadReport
     from training.data.training_files import read_negatives
-    from training.finetune.config import FitConfig, faithful_config
+    from training.finetune.config import FitConfig, paper_config
     from training.finetune.distributed import local_device, shard_of_environment
     from training.finetune.run import DataOptions, plan_steps, run_fit
     from training.networks.base_network import find_device, open_base
@@ -218,7 +218,7 @@ def _run(
         freeze_words=not train_words,
     )
     config = replace(
-        faithful_config(steps=n_steps) if faithful else config,
+        paper_config(steps=n_steps) if faithful else config,
         cache_gradients=cache_gradients,
         micro_batch=micro_batch,
         max_tokens=max_tokens,

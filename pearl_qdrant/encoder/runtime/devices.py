@@ -21,7 +21,7 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DevicePlan:
     """Where a model runs.
 
     Attributes:
@@ -43,7 +43,7 @@ def check_device(device: str) -> None:
         raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
 
 
-def choose_place(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> Place:
+def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> DevicePlan:
     """Runtime and device for a model.
 
     Args:
@@ -60,16 +60,16 @@ def choose_place(name: str, *, device: str, runtime: Runtime, has_onnx: bool, ha
     if device.startswith("cuda"):
         return _on_gpu(name, device, runtime, has_torch)
     if device == "auto" and runtime != "onnx" and (gpu := _free_gpu(name, has_torch)):
-        return Place("torch", gpu)
+        return DevicePlan("torch", gpu)
     if has_onnx and runtime != "torch":
-        return Place("onnx", "cpu")
+        return DevicePlan("onnx", "cpu")
     if runtime == "onnx":
         raise ModelError(f"Model '{name}' has no ONNX graph. Leave the runtime to be chosen, or take torch.")
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
     if not torch_is_installed():
         raise ModelError(f"Model '{name}' has no ONNX graph, and torch is not installed: {install_command('torch')}")
-    return Place("torch", "cpu")
+    return DevicePlan("torch", "cpu")
 
 
 def torch_is_installed() -> bool:
@@ -84,7 +84,7 @@ def gpu_driver_is_present() -> bool:
     return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
 
 
-def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> Place:
+def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> DevicePlan:
     """The GPU that was asked for, or an error that says why not."""
     if runtime == "onnx":
         raise DeviceError(device, f"Device '{device}' was asked for, but ONNX graphs run on the CPU here. Take torch.")
@@ -97,7 +97,7 @@ def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> Place:
     resolved = resolve_cuda(device)
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
-    return Place("torch", resolved)
+    return DevicePlan("torch", resolved)
 
 
 def _free_gpu(name: str, has_torch: bool) -> str | None:

@@ -2,7 +2,7 @@
 
     labels      pairs from a file; or aliases of the base, each held out of its entity
     NIL         mentions that the pairs call so; where there are none, entities are taken away, with their namesakes
-    judged      once each: the fit works on their features
+    scored      once each: the fit works on their features
     fitted      slope, NIL bias, threshold (`fit_calibration.py`); on labelled pairs the coefficients too
 
 Aliases of a base are easier than what people write: labelled pairs are worth more.
@@ -21,7 +21,7 @@ import numpy as np
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
-from pearl_qdrant.linking.calibration.held_out import HeldOut, judge_held_out
+from pearl_qdrant.linking.calibration.held_out import HeldOut, score_held_out
 from pearl_qdrant.linking.calibration.labels import Label, NameIndex, as_known, as_nil, check_ids, read_pairs
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
@@ -172,8 +172,8 @@ def calibrate(
         for label, nil in zip(given, is_nil.tolist(), strict=True)
     ]
     shipped = shipped_model()
-    judged = judge_held_out(store, collection, encoder, questions, model=shipped)
-    samples = _weighed(collect(judged, golds), nil_share)
+    scored = score_held_out(store, collection, encoder, questions, model=shipped)
+    samples = _weighed(collect(scored, golds), nil_share)
     groups = _groups(given)
     before, model_before = _in_use(collection)
     try:

@@ -30,7 +30,7 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, prior: float = 
     """The most likely coefficients by projected Newton steps.
 
     Args:
-        samples: Judged mentions with their right answers, weighed.
+        samples: ScoredMention mentions with their right answers, weighed.
         shipped: What the prior is around.
         prior: Its strength.
     """

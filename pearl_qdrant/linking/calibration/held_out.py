@@ -1,4 +1,4 @@
-"""Judging mentions as if names or whole entities were not in the base: for calibration and evaluation."""
+"""Scoring mentions as if names or whole entities were not in the base: for calibration and evaluation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.model import RankingModel
-from pearl_qdrant.linking.ranking.scoring import Judged
+from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
@@ -30,7 +30,7 @@ class HeldOut:
     leaves_out: LeavesOut | None = None
 
 
-def judge_held_out(
+def score_held_out(
     store: Store,
     collection: Collection,
     encoder: Encoder,
@@ -38,22 +38,22 @@ def judge_held_out(
     *,
     limit: int = DEFAULT_LIMIT,
     model: RankingModel | None = None,
-) -> Iterator[Judged]:
-    """Judge mentions, in order.
+) -> Iterator[ScoredMention]:
+    """Scorer mentions, in order.
 
     Args:
         store: Where the collection is; not closed.
         collection: Open.
         encoder: The model that made it.
         questions: Mentions with what is left out for each.
-        limit: Entities a mention, as in `EntityLinker.judge_batch`.
+        limit: Entities a mention, as in `EntityLinker.score_batch`.
         model: Coefficients of the ranking; by default those that come with the package.
     """
     asked = list(questions)
 
-    def hide(number: int, point: NamePoint) -> bool:
+    def exclude(number: int, point: NamePoint) -> bool:
         leaves_out = asked[number].leaves_out
         return leaves_out is not None and leaves_out(point)
 
     linker = EntityLinker(store, [collection], encoder, model=model)
-    return linker.judge_batch([question.mention for question in asked], limit=limit, hide=hide)
+    return linker.score_batch([question.mention for question in asked], limit=limit, exclude=exclude)

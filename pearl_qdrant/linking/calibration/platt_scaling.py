@@ -96,7 +96,7 @@ def fit(
     """Fit slope, NIL bias and threshold, and coefficients.
 
     Args:
-        samples: Judged mentions with their right answers, weighed; judged by the coefficients that come with the
+        samples: ScoredMention mentions with their right answers, weighed; scored by the coefficients that come with the
             package.
         precision: That links are to have, in (0, 1).
         before: The calibration to compare with.
@@ -111,7 +111,7 @@ def fit(
     numbers, group = np.unique(groups, return_inverse=True)
     fold = rng.permutation(np.arange(len(numbers)) % N_FOLDS)[group]
     folds = [np.flatnonzero(fold == i) for i in range(N_FOLDS) if (fold == i).any()]
-    answers_before = (samples if model_before is None else samples.judged_by(model_before)).answers(before)
+    answers_before = (samples if model_before is None else samples.scored_by(model_before)).answers(before)
     answers, model, is_fitted = _answers_cross_fitted(samples, folds, before), None, True
     unfitted = samples.answers(Calibration())
     if _error(unfitted) <= _error(answers):
@@ -120,7 +120,7 @@ def fit(
         refitted = _answers_cross_fitted(samples, folds, before, shipped)
         if _is_better(refitted, answers):
             answers, model, is_fitted = refitted, fit_coefficients(samples, shipped), True
-            samples = samples.judged_by(model)
+            samples = samples.scored_by(model)
     threshold = threshold_for_precision(answers, precision)
     if threshold is None:
         raise UnreachablePrecisionError(precision, best_precision(answers))
@@ -183,7 +183,7 @@ def _answers_cross_fitted(
         others, part = samples.take(np.setdiff1d(np.arange(len(samples)), rows)), samples.take(rows)
         if shipped is not None and len(others):
             model = fit_coefficients(others, shipped)
-            others, part = others.judged_by(model), part.judged_by(model)
+            others, part = others.scored_by(model), part.scored_by(model)
         parts.append(part.answers(fit_slope_and_bias(others) if len(others) else before))
     return Answers.joined(parts).take(np.argsort(np.concatenate(folds)))
 

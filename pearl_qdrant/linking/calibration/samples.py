@@ -1,6 +1,6 @@
-"""Judged mentions beside the right answer, as arrays: what a calibration is fitted on and measured by.
+"""ScoredMention mentions beside the right answer, as arrays: what a calibration is fitted on and measured by.
 
-`Samples` keeps features and logits, so that any coefficients and calibrations can be tried on mentions that were judged
+`Samples` keeps features and logits, so that any coefficients and calibrations can be tried on mentions that were scored
 once.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.linking.calibration.metrics import Answers, BoolArray, FloatArray
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scoring import Judged, best_first
+from pearl_qdrant.linking.ranking.scoring import ScoredMention, best_first
 
 IntArray = npt.NDArray[np.int64]
 
@@ -24,7 +24,7 @@ MAX_CANDIDATES = 256
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """n judged mentions with k candidates at most.
+    """n scored mentions with k candidates at most.
 
     Attributes:
         logits: Of the candidates, best first, (n, k); minus infinity where a mention has fewer.
@@ -104,7 +104,7 @@ class Samples:
         of_others = (1 - share) * len(self) / (len(self) - n_nil)
         return replace(self, weights=np.where(self.is_nil, of_nil, of_others))
 
-    def judged_by(self, model: RankingModel) -> Samples:
+    def scored_by(self, model: RankingModel) -> Samples:
         """The same candidates by other coefficients, in their new order."""
         logits = np.where(np.isfinite(self.logits), self.features @ model.features, -np.inf)
         order, n_tied = best_first(logits)
@@ -144,14 +144,14 @@ class Samples:
         return weights / total[:, None], nil_weight / total
 
 
-def collect(judged: Iterable[Judged], gold: Sequence[frozenset[str]]) -> Samples:
-    """Put judged mentions beside the ids that would be right; none of them means NIL.
+def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> Samples:
+    """Put scored mentions beside the ids that would be right; none of them means NIL.
 
     Raises:
         ValueError: If there are none, or the two do not pair up.
     """
     logits, nil, right, tied, found_features, nil_features = [], [], [], [], [], []
-    for one, ids in zip(judged, gold, strict=True):
+    for one, ids in zip(scored, gold, strict=True):
         found = one.found[:MAX_CANDIDATES]
         logits.append([entity.logit for entity in found])
         right.append([entity.point.entity_id in ids for entity in found])

@@ -23,13 +23,13 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
 from pearl_qdrant.linking.mention_detection.selection import (
     CASED_BASE,
-    Reading,
+    SpanCandidate,
     as_nil,
     is_hopeless,
-    judge,
     n_lower_case,
     select,
     select_nil,
+    span_probability,
 )
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
 from pearl_qdrant.linking.mention_detection.tie_breaking import (
@@ -236,7 +236,7 @@ def _answer(link: Link, threshold: float) -> _Answer:
     return _Answer(kept, len(link.candidates), n_lower_case(link))
 
 
-def _read(passage: _Passage, answers: Mapping[str, _Answer]) -> list[Reading]:
+def _read(passage: _Passage, answers: Mapping[str, _Answer]) -> list[SpanCandidate]:
     """Each span of a passage with its link and its probability."""
     every = [answers[lookup.query] for lookup in passage.lookups]
     in_cased_base = sum(a.n_lower for a in every) > CASED_BASE * sum(a.n_candidates for a in every)
@@ -245,12 +245,14 @@ def _read(passage: _Passage, answers: Mapping[str, _Answer]) -> list[Reading]:
         span, link = lookup.span, answers[lookup.query].link
         settled = break_by_case(link) if span.knows_case else link
         name = next((c.name for c in link.candidates if settled.entity_id in (None, c.entity_id)), None)
-        probability = judge(span, link, in_cased_base=in_cased_base, name=name)
-        readings.append(Reading(span, settled, probability, lookup.query if lookup.is_abbreviated else None))
+        probability = span_probability(span, link, in_cased_base=in_cased_base, name=name)
+        readings.append(SpanCandidate(span, settled, probability, lookup.query if lookup.is_abbreviated else None))
     return readings
 
 
-def _lay_out(passage: _Passage, readings: Sequence[Reading], threshold: float, include_nil: bool) -> list[Reading]:
+def _lay_out(
+    passage: _Passage, readings: Sequence[SpanCandidate], threshold: float, include_nil: bool
+) -> list[SpanCandidate]:
     """The readings to show, in the order of the text, or all of the caller's in the caller's order."""
     if passage.is_given:
         return [r if r.probability >= threshold else replace(r, link=as_nil(r.link)) for r in readings]

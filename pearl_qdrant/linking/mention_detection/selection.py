@@ -46,7 +46,7 @@ _NEVER, _ALWAYS = 1e-9, 1 - 1e-9  # probabilities are kept off 0 and 1, where th
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SpanCandidate:
     """A span with the link that it would have.
 
     Attributes:
@@ -83,7 +83,7 @@ def is_hopeless(link: Link, threshold: float) -> bool:
     return max(probability_of(link), _NEVER) < threshold
 
 
-def judge(span: Span, link: Link, *, in_cased_base: bool, name: str | None) -> float:
+def span_probability(span: Span, link: Link, *, in_cased_base: bool, name: str | None) -> float:
     """The probability that a span mentions the entity of its link, in [0, 1].
 
     Args:
@@ -100,7 +100,7 @@ def judge(span: Span, link: Link, *, in_cased_base: bool, name: str | None) -> f
     return 1 / (1 + math.exp(-log_odds))
 
 
-def select(readings: Sequence[Reading], *, threshold: float) -> list[Reading]:
+def select(readings: Sequence[SpanCandidate], *, threshold: float) -> list[SpanCandidate]:
     """The readings that are kept, none overlapping another, in the order of the text.
 
     Args:
@@ -111,13 +111,13 @@ def select(readings: Sequence[Reading], *, threshold: float) -> list[Reading]:
     return _best_disjoint(_without_echoes(probable))
 
 
-def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
+def _without_echoes(readings: Sequence[SpanCandidate]) -> list[SpanCandidate]:
     """Without the spans that say nothing but what a better span within or around them says.
 
     "daily aspirin" is aspirin, but less surely so than "aspirin"; "Obama" is no mention of its own within "President
     Obama".
     """
-    by_entity: dict[tuple[tuple[str, str], ...], list[Reading]] = {}
+    by_entity: dict[tuple[tuple[str, str], ...], list[SpanCandidate]] = {}
     for reading in readings:
         by_entity.setdefault(_entities(reading.link), []).append(reading)
     echoes: set[int] = set()
@@ -147,7 +147,7 @@ def _entities(link: Link) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((c.kb, c.entity_id) for c in link.candidates if c.tie))
 
 
-def _best_disjoint(readings: Sequence[Reading]) -> list[Reading]:
+def _best_disjoint(readings: Sequence[SpanCandidate]) -> list[SpanCandidate]:
     """Weighted interval scheduling; of equal sums, the one with fewer spans."""
     ordered = sorted(readings, key=lambda r: (r.span.end, r.span.start))
     ends = [r.span.end for r in ordered]
@@ -169,7 +169,7 @@ def _best_disjoint(readings: Sequence[Reading]) -> list[Reading]:
     return kept[::-1]
 
 
-def select_nil(readings: Sequence[Reading], kept: Sequence[Reading]) -> list[Reading]:
+def select_nil(readings: Sequence[SpanCandidate], kept: Sequence[SpanCandidate]) -> list[SpanCandidate]:
     """Names and acronyms that the base does not have, beside what was kept, the longest first where they overlap."""
     taken = {offset for reading in kept for offset in range(reading.span.start, reading.span.end)}
     found = []

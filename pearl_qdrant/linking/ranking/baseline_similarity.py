@@ -31,7 +31,7 @@ _NAMES = (
 _HIGHEST = 0.95  # of a broken encoder, which finds everything alike
 
 
-def unrelated_cosine(encoder: Encoder) -> float:
+def baseline_similarity(encoder: Encoder) -> float:
     """Mean cosine of unrelated names, in [0, 0.95]."""
     vectors = encoder.encode(_NAMES).vectors
     cosines = vectors @ vectors.T

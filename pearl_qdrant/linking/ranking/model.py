@@ -11,10 +11,10 @@ a collection.
 Features of a candidate, all of its best name:
     dense               cosine of the vectors, less what unrelated names have with this encoder: (c - u) / (1 - u)
     dense_squared       its square if it is positive: between close names a step counts for more
-    lexical             cosine of rarity-weighted n-grams
+    lexical             cosine of idf-weighted n-grams
     some_lexical        the same up to 0.5: between names that share most n-grams ("increased size", "decreased size") a
                         step counts for less
-    mention_coverage    share of the mention's n-grams that the name has, by rarity; name_coverage the reverse
+    mention_coverage    share of the mention's n-grams that the name has, by idf; name_coverage the reverse
     equal_core          same but for brackets, blanks, case, accents, punctuation
     missing_numbers     the mention has a number that the name has not; extra_numbers the reverse
     equal_numbers       both have the same numbers, at least one

@@ -1,4 +1,4 @@
-"""Judging the names that were found for a mention: features, logits, order.
+"""Scoring the names that were found for a mention: features, logits, order.
 
 names, one for each entity  ->  features  ->  logit of each, and of NIL  ->  best first, ties marked
 """
@@ -16,13 +16,13 @@ from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.ranking import string_features as facts
 from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
-from pearl_qdrant.linking.ranking.string_features import Surface, surface
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
 from pearl_qdrant.linking.ranking.type_agreement import type_agreement
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 
 LEXICAL_SHARE = 0.5
-"""Of the lexical score in the order in which names are folded and cut, before they are judged."""
+"""Of the lexical score in the order in which names are folded and cut, before they are scored."""
 
 SAME_LOGIT = 1e-4
 """Logits closer than this are equal: cosines of one and the same name differ by rounding."""
@@ -54,13 +54,13 @@ class Name:
 
     @property
     def before(self) -> float:
-        """What names are ordered by before they are judged, in [-1, 1.5]."""
+        """What names are ordered by before they are scored, in [-1, 1.5]."""
         return (self.lexical if self.dense is None else self.dense) + LEXICAL_SHARE * self.lexical
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An entity that was found and judged.
+class ScoredEntity:
+    """An entity that was found and scored.
 
     Attributes:
         name: Its best name.
@@ -107,7 +107,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoredMention:
     """A mention with its candidate entities.
 
     Attributes:
@@ -118,7 +118,7 @@ class Judged:
     """
 
     mention: str
-    found: list[Found]
+    found: list[ScoredEntity]
     nil_logit: float
     nil_features: npt.NDArray[np.float64]
 
@@ -129,7 +129,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LinkQuery:
     """What is asked of every mention of a batch.
 
     Attributes:
@@ -151,37 +151,37 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """What candidates are judged by.
+class Scorer:
+    """What candidates are scored by.
 
     Attributes:
         model: Coefficients.
-        unrelated: Cosine of unrelated names with this encoder, in [0, 1).
+        baseline: Cosine of unrelated names with this encoder, in [0, 1).
         log_size: Natural logarithm of the names in all collections.
     """
 
     model: RankingModel
-    unrelated: float
+    baseline: float
     log_size: float
 
 
-def judge_names(
-    mention: str, names: Sequence[Name], types: npt.NDArray[np.float32] | None, question: Question, judge: Judge
-) -> Judged:
+def score_names(
+    mention: str, names: Sequence[Name], types: npt.NDArray[np.float32] | None, link_query: LinkQuery, scorer: Scorer
+) -> ScoredMention:
     """Features, logits and order of the entities of one mention."""
-    ours = surface(mention)
-    nil_features = _nil_features(ours, names, judge)
-    nil_logit = float(nil_features @ judge.model.nil_features)
+    ours = string_features(mention)
+    nil_features = _nil_features(ours, names, scorer)
+    nil_logit = float(nil_features @ scorer.model.nil_features)
     if not names:
-        return Judged(mention, [], nil_logit, nil_features)
-    features = np.array([_features(ours, name, types, question, judge) for name in names])
-    logits = (features @ judge.model.features).tolist()
-    found = in_order(Found(name, row, logit) for name, row, logit in zip(names, features, logits, strict=True))
+        return ScoredMention(mention, [], nil_logit, nil_features)
+    features = np.array([_features(ours, name, types, link_query, scorer) for name in names])
+    logits = (features @ scorer.model.features).tolist()
+    found = in_order(ScoredEntity(name, row, logit) for name, row, logit in zip(names, features, logits, strict=True))
     n_tied = sum(entity.tie for entity in found)
-    return Judged(mention, found[: max(question.limit, n_tied)], nil_logit, nil_features)
+    return ScoredMention(mention, found[: max(link_query.limit, n_tied)], nil_logit, nil_features)
 
 
-def rerank(judged: Judged, reranker: Reranker, mention: str) -> Judged:
+def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMention:
     """The same with what a reranker says of the first candidates added to their logits, in the new order of all.
 
     Its scores count less their mean, so that they say of the others, which it has not seen, as much as it says of the
@@ -190,9 +190,9 @@ def rerank(judged: Judged, reranker: Reranker, mention: str) -> Judged:
     Raises:
         ModelError: If it does not give one finite score for each candidate.
     """
-    first = judged.found[:TOP]
+    first = scored.found[:TOP]
     if len(first) < 2:
-        return judged
+        return scored
     scores = reranker.score(mention, [entity.point for entity in first])
     if len(scores) != len(first) or not all(map(math.isfinite, scores)):
         raise ModelError(
@@ -201,7 +201,7 @@ def rerank(judged: Judged, reranker: Reranker, mention: str) -> Judged:
         )
     mean = math.fsum(scores) / len(scores)
     moved = [replace(entity, logit=entity.logit + score - mean) for entity, score in zip(first, scores, strict=True)]
-    return replace(judged, found=in_order([*moved, *judged.found[TOP:]]))
+    return replace(scored, found=in_order([*moved, *scored.found[TOP:]]))
 
 
 def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -219,7 +219,7 @@ def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], 
     return order, is_tied.sum(axis=-1)
 
 
-def in_order(found: Iterable[Found]) -> list[Found]:
+def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
     """Entities, best first, equal ones by base and id, with the ties marked; at least one."""
     by_key = sorted(found, key=lambda entity: entity.key)
     order, tied = best_first(np.array([entity.logit for entity in by_key]))
@@ -227,19 +227,19 @@ def in_order(found: Iterable[Found]) -> list[Found]:
     return [replace(by_key[i], tie=place < n_tied and n_tied > 1) for place, i in enumerate(order.tolist())]
 
 
-def _dense(name: Name, judge: Judge) -> float:
+def _dense(name: Name, scorer: Scorer) -> float:
     if name.dense is None:
         return name.lexical
-    return (name.dense - judge.unrelated) / (1 - judge.unrelated)
+    return (name.dense - scorer.baseline) / (1 - scorer.baseline)
 
 
 def _features(
-    ours: Surface, name: Name, types: npt.NDArray[np.float32] | None, question: Question, judge: Judge
+    ours: StringFeatures, name: Name, types: npt.NDArray[np.float32] | None, link_query: LinkQuery, scorer: Scorer
 ) -> tuple[float, ...]:
     """In the order of `FEATURES`."""
-    theirs = surface(name.point.name)
-    is_wanted = bool(question.types) and not question.is_filter and _has_type(name.point, question.types)
-    dense = _dense(name, judge)
+    theirs = string_features(name.point.name)
+    is_wanted = bool(link_query.types) and not link_query.is_filter and _has_type(name.point, link_query.types)
+    dense = _dense(name, scorer)
     return (
         dense,
         max(dense, 0.0) ** 2,
@@ -262,10 +262,10 @@ def _has_type(point: NamePoint, types: Sequence[str]) -> bool:
     return not set(types).isdisjoint(point.filter_types)
 
 
-def _nil_features(ours: Surface, names: Sequence[Name], judge: Judge) -> npt.NDArray[np.float64]:
+def _nil_features(ours: StringFeatures, names: Sequence[Name], scorer: Scorer) -> npt.NDArray[np.float64]:
     """In the order of `NIL_FEATURES`."""
     behind = names[BACKGROUND]
-    dense = [_dense(name, judge) for name in behind]
+    dense = [_dense(name, scorer) for name in behind]
     lexical = [name.lexical for name in behind]
     return np.array(
         [
@@ -273,6 +273,6 @@ def _nil_features(ours: Surface, names: Sequence[Name], judge: Judge) -> npt.NDA
             sum(dense) / len(dense) if dense else 0.0,
             sum(lexical) / len(lexical) if lexical else 0.0,
             min(len(ours.joined), _LONG) / _LONG,
-            judge.log_size / 10,
+            scorer.log_size / 10,
         ]
     )

@@ -23,7 +23,7 @@ _LONG = 500  # characters: a thousand such strings taken apart would fill many M
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class StringFeatures:
     """A string taken apart once.
 
     Attributes:
@@ -45,22 +45,22 @@ class Surface:
     initials: frozenset[str]
 
 
-def surface(text: str) -> Surface:
+def string_features(text: str) -> StringFeatures:
     """Take a string apart; of the last ones that were not long it is remembered."""
     return _remembered(text) if len(text) <= _LONG else _take_apart(text)
 
 
 @lru_cache(maxsize=1000)  # each holds four objects that the garbage collector walks through
-def _remembered(text: str) -> Surface:
+def _remembered(text: str) -> StringFeatures:
     return _take_apart(text)
 
 
-def _take_apart(text: str) -> Surface:
+def _take_apart(text: str) -> StringFeatures:
     folded = fold_name(text)
     core = fold_name(_BRACKETS.sub("", text)) if "(" in text or "[" in text else folded
     words = folded.split()
     initials = {"".join(w[0] for w in words), "".join(w[0] for w in words if w not in _SMALL)}
-    return Surface(
+    return StringFeatures(
         folded,
         core or folded,
         folded.replace(" ", ""),
@@ -71,7 +71,7 @@ def _take_apart(text: str) -> Surface:
     )
 
 
-def equal_core(mention: Surface, name: Surface) -> float:
+def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether they are the same but for brackets, blanks and all that folding takes away."""
     if not mention.joined or not name.joined:
         return 0.0
@@ -79,22 +79,22 @@ def equal_core(mention: Surface, name: Surface) -> float:
     return float(same or mention.core == name.core)
 
 
-def missing_numbers(mention: Surface, name: Surface) -> float:
+def missing_numbers(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether the mention has a number that the name has not."""
     return float(bool(mention.numbers - name.numbers))
 
 
-def extra_numbers(mention: Surface, name: Surface) -> float:
+def extra_numbers(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether the name has a number that the mention has not."""
     return float(bool(name.numbers - mention.numbers))
 
 
-def equal_numbers(mention: Surface, name: Surface) -> float:
+def equal_numbers(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether both have the same numbers, at least one."""
     return float(bool(mention.numbers) and mention.numbers == name.numbers)
 
 
-def is_acronym(mention: Surface, name: Surface) -> float:
+def is_acronym(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether one of them is made of the other's first letters, or holds such a word."""
     for short, long in ((mention, name), (name, mention)):
         if short.joined in long.initials or any(len(i) > 2 and i in short.words for i in long.initials):
@@ -102,6 +102,6 @@ def is_acronym(mention: Surface, name: Surface) -> float:
     return 0.0
 
 
-def equal_first_word(mention: Surface, name: Surface) -> float:
+def equal_first_word(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether both begin with the same word."""
     return float(bool(mention.first) and mention.first == name.first)

@@ -21,7 +21,7 @@ from pearl_qdrant.store.edge.points import CANONICAL_FIELD, RECORD_FIELD, check_
 from pearl_qdrant.store.edge.process import EdgeProcess
 from pearl_qdrant.store.edge.search import is_narrow, run_queries
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, Settles
+from pearl_qdrant.store.protocol import CollectionStatus, IsExactMatch, ScoredName
 from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import RunQueries, chunks, search, storable
 
@@ -109,7 +109,7 @@ class EdgeCollection:
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
-        settles: Settles | None = None,
+        is_exact_match: IsExactMatch | None = None,
     ) -> list[list[ScoredName]]:
         """Names near by dense vector or by n-grams; as in `protocol.Collection.search_hybrid`.
 
@@ -127,7 +127,7 @@ class EdgeCollection:
             dim=self.manifest.dim,
             limit=limit,
             lexical_limit=lexical_limit,
-            settles=settles,
+            is_exact_match=is_exact_match,
             read=self._read,
         )
 

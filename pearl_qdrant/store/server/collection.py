@@ -18,7 +18,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import CollectionStatus, ScoredName, Settles, share_indexed
+from pearl_qdrant.store.protocol import CollectionStatus, IsExactMatch, ScoredName, share_indexed
 from pearl_qdrant.store.schema import DENSE, FACET_FIELDS, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import RunQueries, chunks, search, storable
 from pearl_qdrant.store.server import indexing as server_indexing
@@ -131,7 +131,7 @@ class ServerCollection:
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
-        settles: Settles | None = None,
+        is_exact_match: IsExactMatch | None = None,
     ) -> list[list[ScoredName]]:
         """Names near by dense vector or by n-grams; as in `protocol.Collection.search_hybrid`.
 
@@ -151,7 +151,7 @@ class ServerCollection:
             dim=self._manifest.dim,
             limit=limit,
             lexical_limit=lexical_limit,
-            settles=settles,
+            is_exact_match=is_exact_match,
             read=self._read,
             most=self._limits.query,
             together=_MENTIONS,

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.idf import NgramRarity
+from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
@@ -104,8 +104,8 @@ def _load(store: Store, name: str, version: str, base: Base, encoder: Encoder) -
             encoded = encoder.encode([text for _, text in names])
             writer.write(name_points(base.name, names, encoded), encoded.vectors, encoded.encodable)
     collection.finalize()
-    rarity = NgramRarity.from_names(point.name for point in collection.scroll()).to_text()
+    idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
     counts = {"entities": len(base.entities), "names": collection.count()}
-    done = {"state": "ready", "ngram_rarity": rarity, **counts}
+    done = {"state": "ready", "ngram_rarity": idf, **counts}
     collection.write_manifest(collection.read_manifest().model_copy(update=done))
     return collection

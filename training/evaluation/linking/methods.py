@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.calibration.held_out import HeldOut, judge_held_out
+from pearl_qdrant.linking.calibration.held_out import HeldOut, score_held_out
 from pearl_qdrant.linking.calibration.samples import Samples, collect
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.ranking.scoring import Judged, in_order
+from pearl_qdrant.linking.ranking.scoring import ScoredMention, in_order
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
 from training.evaluation.linking.base import Bases
@@ -44,20 +44,20 @@ class LinkingMethod(Method, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LinkVerdict:
     """What the linker says of a set.
 
     Attributes:
         ranked: Of the queries with an entity, n.
         samples, nil_samples: Of the queries and their NIL twins, n each.
-        judged, nil_judged: What they were made from.
+        scored, nil_judged: What they were made from.
     """
 
     ranked: list[Ranked]
     samples: Samples
     nil_samples: Samples
-    judged: list[Judged] = field(repr=False)
-    nil_judged: list[Judged] = field(repr=False)
+    scored: list[ScoredMention] = field(repr=False)
+    nil_judged: list[ScoredMention] = field(repr=False)
 
 
 class Linker:
@@ -78,24 +78,24 @@ class Linker:
         self.calibration = calibration or Calibration()
         self._encoder = encoder
         self._bases = bases
-        self._last: tuple[LinkingSet, Verdict] | None = None
+        self._last: tuple[LinkingSet, LinkVerdict] | None = None
 
     def rank(self, one: LinkingSet) -> list[Ranked]:
         return self.verdict(one).ranked
 
-    def verdict(self, one: LinkingSet) -> Verdict:
+    def verdict(self, one: LinkingSet) -> LinkVerdict:
         """What it says of the mentions of a set, with and without their entities; the last set is remembered."""
         if self._last is None or self._last[0] is not one:
-            judged = list(self._judge([*one.queries, *one.nil_queries], one, DEFAULT_LIMIT))
+            scored = list(self._score_mentions([*one.queries, *one.nil_queries], one, DEFAULT_LIMIT))
             n = len(one.queries)
-            self._last = one, _verdict(one, judged[:n], judged[n:])
+            self._last = one, _verdict(one, scored[:n], scored[n:])
         return self._last[1]
 
     def recall(self, one: LinkingSet) -> float:
         """Share of the mentions whose entity is among the best 64 candidates."""
         found = [
             any(entity.point.entity_id in query.gold for entity in answer.found[:DEPTH])
-            for query, answer in zip(one.queries, self._judge(one.queries, one, DEPTH), strict=True)
+            for query, answer in zip(one.queries, self._score_mentions(one.queries, one, DEPTH), strict=True)
         ]
         return sum(found) / len(found)
 
@@ -110,13 +110,13 @@ class Linker:
             pass
         return 1000 * (time.perf_counter() - start) / len(mentions)
 
-    def _judge(self, queries: Sequence[Query], one: LinkingSet, limit: int) -> Iterator[Judged]:
+    def _score_mentions(self, queries: Sequence[Query], one: LinkingSet, limit: int) -> Iterator[ScoredMention]:
         collection = self._bases.collection(one.base, self._encoder)
-        return judge_held_out(self._bases.store, collection, self._encoder, map(_held_out, queries), limit=limit)
+        return score_held_out(self._bases.store, collection, self._encoder, map(_held_out, queries), limit=limit)
 
 
 class Ablation:
-    """The linker without one feature, on the candidates that the whole one judged.
+    """The linker without one feature, on the candidates that the whole one scored.
 
     Args:
         linker: The whole one.
@@ -130,7 +130,7 @@ class Ablation:
         self._model = shipped_model().without(feature)
 
     def rank(self, one: LinkingSet) -> list[Ranked]:
-        return [_ranked(_judge_again(judged, self._model)) for judged in self._linker.verdict(one).judged]
+        return [_ranked(_score_again(scored, self._model)) for scored in self._linker.verdict(one).scored]
 
 
 class Dense:
@@ -192,25 +192,25 @@ def _held_out(query: Query) -> HeldOut:
     return HeldOut(query.mention, leaves_out if query.without or query.loses_string else None)
 
 
-def _verdict(one: LinkingSet, judged: list[Judged], nil_judged: list[Judged]) -> Verdict:
-    return Verdict(
-        [_ranked(answer) for answer in judged],
-        collect(judged, [query.gold for query in one.queries]),
+def _verdict(one: LinkingSet, scored: list[ScoredMention], nil_judged: list[ScoredMention]) -> LinkVerdict:
+    return LinkVerdict(
+        [_ranked(answer) for answer in scored],
+        collect(scored, [query.gold for query in one.queries]),
         collect(nil_judged, [query.gold for query in one.nil_queries]),
-        judged,
+        scored,
         nil_judged,
     )
 
 
-def _ranked(judged: Judged) -> Ranked:
-    n_tied = sum(entity.tie for entity in judged.found)
-    return Ranked(tuple(entity.point.entity_id for entity in judged.found), max(n_tied, min(1, len(judged.found))))
+def _ranked(scored: ScoredMention) -> Ranked:
+    n_tied = sum(entity.tie for entity in scored.found)
+    return Ranked(tuple(entity.point.entity_id for entity in scored.found), max(n_tied, min(1, len(scored.found))))
 
 
-def _judge_again(judged: Judged, model: RankingModel) -> Judged:
+def _score_again(scored: ScoredMention, model: RankingModel) -> ScoredMention:
     """The same candidates by other coefficients."""
-    if not judged.found:
-        return judged
-    logits = (np.array([entity.features for entity in judged.found]) @ model.features).tolist()
-    found = in_order(replace(entity, logit=logit) for entity, logit in zip(judged.found, logits, strict=True))
-    return Judged(judged.mention, found, float(judged.nil_features @ model.nil_features), judged.nil_features)
+    if not scored.found:
+        return scored
+    logits = (np.array([entity.features for entity in scored.found]) @ model.features).tolist()
+    found = in_order(replace(entity, logit=logit) for entity, logit in zip(scored.found, logits, strict=True))
+    return ScoredMention(scored.mention, found, float(scored.nil_features @ model.nil_features), scored.nil_features)

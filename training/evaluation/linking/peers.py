@@ -128,7 +128,7 @@ def _tfidf_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
 
 
 def _ngram_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
-    """Cosine of this project's n-grams, weighed by rarity: lexical search alone."""
+    """Cosine of this project's n-grams, weighed by idf: lexical search alone."""
     from scipy.sparse import csr_matrix, diags
 
     def matrix(texts: Sequence[str]) -> Any:

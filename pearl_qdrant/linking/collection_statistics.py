@@ -1,7 +1,7 @@
 """What the linker knows of its collections beside their names: how rare n-grams are, how many names there are, types.
 
-Found when it is first needed, and anew after an edit, so that a linker answers after `add` and `delete` as one that is
-opened then.
+ScoredEntity when it is first needed, and anew after an edit, so that a linker answers after `add` and `delete` as one
+that is opened then.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pearl_qdrant.errors import ManifestError
-from pearl_qdrant.lexical.idf import NgramRarity, log_size
-from pearl_qdrant.linking.candidates import Place
+from pearl_qdrant.lexical.idf import IdfTable, log_size
+from pearl_qdrant.linking.candidates import SearchTarget
 from pearl_qdrant.store.protocol import Collection
 
 _ALL_TYPES = 200_000
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class _Kept(Generic[T]):
     """A value that is made when it is asked for, and kept until it is outdated. Thread-safe.
 
-    One that is being made while it is outdated is made again: `outdate` waits for it.
+    One that is being made while it is outdated is made again: `invalidate` waits for it.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -39,25 +39,25 @@ class _Kept(Generic[T]):
                 self._value = self._make()
             return self._value
 
-    def outdate(self) -> None:
+    def invalidate(self) -> None:
         with self._lock:
             self._value = None
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SearchTargets:
     """Where to look, at one time.
 
     Attributes:
-        every: The collections, each with the rarity of n-grams in it.
+        every: The collections, each with the idf of n-grams in it.
         log_size: Natural logarithm of the names in all of them.
     """
 
-    every: tuple[Place, ...]
+    every: tuple[SearchTarget, ...]
     log_size: float
 
 
-class CollectionFacts:
+class CollectionStatistics:
     """Facts about the collections of a linker. Safe to use from several threads.
 
     Args:
@@ -79,7 +79,7 @@ class CollectionFacts:
         """Whether a collection lies on a server."""
         return any(collection.is_remote for collection in self._collections)
 
-    def places(self) -> Places:
+    def targets(self) -> SearchTargets:
         """Where to look.
 
         Raises:
@@ -95,14 +95,14 @@ class CollectionFacts:
         """Whether an entity has this type; asks the collections too: a server may list the most frequent alone."""
         return name in self.types() or any(collection.has_type(name) for collection in self._collections)
 
-    def outdate(self) -> None:
+    def invalidate(self) -> None:
         """To be called after each edit."""
-        self._places.outdate()
-        self._types.outdate()
+        self._places.invalidate()
+        self._types.invalidate()
 
-    def _find_places(self) -> Places:
-        every = tuple(Place(collection, _rarity(collection)) for collection in self._collections)
-        return Places(every, log_size(sum(map(_n_names, self._collections))))
+    def _find_places(self) -> SearchTargets:
+        every = tuple(SearchTarget(collection, _idf(collection)) for collection in self._collections)
+        return SearchTargets(every, log_size(sum(map(_n_names, self._collections))))
 
     def _find_types(self) -> frozenset[str]:
         counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
@@ -116,12 +116,12 @@ def _n_names(collection: Collection) -> int:
     return manifest.names if manifest.state == "ready" and manifest.names else collection.count()
 
 
-def _rarity(collection: Collection) -> NgramRarity:
+def _idf(collection: Collection) -> IdfTable:
     """That of a collection; counted now if it was made without, as one that was filled by `add`."""
     text = collection.manifest.ngram_rarity
     if text is not None:
         try:
-            return NgramRarity.from_text(text)
+            return IdfTable.from_text(text)
         except ValueError as error:
             raise ManifestError(collection.name, f"its n-gram rarities are damaged ({error})") from error
-    return NgramRarity.from_names(point.name for point in collection.scroll())
+    return IdfTable.from_names(point.name for point in collection.scroll())
