@@ -30,7 +30,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import click
 import psutil
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from training.augment.feed import tokenised_pairs
 from training.augment.sources import AugmentationSources
 from training.corpus.files import read_frequencies

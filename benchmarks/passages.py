@@ -25,7 +25,7 @@ from pathlib import Path
 
 import click
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.annotate import annotate

@@ -26,9 +26,9 @@ from pathlib import Path
 import click
 from worst_shapes import SHAPES
 
-from ingest.base.reader import ReadReport
 from ingest.base.type_map import TypeMap
 from ingest.formats import open_reader
+from ingest.io.report import ReadReport
 from pearl_qdrant.errors import PearlQdrantError
 
 

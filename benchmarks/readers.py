@@ -30,8 +30,8 @@ from generate_umls import BYTES_A_ROW, make_umls
 from generate_wikidata import make_dump, make_truthy
 from generate_yago import make_yago_4, make_yago_45
 
-from ingest.base.reader import ReadReport
 from ingest.formats import open_reader
+from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers.wikidata.reader import WikidataReader
 

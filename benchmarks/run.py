@@ -37,8 +37,8 @@ import click
 import numpy as np
 from memory import peak_memory
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import ScanResult, scan
+from ingest.io.report import ReadReport
 from ingest.readers.tsv.layout import TsvColumns
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder

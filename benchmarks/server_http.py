@@ -22,8 +22,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import scan
+from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder

@@ -26,8 +26,8 @@ import click
 import numpy as np
 from memory import peak_memory
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import scan
+from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo

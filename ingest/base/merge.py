@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ingest.base.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport, scattered_excess
-from ingest.base.scan import Hashes, hash_texts
+from ingest.base.reader import Hashes, scattered_excess
+from ingest.base.scan import hash_texts
 from ingest.io import limits
+from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 

@@ -18,10 +18,9 @@ from hashlib import blake2b, sha256
 import numpy as np
 import numpy.typing as npt
 
-from ingest.base.reader import TOO_MANY_NAMES, TOO_MANY_ROWS, Reader, ReadReport, scattered_excess
+from ingest.base.reader import Hashes, Reader, scattered_excess
 from ingest.io import limits
-
-Hashes = npt.NDArray[np.uint64]
+from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport
 
 _PROGRESS_RUNS = 1 << 15
 

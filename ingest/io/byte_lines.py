@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from ingest.base.reader import LINE_TOO_LONG
 from ingest.io.lines import BadLine
+from ingest.io.report import LINE_TOO_LONG
 from ingest.io.streams import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError

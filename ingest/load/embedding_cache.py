@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ingest.base.scan import Hashes, hash_texts
+from ingest.base.reader import Hashes
+from ingest.base.scan import hash_texts
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 
 CAPACITY = 32_768

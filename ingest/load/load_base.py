@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from ingest.base.reader import Reader, ReadReport
+from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, open_reader
+from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
 from ingest.load.pipeline import IngestResult, ingest
 from ingest.load.update import MayRemove, UpdateResult, update

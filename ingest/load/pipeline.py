@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ingest.base.reader import Reader, ReadReport
+from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
+from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
 from ingest.load.new_names import WINDOW, write_missing
 from ingest.load.prefetch import overlap

@@ -22,8 +22,9 @@ from itertools import islice
 
 import numpy as np
 
-from ingest.base.reader import Reader, ReadReport
+from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
+from ingest.io.report import ReadReport
 from ingest.load.new_names import BATCH, NewNames, stored_points
 from ingest.load.pipeline import Progress
 from pearl_qdrant.encoder.protocol import Encoder

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tiny_models import make_bert, make_roberta
 from tiny_wordnet import make_wordnet
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
 from training.augment.characters import EDITS, edit_letters

@@ -16,7 +16,7 @@ from cli_runner import Run
 from tiny_models import make_bert
 from tiny_wordnet import make_sentence_wordnet
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, ModelError, ModelNotFoundError, SettingsError, TooManyErrorsError
 from pearl_qdrant.phrase_types import PHRASE_TYPES

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from tiny_models import make_bert
 from tiny_wordnet import make_sentence_wordnet
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, TrainingError
 from training.augment.vectors import read_vectors

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from training.data.training_files import read_negatives
 from training.examples.sources import one_class
 from training.mining.edit_pairs import edit_pairs

@@ -9,7 +9,7 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_bert
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from pearl_qdrant.cli.train.inputs import read_material
 from training.data.training_files import read_examples
 

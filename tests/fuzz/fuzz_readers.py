@@ -39,11 +39,12 @@ from test_obo_reader import TOES
 from test_umls_reader import CONSO
 from test_yago_reader import FACTS, turtle
 
-from ingest.base.reader import Reader, ReadReport
+from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import open_reader
 from ingest.io import limits
+from ingest.io.report import ReadReport
 from pearl_qdrant.errors import PearlQdrantError, SettingsError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

@@ -17,9 +17,9 @@ from test_umls_reader import CONSO
 from test_wikidata_reader import item
 from test_yago_reader import FACTS, n_triples, turtle
 
-from ingest.base.reader import ReadReport
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, open_reader
+from ingest.io.report import ReadReport
 from pearl_qdrant.errors import PearlQdrantError
 
 _ITEMS = [item(n, {"en": f"one {n}", "mul": "é"}, classes=[5], above=[n % 3 + 1]) for n in range(1, 5)]

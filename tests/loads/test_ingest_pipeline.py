@@ -11,8 +11,8 @@ import pytest
 from qdrant_double import QdrantDouble
 from tiny_models import make_pearl
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import hash_texts, scan
+from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
 from ingest.load.pipeline import IngestResult, ingest
 from ingest.load.prefetch import overlap

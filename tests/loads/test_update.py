@@ -9,8 +9,8 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_pearl
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import scan
+from ingest.io.report import ReadReport
 from ingest.load import update as update_module
 from ingest.load.pipeline import ingest
 from ingest.load.update import UpdateResult, update

@@ -22,7 +22,7 @@ PACKAGES = ("pearl_qdrant", "ingest", "training")
 
 BASE = ("errors", "installing", "records", "phrase_types", "_version")
 READING = (
-    "ingest.base.reader",
+    "ingest.io.report",
     "ingest.formats",
     "ingest.readers.tsv.layout",
     "ingest.io.streams",

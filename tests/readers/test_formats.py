@@ -12,8 +12,8 @@ from cli_runner import Run
 from test_umls_reader import CONSO, atom
 from test_wikidata_reader import item
 
-from ingest.base.reader import ReadReport
 from ingest.formats import FORMATS, ReadOptions, detect_format, open_reader
+from ingest.io.report import ReadReport
 from pearl_qdrant.cli.ingest import FORMATS as OFFERED
 from pearl_qdrant.errors import FormatError, SettingsError
 

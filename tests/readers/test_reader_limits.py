@@ -14,10 +14,10 @@ from test_yago_reader import PREFIXES, n_triples, turtle, write
 
 from ingest.base import merge
 from ingest.base.merge import batches
-from ingest.base.reader import ReadReport
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io import limits
+from ingest.io.report import ReadReport
 from ingest.readers.rdf import triples
 from ingest.readers.rdf.filter import RowFilter
 from ingest.readers.umls import files as umls_files

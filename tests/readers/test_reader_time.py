@@ -24,8 +24,8 @@ from test_yago_reader import write as write_yago
 
 from ingest.base import ancestors
 from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
-from ingest.base.reader import ReadReport
 from ingest.io import decompress, limits
+from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers.obo.lines import plain_value, quoted_value
 from ingest.readers.rdf.triples import Subject

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import ScanResult, hash_texts, name_hash, scan
+from ingest.io.report import ReadReport
 from ingest.readers.tsv.layout import TsvColumns
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.errors import TooManyErrorsError

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.base.reader import ReadReport
 from ingest.io.limits import MAX_LINE_BYTES
+from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers.rdf.triples import RDF_TYPE, read_subjects
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.base.reader import ReadReport, Skip
 from ingest.base.scan import scan
+from ingest.io.report import ReadReport, Skip
 from ingest.readers.tsv.layout import RESERVED, TsvColumns
 from ingest.readers.tsv.reader import TsvReader, split_list
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError

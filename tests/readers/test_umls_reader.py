@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.io import decompress
 from ingest.io.limits import MAX_LINE_BYTES
+from ingest.io.report import ReadReport
 from ingest.readers.umls import index as umls_index
 from ingest.readers.umls import rows as umls_rows
 from ingest.readers.umls.reader import COLUMNS, UmlsOptions, UmlsReader, is_umls

@@ -16,9 +16,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
+from ingest.io.report import ReadReport
 from ingest.readers.wikidata.classes import MAX_KB_TYPES
 from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader, is_wikidata
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError

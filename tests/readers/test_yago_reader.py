@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.base.reader import ReadReport
 from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
+from ingest.io.report import ReadReport
 from ingest.readers.yago.files import Role, find_role, is_yago
 from ingest.readers.yago.join import Table
 from ingest.readers.yago.names import ClassTree, local_name, name_text

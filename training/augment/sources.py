@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from training.augment.draw import AugmentationMix, Augmenter
 from training.augment.synonyms import Synonyms, wordnet_synonyms
 from training.augment.tables import VariantTable

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.corpus.files import ENTITY_TYPES_FILE, FREQUENCIES, read_entity_types, read_frequencies

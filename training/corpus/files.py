@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from ingest.base.reader import NO_NAME, TOO_FEW_COLUMNS, ReadReport
 from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import NO_NAME, TOO_FEW_COLUMNS, ReadReport
 from ingest.io.streams import Source
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 

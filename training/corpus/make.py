@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from ingest.base.reader import ReadReport
 from ingest.formats import ReadOptions, open_reader
+from ingest.io.report import ReadReport
 from ingest.io.streams import Source, open_sources
 from ingest.readers.tsv.layout import TsvColumns
 from pearl_qdrant.errors import SettingsError

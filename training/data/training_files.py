@@ -18,8 +18,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from ingest.base.reader import ReadReport
 from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES

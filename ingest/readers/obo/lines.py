@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ingest.base.reader import TOO_MANY_ROWS, ReadReport
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 

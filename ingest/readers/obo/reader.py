@@ -34,9 +34,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import NO_ID, NO_NAME, ReadReport
-from ingest.base.scan import Hashes, find_scattered
+from ingest.base.reader import Hashes
+from ingest.base.scan import find_scattered
 from ingest.base.type_map import TypeMap
+from ingest.io.report import NO_ID, NO_NAME, ReadReport
 from ingest.io.streams import STDIN, ByteSource, Source, open_sources
 from ingest.readers.obo.lines import TERM, Stanza, first_word, is_obsolete, plain_value, quoted_value, read_stanzas
 from ingest.readers.obo.tree import TermTree

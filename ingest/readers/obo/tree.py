@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ingest.base.ancestors import ClassGraph
-from ingest.base.reader import ReadReport
 from ingest.base.scan import hash_texts, name_hash
 from ingest.io import limits
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.obo.lines import TERM, Stanza, first_word, is_obsolete, read_stanzas
 

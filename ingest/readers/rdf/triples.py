@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from ingest.base.reader import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io import limits
 from ingest.io.lines import BadLine, line_blocks
+from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.rdf.filter import RowFilter
 from ingest.readers.rdf.terms import (

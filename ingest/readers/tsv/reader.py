@@ -29,11 +29,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
-from ingest.base.scan import Hashes, find_scattered
+from ingest.base.reader import Hashes
+from ingest.base.scan import find_scattered
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
 from ingest.io.streams import Source, open_sources
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers.tsv.layout import Layout, TsvColumns, find_layout

@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from ingest.base.reader import ReadReport
+from ingest.io.report import ReadReport
 from ingest.readers.umls.options import UmlsOptions
 from ingest.readers.umls.rows import ASCII_SPACES, Block, Mask, Offsets, find_runs
 

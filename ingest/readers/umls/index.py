@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from ingest.base.reader import ReadReport
 from ingest.io import limits
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.umls.rows import Block, Layout, Offsets, find_runs, make_keys, read_blocks
 from ingest.readers.umls.types import SemanticTypes, check_lengths

@@ -22,10 +22,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import ReadReport, make_excerpt
-from ingest.base.scan import Hashes, find_scattered
+from ingest.base.reader import Hashes
+from ingest.base.scan import find_scattered
 from ingest.base.type_map import TypeMap
 from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import ReadReport, make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.umls.atoms import UNKNOWN_LEVEL, AtomFilter, Atoms, Ranks
 from ingest.readers.umls.files import UmlsFiles, is_umls

@@ -15,7 +15,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ingest.base.reader import (
+from ingest.io import limits
+from ingest.io.lines import BadLine, line_blocks
+from ingest.io.report import (
     INVALID_UTF8,
     NO_ID,
     NO_NAME,
@@ -25,8 +27,6 @@ from ingest.base.reader import (
     TOO_MANY_ROWS,
     ReadReport,
 )
-from ingest.io import limits
-from ingest.io.lines import BadLine, line_blocks
 from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 

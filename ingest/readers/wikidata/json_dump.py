@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
-from ingest.base.reader import INVALID_UTF8, NO_ID, ReadReport
 from ingest.io import limits
 from ingest.io.byte_lines import byte_lines, lines_with
 from ingest.io.lines import BadLine
+from ingest.io.report import INVALID_UTF8, NO_ID, ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.wikidata.items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
 

@@ -30,9 +30,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import NUL_CHARACTER, ReadReport
-from ingest.base.scan import Hashes, find_scattered
+from ingest.base.reader import Hashes
+from ingest.base.scan import find_scattered
 from ingest.base.type_map import TypeMap
+from ingest.io.report import NUL_CHARACTER, ReadReport
 from ingest.io.streams import STDIN, ByteSource, Source, open_sources
 from ingest.readers.wikidata.classes import ClassTypeFinder, ClassTypes
 from ingest.readers.wikidata.items import MULTILINGUAL, Item, item_number, languages_in_order

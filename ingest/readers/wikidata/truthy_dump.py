@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ingest.base.reader import ReadReport
 from ingest.io import limits
 from ingest.io.byte_lines import lines_with
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.rdf.triples import Fact, read_subjects
 from ingest.readers.wikidata.items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number

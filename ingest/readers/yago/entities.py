@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from ingest.base.ancestors import nearest_types
-from ingest.base.reader import NO_NAME, ReadReport
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
+from ingest.io.report import NO_NAME, ReadReport
 from ingest.readers.rdf.triples import RDF_TYPE, Fact
 from ingest.readers.yago.names import ClassTree, local_name, name_text
 from pearl_qdrant.records import Entity

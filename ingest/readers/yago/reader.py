@@ -30,9 +30,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import ReadReport
-from ingest.base.scan import Hashes, find_scattered
+from ingest.base.reader import Hashes
+from ingest.base.scan import find_scattered
 from ingest.base.type_map import TypeMap
+from ingest.io.report import ReadReport
 from ingest.readers.rdf.triples import read_subjects
 from ingest.readers.yago.entities import WANTED, EntityMaker
 from ingest.readers.yago.files import Role, open_files

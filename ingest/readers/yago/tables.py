@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 from ingest.base.merge import batches
-from ingest.base.reader import MAX_EXAMPLES, ReadReport
+from ingest.io.report import MAX_EXAMPLES, ReadReport
 from ingest.readers.rdf.triples import RDF_TYPE, Fact, Subject, read_subjects
 from ingest.readers.yago.entities import SAME_AS, SUBCLASS_OF, WANTED, find_wikidata_id
 from ingest.readers.yago.files import Role, YagoFile

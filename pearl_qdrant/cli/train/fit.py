@@ -181,7 +181,7 @@ def _run(
 ) -> None:
     from dataclasses import replace
 
-    from ingest.base.reader import ReadReport
+    from ingest.io.report import ReadReport
     from training.data.training_files import read_negatives
     from training.finetune.config import FitConfig, paper_config
     from training.finetune.distributed import local_device, shard_of_environment

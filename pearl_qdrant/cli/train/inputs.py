@@ -67,8 +67,8 @@ def read_material(
     max_errors: int,
 ) -> list[Example]:
     """Examples of both, in alphabetical order; says on stderr how many, and what was passed over."""
-    from ingest.base.reader import ReadReport
     from ingest.formats import open_reader
+    from ingest.io.report import ReadReport
     from training.corpus.bases import base_key
     from training.corpus.typing.typed_lists import read_typed_names
     from training.data.training_files import base_examples, read_examples, type_examples

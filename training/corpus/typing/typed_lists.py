@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from itertools import chain
 
-from ingest.base.reader import NO_NAME, TOO_FEW_COLUMNS, ReadReport
 from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import NO_NAME, TOO_FEW_COLUMNS, ReadReport
 from ingest.io.streams import Source
 from training.corpus.files import UNKNOWN_TYPE, entity_type_of
 

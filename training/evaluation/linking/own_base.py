@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingest.base.reader import ReadReport
 from ingest.formats import open_reader
+from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 from training.evaluation.datasets.data import Row
