@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,3 +202,124 @@ def test_every_package_is_packaged() -> None:
 
     assert {folder for folder in folders if folder not in MODULES} == set()
     assert folders == set(project()["tool"]["setuptools"]["packages"])
+
+
+def beside(folder: str) -> dict[str, set[str]]:
+    """Which of the modules and folders that lie side by side in a folder import which others of them.
+
+    Facades (`__init__`) and imports for type checkers alone do not count.
+    """
+    start = f"{folder}." if folder else ""
+    imports: dict[str, set[str]] = {}
+    for found in IMPORTS:
+        if found.for_types or any(is_package(name) for name in (found.importer, found.imported)):
+            continue
+        if not (found.importer.startswith(start) and found.imported.startswith(start)):
+            continue
+        ours, theirs = (name[len(start) :].split(".")[0] for name in (found.importer, found.imported))
+        if ours != theirs and theirs in NEIGHBOURS[folder]:
+            imports.setdefault(ours, set()).add(theirs)
+    return imports
+
+
+def is_package(name: str) -> bool:
+    """Whether a dotted name is a folder."""
+    return name in MODULES and MODULES[name].name == "__init__.py"
+
+
+def neighbours() -> dict[str, set[str]]:
+    """What lies directly in each folder of the project."""
+    within: dict[str, set[str]] = {"": set(PACKAGES)}
+    for name in MODULES:
+        folder, _, last = name.rpartition(".")
+        within.setdefault(folder, set()).add(last)
+    return within
+
+
+NEIGHBOURS = neighbours()
+
+
+def find_ring(imports: dict[str, set[str]]) -> list[str]:
+    """A ring of imports, or nothing."""
+    done: set[str] = set()
+
+    def walk(name: str, way: list[str]) -> list[str]:
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name in done:
+            return []
+        for following in sorted(imports.get(name, ())):
+            if ring := walk(following, [*way, name]):
+                return ring
+        done.add(name)
+        return []
+
+    return next((ring for name in sorted(imports) if (ring := walk(name, []))), [])
+
+
+@pytest.mark.parametrize("folder", sorted(set(NEIGHBOURS) - {""}))
+def test_no_folder_holds_a_ring(folder: str) -> None:
+    """Modules and folders that lie side by side never import each other in a ring, so that each can be read alone."""
+    imports = beside(folder)
+    if folder == "pearl_qdrant":
+        imports = {name: targets for name, targets in imports.items() if name not in TOP}
+
+    assert find_ring(imports) == []
+
+
+def test_a_ring_would_be_found() -> None:
+    """The check finds a ring over several folders, and none in a tree."""
+    assert find_ring({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+    assert find_ring({"a": {"b", "c"}, "b": {"c"}}) == []
+
+
+MOST_FILES = 14
+"""In a folder, its `__init__` included: more are hard to find one's way in."""
+
+MOST_LINES = 400
+"""Of a file."""
+
+LONG_FUNCTION = 60
+"""Lines from `def` to the end; a longer one says why behind its `def`: ``# long: ...``."""
+
+SOURCES = [
+    path
+    for folder in (*PACKAGES, "tests", "benchmarks", "runs", "examples", ".ci")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+def test_folders_and_files_are_small() -> None:
+    """A folder has at most about a dozen files, and a file at most 400 lines."""
+    files = Counter(path.parent.relative_to(ROOT).as_posix() for path in SOURCES)
+    lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+
+    assert {folder: n for folder, n in files.items() if n > MOST_FILES} == {}
+    assert {path: n for path, n in lines.items() if n > MOST_LINES} == {}
+
+
+def test_long_functions_say_why() -> None:
+    """A function of over 60 lines has a reason on its line."""
+    found = []
+    for path in SOURCES:
+        text = path.read_text("utf-8")
+        lines = text.splitlines()
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.end_lineno is None:
+                continue
+            is_long = node.end_lineno - node.lineno >= LONG_FUNCTION
+            if is_long and "# long: " not in lines[node.lineno - 1]:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+
+    assert found == []
+
+
+def test_every_folder_says_what_it_is_for() -> None:
+    """The first sentence of each `__init__` says what a stage does."""
+    silent = [
+        name
+        for name, path in MODULES.items()
+        if is_package(name) and not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
+
+    assert silent == []
