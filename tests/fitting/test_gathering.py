@@ -21,7 +21,7 @@ HANG_S = 600
 SCRIPT = """
 import json
 import torch
-from training import gathering
+from training.finetune import distributed as gathering
 
 with gathering.process_group(torch.device("cpu")) as shard:
     rows = (torch.arange(2 + shard.rank, dtype=torch.float32)[:, None] + 10 * shard.rank).requires_grad_()

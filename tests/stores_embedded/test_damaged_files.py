@@ -214,7 +214,7 @@ CRASH = """
 import os, sys
 sys.path.insert(0, "tests")
 from pathlib import Path
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 if sys.argv[2] == "crash":
     os._exit(1)
@@ -292,8 +292,8 @@ OPEN = """
 import json, resource, sys
 from pathlib import Path
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store import edge_seal
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge import seal as edge_seal
+from pearl_qdrant.store.edge.store import EdgeStore
 edge_seal.CPU_S, edge_seal.CPU_BYTES = 2, 1 << 40
 try:
     collection = EdgeStore(Path(sys.argv[1])).open("toy")

@@ -85,7 +85,7 @@ def test_a_disk_that_something_else_fills_stops_a_load_and_loses_nothing(chain: 
 OPEN = """
 import sys
 from pathlib import Path
-from pearl_qdrant.store.edge_shard import load_shard
+from pearl_qdrant.store.edge.shard import load_shard
 load_shard(Path(sys.argv[1]), "toy").close()
 """
 

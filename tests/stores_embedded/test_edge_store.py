@@ -62,6 +62,7 @@ WIDE = 64
 """So wide that with `low_threshold` 640 vectors are enough for a graph."""
 
 ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ def python(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support"), str(HERE)])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -317,7 +318,7 @@ def test_a_second_process_is_told_who_has_the_collection(store: EdgeStore, monke
     script = """
 import sys
 from pathlib import Path
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 print("open", flush=True)
 sys.stdin.read()
@@ -501,8 +502,11 @@ def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:
     script = """
 import sys, time
 from pathlib import Path
-from pearl_qdrant.store import edge_bulk, edge_collection, edge_process, edge_shard
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge import bulk as edge_bulk
+from pearl_qdrant.store.edge import collection as edge_collection
+from pearl_qdrant.store.edge import process as edge_process
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.store import EdgeStore
 from test_edge_store import WIDE, many
 
 class Told(edge_process.EdgeProcess):

@@ -143,7 +143,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pearl_qdrant.store.edge import EdgeStore
+from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 def add(start):
