@@ -13,7 +13,7 @@ FUZZ_ARGS ?=
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: help demo test test-slow check bench soak fuzz clean
+.PHONY: help demo test test-slow check docs bench soak fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test   install what the tests need (torch among it) and run them"
 	@echo "make test-slow  the tests that take over ten seconds each, which make test leaves out"
 	@echo "make check  ruff and mypy"
+	@echo "make docs   the documentation site, into site/"
 	@echo "make bench  the benchmarks of benchmarks/"
 	@echo "make soak   200 random kills of a load, resumed and compared; up to 20 minutes on two cores (Linux)"
 	@echo "make fuzz   made-up and damaged bases for every reader, for ten minutes (FUZZ_ARGS='--minutes 60')"
@@ -40,6 +41,9 @@ check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs build --strict
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
@@ -50,7 +54,7 @@ fuzz: $(VENV)/.installed-dev
 	PYTHONPATH=tests/readers $(BIN)/python tests/fuzz/fuzz_readers.py $(FUZZ_ARGS)
 
 clean:
-	rm -rf $(VENV) demo-store build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo-store build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find pearl_qdrant ingest training tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian splits ensurepip off into python3-venv; without it `venv` leaves half an environment behind.
@@ -74,4 +78,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing pearl-qdrant into $(VENV) with torch and the development tools; this takes a few minutes ..."
 	@$(INSTALL) -e '.[dev]'
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what the documentation site is built with into $(VENV) ..."
+	@$(INSTALL) -e '.[docs]'
 	@touch $(VENV)/.installed $@
