@@ -1,16 +1,16 @@
-"""How many phrases a second augmentation and tokenisation give: one command, one table.
+"""Measures how many phrases a second augmentation and tokenisation give.
 
     python benchmarks/augmentation.py --wordnet /usr/share/wordnet --tokenizer MODEL_FOLDER
     python benchmarks/augmentation.py --phrases corpus/freq_phrase.txt --workers 0 --workers 1 --workers 2
 
-Phrases are those of a file (freq_phrase.txt, or one a line), or names of WordNet. Nine in ten have five precomputed
-paraphrases in a file of variants, made up here; synonyms come from WordNet; levels are drawn as the paper does. Each
-pair is a phrase and its variant, both tokenised and padded in batches of 512 pairs; the rate counts variants alone,
-so that a training step of n pairs wants n of them. The clock starts when the workers are up and stops at the last
-batch, in the process that would train. `0 workers` is that process itself, with the tokenizer's threads off.
+Phrases come from a file (freq_phrase.txt, or one a line) or are names of WordNet. Nine in ten have five precomputed
+paraphrases in a generated file of variants; synonyms come from WordNet; levels are drawn as in the paper. Each pair is
+a phrase and its variant, both tokenised and padded in batches of 512 pairs. The rate counts variants only: a training
+step of n pairs needs n of them. The clock starts when the workers are ready, and stops at the last batch in the process
+that would train. `0 workers` is that process itself, with the tokenizer's threads off.
 
-`per cpu s` is the rate by the processor time of all processes: where others use the cores too, it says more. The last
-column is the number of such workers for 100,000 phrases a second, each with a core of its own, from that rate.
+`per cpu s` is the rate by the processor time of all processes; it says more where other programs use the cores. The
+last column follows from it: the number of workers, each on its own core, that give 100,000 phrases a second.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from training.examples.wordnet import read_synsets
 
 BATCH = 512
 WANTED = 100_000
-WARM_UP = 12  # batches, by which every worker has opened its files
+WARM_UP = 12  # batches, after which every worker has opened its files
 
 
 def read_phrases(path: Path | None, wordnet: Path, limit: int) -> list[str]:
-    """Phrases in a random order, as training draws them."""
+    """Phrases in random order, as training draws them."""
     if path is None:
         phrases = [name for synset in read_synsets(wordnet) for name in synset.names]
     elif "__" in path.open(encoding="utf-8").readline():
@@ -54,7 +54,7 @@ def read_phrases(path: Path | None, wordnet: Path, limit: int) -> list[str]:
 
 
 def write_variants(phrases: Sequence[str], path: Path) -> None:
-    """Paraphrases of nine phrases in ten, of the length that a model's have."""
+    """Write paraphrases of nine phrases in ten, as long as those of a model."""
     rng = random.Random(1)
     with path.open("w", encoding="utf-8") as file:
         for phrase in phrases:
@@ -64,14 +64,14 @@ def write_variants(phrases: Sequence[str], path: Path) -> None:
 
 
 def batches(phrases: Sequence[str]) -> Iterator[list[str]]:
-    """Batches without end."""
+    """Endless batches."""
     while True:
         for start in range(0, len(phrases) - BATCH + 1, BATCH):
             yield list(phrases[start : start + BATCH])
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process and of its workers."""
+    """Processor time of this process and its workers."""
     own = psutil.Process()
     times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
     return float(sum(one.user + one.system for one in times))
@@ -80,7 +80,7 @@ def cpu_seconds() -> float:
 def rates(
     phrases: Sequence[str], sources: AugmentationSources, tokenizer: Path, workers: int, seconds: float
 ) -> tuple[float, float]:
-    """Variants a second, and a second of processor time."""
+    """Variants a second of wall clock, and a second of processor time."""
     pairs = tokenised_pairs(batches(phrases), sources.open, tokenizer, seed=0, workers=workers)
     for _ in islice(pairs, WARM_UP):
         pass
@@ -98,11 +98,11 @@ def rates(
 @click.option("--phrases", "path", type=click.Path(path_type=Path, exists=True))
 @click.option("--limit", type=int, default=200_000, show_default=True, help="Phrases.")
 @click.option("--workers", type=int, multiple=True, default=(0, 1, 2), show_default=True)
-@click.option("--seconds", type=float, default=6.0, show_default=True, help="Of each measurement.")
+@click.option("--seconds", type=float, default=6.0, show_default=True, help="Length of each measurement.")
 def main(
     wordnet: Path, tokenizer: Path | None, path: Path | None, limit: int, workers: tuple[int, ...], seconds: float
 ) -> None:
-    """Print the table."""
+    """Measure and print a table."""
     shipped = Path(__file__).resolve().parent.parent / "pearl_qdrant" / "encoder" / "models" / "pearl-mini-en"
     phrases = read_phrases(path, wordnet, limit)
     with tempfile.TemporaryDirectory() as folder:

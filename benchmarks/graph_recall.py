@@ -1,9 +1,9 @@
-"""How often a search in the graph misses the nearest name, by kind of mention and by candidates of the search.
+"""Measures how often a graph search misses the nearest name, by kind of mention and number of candidates (ef).
 
     python benchmarks/graph_recall.py STORE COLLECTION [--mentions 1000] [--ef 64 --ef 128 --ef 256 --ef 384]
 
-The collection is an embedded one with a graph. What is nearest is decided by an exact search over the whole vectors;
-equal scores are not told apart. The table of `pearl_qdrant/store/graph.py` comes from it.
+The collection must be an embedded one with a graph. An exact search over the full-precision vectors says which name is
+nearest; names with equal scores count as one. The table in `pearl_qdrant/store/graph.py` comes from here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pearl_qdrant.store.schema import DENSE, OVERSAMPLING
 
 LIMIT = 16
 BATCH = 32
-SAME = 1e-6  # cosines closer than this are equal
+SAME = 1e-6  # cosines closer than this count as equal
 
 
-def slip(name: str, rng: random.Random) -> str:
-    """With one character left out, added, replaced, or swapped with the next."""
+def misspell(name: str, rng: random.Random) -> str:
+    """The name with one character dropped, replaced, added, or swapped with the next."""
     i, letter = rng.randrange(len(name)), rng.choice("abcdefghijklmnopqrstuvwxyz")
     left, here, right = name[:i], name[i : i + 1], name[i + 1 :]
     return rng.choice(
@@ -39,11 +39,11 @@ def slip(name: str, rng: random.Random) -> str:
 
 
 def kinds(names: Sequence[str], rng: random.Random) -> dict[str, list[str]]:
-    """Mentions by kind."""
+    """Mentions made from names, by kind."""
     ways: dict[str, Callable[[str], str]] = {
         "as they stand": lambda name: name,
-        "one slip": lambda name: slip(name, rng),
-        "two slips": lambda name: slip(slip(name, rng) or name, rng),
+        "one slip": lambda name: misspell(name, rng),
+        "two slips": lambda name: misspell(misspell(name, rng) or name, rng),
         "spaces left out": lambda name: name.replace(" ", ""),
         "x NAME": lambda name: f"x {name}",
         "NAME in children with fever": lambda name: f"{name} in children with fever",
@@ -53,7 +53,7 @@ def kinds(names: Sequence[str], rng: random.Random) -> dict[str, list[str]]:
 
 
 def scores(collection: EdgeCollection, vectors: FloatArray, params: SearchParams) -> tuple[list[list[float]], float]:
-    """Scores found for each vector, and microseconds of processor time a query."""
+    """Scores of the results of each vector, and microseconds of processor time a query."""
     found: list[list[float]] = []
     start = time.process_time()
     for row in range(0, len(vectors), BATCH):
@@ -77,7 +77,7 @@ def scores(collection: EdgeCollection, vectors: FloatArray, params: SearchParams
 @click.option("--mentions", default=1000, show_default=True)
 @click.option("--ef", "efs", type=int, multiple=True, default=(64, 128, 256, 384), show_default=True)
 def main(store: Path, name: str, mentions: int, efs: tuple[int, ...]) -> None:
-    """Print a table."""
+    """Measure and print a table."""
     rng = random.Random(1)
     collection = EdgeStore(store).open(name)
     manifest = collection.manifest

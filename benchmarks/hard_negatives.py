@@ -1,11 +1,11 @@
-"""Mining of hard negatives: time and memory by number of phrases, and what is found of the pairs within distance 2.
+"""Measures the mining of hard negatives: time and memory by number of phrases, and recall of pairs within distance 2.
 
     python benchmarks/hard_negatives.py base.tsv --phrases 100000 --phrases 300000
     python benchmarks/hard_negatives.py base.tsv --phrases 1000000 --model pearl-mini-en
 
-Phrases are the names and aliases of a TSV, drawn at random; where there are too few, names with one letter changed
-come besides. Without --model random vectors take the encoder's place, so that the search alone is measured. --recall
-compares with brute force on so many phrases.
+Phrases are a random sample of the names and aliases of a TSV; if there are too few, names with one changed letter are
+added. Without --model, random vectors take the place of the encoder, so that the search alone is measured. --recall
+compares with brute force on that many phrases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIM = 384
 
 
 def read_names(path: Path) -> list[Phrase]:
-    """Names and aliases with their entity."""
+    """Names and aliases with their entities."""
     entities: dict[str, list[str]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
@@ -39,7 +39,7 @@ def read_names(path: Path) -> list[Phrase]:
 
 
 def sample(phrases: Sequence[Phrase], n: int, rng: random.Random) -> list[Phrase]:
-    """So many different phrases."""
+    """`n` different phrases."""
     if n <= len(phrases):
         return rng.sample(phrases, n)
     chosen = {phrase.text: phrase for phrase in phrases}
@@ -64,7 +64,7 @@ def random_vectors(seed: int) -> Encode:
 
 
 def vectors_of(model: str) -> Encode:
-    """A model as a function."""
+    """The vectors of a model."""
     from pearl_qdrant.encoder.loading import load_encoder
 
     encoder = load_encoder(model)
@@ -76,7 +76,7 @@ def vectors_of(model: str) -> Encode:
 
 
 def timed(encode: Encode, spent: list[float]) -> Encode:
-    """The same encoder, with its seconds kept apart."""
+    """The same encoder; its seconds are appended to `spent`."""
 
     def encode_timed(names: Sequence[str]) -> FloatArray:
         start = time.perf_counter()
@@ -88,7 +88,7 @@ def timed(encode: Encode, spent: list[float]) -> Encode:
 
 
 def recall(texts: Sequence[str]) -> tuple[int, int]:
-    """Pairs within distance 2 that are found, and that there are."""
+    """Number of pairs within distance 2 that mining finds, and of all such pairs."""
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import cdist
 
@@ -104,11 +104,11 @@ def recall(texts: Sequence[str]) -> tuple[int, int]:
 @click.command()
 @click.argument("base", type=click.Path(path_type=Path, exists=True))
 @click.option("--phrases", "sizes", type=int, multiple=True, default=(100_000,), show_default=True)
-@click.option("--model", help="An encoder, in place of random vectors.")
-@click.option("--recall", "n_recall", type=int, default=0, help="Compare with brute force on so many phrases.")
+@click.option("--model", help="An encoder instead of random vectors.")
+@click.option("--recall", "n_recall", type=int, default=0, help="Phrases to compare with brute force.")
 @click.option("--seed", type=int, default=0, show_default=True)
 def main(base: Path, sizes: tuple[int, ...], model: str | None, n_recall: int, seed: int) -> None:
-    """Print a row for each size."""
+    """Measure each size and print a row for it."""
     rng = random.Random(seed)
     names = read_names(base)
     click.echo(f"{len(names):,} names, {np.mean([len(p.text) for p in names]):.1f} characters")

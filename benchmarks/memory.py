@@ -1,4 +1,4 @@
-"""Anonymous and file-backed memory of a process and its children, sampled while it works. Linux."""
+"""Samples anonymous and file-backed memory of a process and its children while it works. Linux only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Peak:
 
 
 def _resident(pid: int) -> tuple[float, float]:
-    """RssAnon and RssFile of a process, in MB; zero if it has gone."""
+    """RssAnon and RssFile of a process, in MB; 0 if it has ended."""
     try:
         with Path(f"/proc/{pid}/status").open(encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file if line.startswith("Rss"))

@@ -1,15 +1,15 @@
-"""Mentions in running text: precision and recall, passages a minute, and offsets of random Unicode.
+"""Measures `annotate`: precision and recall, passages a minute, and offsets in random Unicode.
 
     pearl-qdrant ingest examples/sample_base.tsv --store STORE
     python benchmarks/passages.py --store STORE
 
-quality   of span and entity together, on the passages of passages.txt: those for development, on which the shapes'
-          odds were chosen, and those for measurement. Names that several entities share do not count, unless the
-          passage's topic is given as context (the second row of each half); a wrong link counts always. The third
-          row is what most people do today: the longest names of the base, ignoring case, from left to right.
-speed     passages of 100 words a minute, one after the other, nothing shared between them.
-offsets   random texts of all of Unicode, lone surrogates included: `text[start:end]` is the mention, spans do not
-          overlap, and no combining mark is cut off. Against a linker that knows every string.
+quality   of span and entity together, on the passages of passages.txt. The odds of the shapes were chosen on the
+          development half; the measurement half is held out. Names that several entities share do not count, unless
+          the topic of the passage is given as context (second row of each half); a wrong link always counts. The
+          third row is the usual alternative: the longest names of the base, ignoring case, from left to right.
+speed     passages of 100 words a minute, one after the other, with nothing shared between them.
+offsets   random texts over all of Unicode, lone surrogates included: `text[start:end]` is the mention, spans do not
+          overlap, and no combining mark is cut off. The linker here knows every string.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WORDS = 100
 
 @dataclass(frozen=True)
 class Gold:
-    """A passage, its topic and its mentions: (start, end) to the entity's id; shared names are starred."""
+    """A passage, its topic and its mentions: (start, end) to entity id. A star marks a name of several entities."""
 
     topic: str
     text: str
@@ -85,20 +85,18 @@ Find = Callable[[Gold], dict[tuple[int, int], str]]
 
 
 def by_linker(linker: EntityLinker, *, with_context: bool) -> Find:
-    """What is measured."""
-    # The attribute, for a linker that does not show its encoder.
-    encoder = getattr(linker, "encoder", None) or linker._encoder
+    """The method that is measured: `annotate` with a linker."""
 
     def find(gold: Gold) -> dict[tuple[int, int], str]:
         context = gold.topic if with_context else None
-        annotations = annotate(linker, gold.text, context=context, encoder=encoder)
+        annotations = annotate(linker, gold.text, context=context, encoder=linker.encoder)
         return {(a.start, a.end): a.link.entity_id or "" for a in annotations}
 
     return find
 
 
 def by_exact_names(base: Path = BASE) -> Find:
-    """The peer: a name that belongs to one entity, wherever it stands."""
+    """The peer: every name that belongs to a single entity."""
     owners: dict[str, set[str]] = {}
     with TsvReader([base]) as reader:
         for entity in reader.read(ReadReport(max_errors=0)):
@@ -124,7 +122,7 @@ def by_exact_names(base: Path = BASE) -> Find:
 
 
 def score(find: Find, passages: Iterable[Gold], *, with_context: bool, show: bool) -> Score:
-    """Annotate and compare."""
+    """Annotate passages and compare with the gold mentions."""
     total = Score()
     for gold in passages:
         found = find(gold)
@@ -160,7 +158,7 @@ def speed(linker: EntityLinker, passages: Sequence[Gold], *, n_passages: int) ->
 
 
 class Everything:
-    """A linker for which every string is an entity, more or less probably."""
+    """A linker for which every string is an entity, with some probability."""
 
     def link_batch(
         self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
@@ -185,7 +183,7 @@ ALPHABETS = [
 
 
 def random_text(generator: random.Random) -> str:
-    """A text of up to 120 pieces from a few alphabets, and now and then of any code point."""
+    """A text of up to 120 pieces from a few alphabets, with occasional random code points."""
     chosen = [*generator.sample(ALPHABETS, generator.randint(1, 4)), " "]
     pieces = []
     for _ in range(generator.randint(0, 120)):
@@ -199,7 +197,7 @@ def random_text(generator: random.Random) -> str:
 
 
 def check_offsets(text: str) -> int:
-    """Annotate a text with everything; returns the number of mentions.
+    """Annotate a text with `Everything`; returns the number of mentions.
 
     Raises:
         ValueError: If an offset is wrong.
@@ -218,7 +216,7 @@ def check_offsets(text: str) -> int:
 
 
 def measure(store: str, collection: str, *, n_passages: int, errors: bool, only: str | None) -> None:
-    """Quality and speed, against a base."""
+    """Measure quality and speed with a base."""
     gold = read_gold()
     with EntityLinker.open(collection, store=store) as linker:
         if only != "speed":
@@ -236,9 +234,9 @@ def measure(store: str, collection: str, *, n_passages: int, errors: bool, only:
 @click.command()
 @click.option("--store", required=True, help="Where the sample base was ingested.")
 @click.option("--collection", default="sample_base", show_default=True)
-@click.option("--passages", "n_passages", default=50, show_default=True, help="For the speed.")
+@click.option("--passages", "n_passages", default=50, show_default=True, help="Passages for the speed.")
 @click.option("--texts", default=10_000, show_default=True, help="Random texts.")
-@click.option("--errors", is_flag=True, help="Show what is wrong in the development half.")
+@click.option("--errors", is_flag=True, help="Show the errors in the development half.")
 @click.option("--only", type=click.Choice(["quality", "speed", "offsets"]))
 def main(store: str, collection: str, n_passages: int, texts: int, errors: bool, only: str | None) -> None:
     """Measure `annotate`."""

@@ -1,14 +1,14 @@
-"""How each reader stands the worst files: one command, one table.
+"""Measures each reader on the worst files: time and memory must grow linearly with the file.
 
     python benchmarks/reader_worst_cases.py
     python benchmarks/reader_worst_cases.py --only obo --only gzip --megabytes 1 --megabytes 2
 
-Each shape is a file, or a few, that a careless loop or expression takes for ever to read or cannot hold: chains of
-classes, one id with all rows, a row with all columns, backslashes without end. It is made at each size and read by
-`Reader.read` in a process of its own, which is ended after `--limit` seconds. Columns: processor seconds, how many
-times as long the largest took as the smallest (as many as it is larger: linear), and by how much resident memory grew
-at its highest (MB, the largest size; the index files of UMLS are mapped and count too). What reading ended with stands
-in the last column where it was an error. Linux: memory is read from /proc.
+Each shape is one file, or a few, on which a careless loop or regular expression would need quadratic time or memory:
+chains of classes, one id with all rows, a row with all columns, endless backslashes. It is generated at each size and
+read by `Reader.read` in a new process, which is killed after `--limit` seconds. Columns of the table: processor
+seconds; the time of the largest over that of the smallest (for linear cost, the ratio of their sizes); the highest
+growth of resident memory (MB, at the largest size; mapped index files of UMLS count too); and the error, if reading
+ended with one. Linux only: memory is read from /proc.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from worst_shapes import SHAPES
+from generators.worst_shapes import SHAPES
 
 from ingest.base.type_map import TypeMap
 from ingest.formats import open_reader
@@ -34,7 +34,7 @@ from pearl_qdrant.errors import PearlQdrantError
 
 @dataclass
 class Measure:
-    """One reading; `seconds` is None where it was ended."""
+    """One reading; `seconds` is None if it was killed."""
 
     seconds: float | None
     grown_mb: float
@@ -48,7 +48,7 @@ def status_mb(key: str) -> float:
 
 
 def read_all(path: Path, kind: str, types: TypeMap) -> str:
-    """Read a base; the error's type and the end of its words, if there was one."""
+    """Read a base; returns the type and the end of the message of its error, or an empty string."""
     try:
         with open_reader([path], kind, type_map=types) as reader:
             for _ in reader.read(ReadReport(max_errors=None)):
@@ -61,11 +61,11 @@ def read_all(path: Path, kind: str, types: TypeMap) -> str:
 
 
 def measure(path: Path, kind: str, types: TypeMap, limit: float) -> Measure:
-    """Read a base in a child."""
+    """Read a base in a child process."""
     receive, send = os.pipe()
     child = os.fork()
     if not child:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest mark begins here
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak (VmHWM)
         before, start = status_mb("VmHWM"), time.process_time()
         outcome = read_all(path, kind, types)
         found = time.process_time() - start, status_mb("VmHWM") - before, outcome
@@ -85,7 +85,7 @@ def measure(path: Path, kind: str, types: TypeMap, limit: float) -> Measure:
 
 
 def warm_up(types: TypeMap) -> None:
-    """Import what readers import, so that no measure has it."""
+    """Load the modules of all readers, so that no measure includes imports."""
     for kind, shapes in SHAPES.items():
         for shape, make in shapes():
             if shape in ("plain rows", "one line", "zstd frames"):
@@ -97,10 +97,10 @@ def warm_up(types: TypeMap) -> None:
 
 @click.command()
 @click.option("--megabytes", type=int, multiple=True, default=[1, 2, 4, 8], show_default=True, help="Sizes (10^6).")
-@click.option("--only", multiple=True, help="Formats or shapes that hold this word.")
-@click.option("--limit", default=120.0, show_default=True, help="Seconds a reading may take.")
+@click.option("--only", multiple=True, help="Only formats or shapes whose name contains this word.")
+@click.option("--limit", default=120.0, show_default=True, help="Seconds before a reading is killed.")
 def main(megabytes: tuple[int, ...], only: tuple[str, ...], limit: float) -> None:
-    """Make the worst files, read them at each size, and print a table."""
+    """Generate the worst files, read them at each size, and print a table."""
     sizes = sorted(megabytes)
     heads = [
         "format",

@@ -1,15 +1,14 @@
-"""How fast each reader reads, and in how much memory: one command, one table.
+"""Measures the speed and the memory of each reader.
 
     python benchmarks/readers.py --megabytes 100
     python benchmarks/readers.py --base umls --form plain --umls-rows 5000000
 
-Each base is made up in its true form (`generate_*.py`) in a temporary folder, and read once through by a process of
-its own on one core, as the scan before a load does. Columns: decompressed MB (10^6 bytes, all files of the base) a
-second of wall clock; rows that the reader wanted and entities a second; processor seconds; RssAnon in MB before, at
-its highest after each 50,000 entities, and at the end. Wikidata's dump is read twice, for the classes and for the
-entities: a line each. Peers, on the same files: `pandas.read_csv` of the same MRCONSO.RRF in chunks (columns, not
-entities), `json.loads` of each line of the dump (no entities either), and the decompression alone, which is the
-ceiling of what comes after it.
+Each base is generated in its real format (`generators/`) in a temporary folder. A process on one core then reads it
+once, as the scan before a load does. Columns of the table: decompressed MB (10^6 bytes, all files of the base) a second
+of wall clock; rows used and entities a second; processor seconds; RssAnon in MB before, at its highest (sampled every
+50,000 entities), and at the end. Wikidata's dump is read twice, for the classes and for the entities: one line each.
+Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), `json.loads` of each line
+of the dump (no entities either), and decompression alone, which is the upper limit.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from generate_umls import BYTES_A_ROW, make_umls
-from generate_wikidata import make_dump, make_truthy
-from generate_yago import make_yago_4, make_yago_45
+from generators.umls import BYTES_A_ROW, make_umls
+from generators.wikidata import make_dump, make_truthy
+from generators.yago import make_yago_4, make_yago_45
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
@@ -49,7 +48,7 @@ SAMPLE_ENTITIES = 50_000
 
 @dataclass
 class Measure:
-    """What one pass took; memory in MB."""
+    """Cost of one pass; memory in MB."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -65,7 +64,7 @@ def anonymous_mb() -> float:
 
 
 def timed(work: Callable[[Measure], object]) -> Measure:
-    """The measure that the work fills, with its time."""
+    """Run `work`, which fills a measure, and add the times."""
     found, start, cpu = Measure(), time.perf_counter(), time.process_time()
     work(found)
     found.seconds, found.cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
@@ -73,7 +72,7 @@ def timed(work: Callable[[Measure], object]) -> Measure:
 
 
 def read_entities(folder: Path) -> Measure:
-    """One pass of the reader; of Wikidata's dump the second one."""
+    """One pass of the reader; the second one of Wikidata's dump."""
     report, memory = ReadReport(max_errors=0), [anonymous_mb()]
 
     def read(found: Measure) -> None:
@@ -84,7 +83,7 @@ def read_entities(folder: Path) -> Measure:
     paths = [folder] if len(files(folder)) > 1 else files(folder)
     with open_reader(paths) as reader:
         if isinstance(reader, WikidataReader):
-            reader.read_classes()  # timed by a line of its own
+            reader.read_classes()  # timed separately, in its own line
         found = timed(read)
     memory.append(anonymous_mb())
     found.rows, found.memory = report.rows, (memory[0], max(memory), memory[-1])
@@ -102,12 +101,12 @@ def read_classes(folder: Path) -> Measure:
 
 
 def decode(folder: Path) -> Measure:
-    """Reading and decompressing, and nothing with it."""
+    """Reading and decompression alone."""
     return timed(lambda _: sum(len(chunk) for path in files(folder) for chunk in Source(path).chunks()))
 
 
 def read_pandas(folder: Path) -> Measure:
-    """The peer of the UMLS reader."""
+    """Peer of the UMLS reader."""
     import pandas  # type: ignore[import-untyped]
 
     def read(found: Measure) -> None:
@@ -123,7 +122,7 @@ def read_pandas(folder: Path) -> Measure:
 
 
 def read_json(folder: Path) -> Measure:
-    """What most scripts do with a dump of Wikidata."""
+    """Peer of the Wikidata reader: what most scripts do with a dump."""
 
     def read(found: Measure) -> None:
         with files(folder)[0].open("rb") as file:
@@ -141,7 +140,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def passes(base: str, form: str) -> Iterator[tuple[str, Callable[[Path], Measure]]]:
-    """What is measured of a base in a form, with its heading."""
+    """The passes to measure for a base in a form, with their headings."""
     if form != "plain":
         yield f"{base}, decoder alone", decode
     if base.startswith("wikidata"):
@@ -154,7 +153,7 @@ def passes(base: str, form: str) -> Iterator[tuple[str, Callable[[Path], Measure
 
 
 def compress(folder: Path, form: str) -> Path:
-    """The same files in another form, in a folder beside."""
+    """The same files, compressed, in a neighbouring folder."""
     target = folder.with_name(f"{folder.name}-{form}")
     target.mkdir()
     for path in files(folder):
@@ -176,18 +175,20 @@ def show(heading: str, form: str, n_bytes: int, found: Measure) -> None:
 
 
 @click.command()
-@click.option("--megabytes", default=100, show_default=True, help="Size of each base's leading file, decompressed.")
-@click.option("--umls-rows", type=int, help="Rows of MRCONSO.RRF, instead of a size.")
-@click.option("--base", type=click.Choice(list(MAKERS)), multiple=True, help="Which; all by default.")
-@click.option("--form", type=click.Choice(FORMS), multiple=True, help="Which; by default all, bz2 of Wikidata alone.")
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where to make the bases.")
+@click.option("--megabytes", default=100, show_default=True, help="Size of each base's main file, decompressed.")
+@click.option("--umls-rows", type=int, help="Rows of MRCONSO.RRF instead of a size.")
+@click.option("--base", type=click.Choice(list(MAKERS)), multiple=True, help="Bases to read; all by default.")
+@click.option(
+    "--form", type=click.Choice(FORMS), multiple=True, help="Forms to read; default: all, bz2 for Wikidata only."
+)
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Folder for the generated bases.")
 def main(
     megabytes: int, umls_rows: int | None, base: tuple[str, ...], form: tuple[str, ...], folder: Path | None
 ) -> None:
-    """Make bases, read them in each form, and print a table."""
+    """Generate bases, read them in each form, and print a table."""
     heads = ("reader", "form", "MB/s", "rows/s", "entities/s", "processor s", "RssAnon before, highest, last (MB)")
     click.echo(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    # A process for each pass, so that no memory is another one's.
+    # One process for each pass, so that no pass inherits the memory of another.
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         for name in base or MAKERS:

@@ -1,11 +1,11 @@
-"""A server that answers Qdrant's REST queries from an embedded collection, and at once when it is asked again.
+"""A server that answers Qdrant's REST queries from an embedded collection, and from memory when they repeat.
 
     python benchmarks/replay_server.py STORE COLLECTION PORT
 
-The first time a body of a query comes, the embedded engine answers it; the answer is kept as bytes, and sent for the
-same body ever after. So what a second run over the same mentions measures is the client alone. Where the client accepts
-compressed answers, it behaves as a real server was seen to: a chunked answer in two packets, the last of which waits
-for an acknowledgement that the client's kernel delays by 40 ms. Writes are read and forgotten.
+The embedded engine answers a query body once; its answer is kept as bytes and sent again for the same body. So a second
+run over the same mentions measures the client alone. If the client accepts compressed answers, this server does what
+real ones were seen to do: it sends a chunked answer in two packets, the last of which waits for an acknowledgement that
+the client's kernel delays by 40 ms. Writes are accepted and discarded.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Answers:
-    """What the server says."""
+    """Answers to requests, with a cache for queries."""
 
     def __init__(self, collection: EdgeCollection) -> None:
         self._collection = collection
         self._kept: dict[bytes, bytes] = {}
         self._lock = threading.Lock()
 
-    def of(self, request: bytes, body: bytes) -> bytes:
-        """The body of an answer."""
+    def answer(self, request: bytes, body: bytes) -> bytes:
+        """The body of the answer to a request line and its body."""
         if b"/points/query/batch" in request:
             kept = self._kept.get(body)
             if kept is None:
@@ -58,7 +58,7 @@ class Answers:
         return _result({"operation_id": 0, "status": "completed"})
 
     def _query(self, asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
-        """One request of several queries, under one type filter."""
+        """Results of one request, which has several queries under one type filter."""
         searches, types = asked["searches"], ()
         for search in searches:
             for condition in (search.get("filter") or {}).get("must", ()):
@@ -81,7 +81,7 @@ class Answers:
         ]
 
     def _description(self) -> dict[str, Any]:
-        """The collection, as `GET /collections/NAME` tells it."""
+        """The collection, as `GET /collections/NAME` describes it."""
         manifest = self._collection.manifest
         metadata = {"pearl_qdrant": manifest.model_dump(mode="json", exclude={"checkpoints"})}
         return {
@@ -144,7 +144,7 @@ class Connection(socketserver.BaseRequestHandler):
             while missing > 0:
                 parts.append(self.request.recv(1 << 20))
                 missing -= len(parts[-1])
-            self._send(head, answers.of(head.split(b"\r\n", 1)[0], b"".join(parts)))
+            self._send(head, answers.answer(head.split(b"\r\n", 1)[0], b"".join(parts)))
             data = b""
 
     def _send(self, head: bytes, body: bytes) -> None:
@@ -161,7 +161,7 @@ class Connection(socketserver.BaseRequestHandler):
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Threads for connections."""
+    """One thread for each connection."""
 
     allow_reuse_address = True
     daemon_threads = True

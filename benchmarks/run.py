@@ -1,16 +1,17 @@
-"""`make bench`: ingest and linking, side by side with what people do today.
+"""`make bench`: measures ingest and linking beside common alternatives.
 
     make bench BENCH_ARGS="--data base.tsv --id-column id --name-column name --peer-model FOLDER"
 
-    reading      the scan and one pass of the reader, alone
-    encoding     our encoder over the distinct names, alone, sorted as a whole
+    reading      the scan, then one pass of the reader, without encoding
+    encoding     the encoder alone over the distinct names, sorted by length as a whole
     ingest       `pearl-qdrant ingest` into the embedded store: the load, the graph, the memory of all processes
     linking      one link, warm, filtered or misspelt; the first in a new process; batches; beside an event loop
     peers        sentence-transformers `encode` and qdrant-client `upload_collection` into its local mode, on
-                 --peer-names of the same names: at their defaults, and with large sorted batches (and the ONNX
-                 backend where `optimum` is installed). They run before and after ours; the better run counts.
+                 --peer-names of the same names: with default settings, and with large sorted batches (and the
+                 ONNX backend if `optimum` is installed). They run before and after ours; the better run counts.
 
-Without --data it makes a base from the sample base. Rates are names a second. Keep the machine quiet.
+Without --data, a base is generated from the words of the sample base. Rates are names a second. Nothing else should run
+on the machine.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ COLLECTION = "bench"
 
 
 def say(what: str, value: str) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     click.echo(f"{what:<58} {value}")
 
 
 def generated(path: Path, n: int) -> Path:
-    """A base of `n` entities made from the words of the sample base."""
+    """Write a base of `n` entities made from the words of the sample base."""
     rows = (ROOT / "examples" / "sample_base.tsv").read_text("utf-8").splitlines()[1:]
     words = sorted({word for row in rows for word in row.split("\t")[1].split() if word.isalpha()})
     rng = random.Random(0)
@@ -71,14 +72,14 @@ def generated(path: Path, n: int) -> Path:
 
 
 def names_of(reader: TsvReader, scanned: ScanResult, n: int | None = None) -> list[str]:
-    """The distinct names of a base, `n` of them at random if so many are wanted."""
+    """The distinct names of a base: all, or a random sample of `n`."""
     entities = reader.read(ReadReport(max_errors=None), scattered=scanned.scattered)
     names = list(dict.fromkeys(name for entity in entities for name in entity.names()))
     return names if n is None or n >= len(names) else random.Random(0).sample(names, n)
 
 
 def bench_reading(reader: TsvReader) -> ScanResult:
-    """The two passes of the reader."""
+    """Time the two passes of the reader."""
     start = time.perf_counter()
     scanned = scan(reader, ReadReport(max_errors=None))
     first = time.perf_counter()
@@ -92,14 +93,14 @@ def bench_reading(reader: TsvReader) -> ScanResult:
 
 
 def bench_encoding(encoder: Encoder, names: list[str]) -> float:
-    """Seconds for all names at once."""
+    """Seconds to encode all names in one call."""
     start = time.perf_counter()
     encoder.encode(names)
     return time.perf_counter() - start
 
 
 def bench_ingest(data: Path, options: Sequence[str], store: Path, encoding_s: float) -> float:
-    """`pearl-qdrant ingest`, with the memory of all its processes; names a second before the graph."""
+    """Run `pearl-qdrant ingest` and sample the memory of its processes; returns names a second without the graph."""
     command = [sys.executable, "-m", "pearl_qdrant", "ingest", str(data), "--collection", COLLECTION]
     command += ["--store", str(store), "--device", "cpu", "--json", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -120,7 +121,7 @@ def bench_ingest(data: Path, options: Sequence[str], store: Path, encoding_s: fl
 
 
 def bench_linking(store: Path, mentions: list[str], kind: str, encode_s: float, n_links: int) -> None:
-    """One filtered link after another, then batches, then a new process."""
+    """Time single links, then batches, then a new process."""
     rng = random.Random(0)
     misspelt = [edit_character(mention, rng) for mention in mentions]
     with EntityLinker.open(COLLECTION, store=str(store), device="cpu") as linker:
@@ -150,7 +151,7 @@ def _link_all(linker: EntityLinker, mentions: list[str]) -> None:
 
 
 async def _waits(linker: EntityLinker, mentions: list[str], types: list[str]) -> float:
-    """The longest time, in seconds, that an event loop does not run while mentions are linked."""
+    """The longest time, in seconds, for which an event loop is blocked while mentions are linked."""
     longest = 0.0
 
     async def tick() -> None:
@@ -174,7 +175,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def bench_peers(names: list[str], model: str, folder: Path) -> dict[str, float]:
-    """Names a second of sentence-transformers with qdrant-client's local mode, by settings."""
+    """Names a second of sentence-transformers with qdrant-client's local mode, by setting."""
     from qdrant_client import QdrantClient, models
     from sentence_transformers import SentenceTransformer
 
@@ -204,19 +205,19 @@ def bench_peers(names: list[str], model: str, folder: Path) -> dict[str, float]:
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path, exists=True), help="TSV; made up if not given.")
-@click.option("--names", "n_made", default=20_000, show_default=True, help="Entities to make up.")
+@click.option("--data", type=click.Path(path_type=Path, exists=True), help="TSV; generated by default.")
+@click.option("--names", "n_made", default=20_000, show_default=True, help="Entities to generate.")
 @click.option("--id-column")
 @click.option("--name-column")
 @click.option("--type-column", multiple=True)
 @click.option("--alias-column")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True)
-@click.option("--peer-model", help="sentence-transformers folder; without it no peers are run.")
+@click.option("--peer-model", help="sentence-transformers folder; without it, peers are not measured.")
 @click.option("--peer-names", default=6000, show_default=True)
 @click.option("--mentions", "n_mentions", default=4000, show_default=True)
 @click.option("--type", "kind", default="ORG", show_default=True, help="Filter of the single links.")
-@click.option("--encode-names", default=100_000, show_default=True, help="Names to encode alone, at random.")
-@click.option("--work", type=click.Path(path_type=Path), help="Folder for stores; a temporary one if not given.")
+@click.option("--encode-names", default=100_000, show_default=True, help="Random names for the encoder alone.")
+@click.option("--work", type=click.Path(path_type=Path), help="Folder for stores; temporary by default.")
 def main(
     data: Path | None,
     n_made: int,
@@ -232,7 +233,7 @@ def main(
     encode_names: int,
     work: Path | None,
 ) -> None:
-    """Run all of it."""
+    """Run all measurements."""
     say("machine", f"{platform.machine()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
     if work is not None:
         work.mkdir(parents=True, exist_ok=True)

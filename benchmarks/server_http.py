@@ -1,9 +1,9 @@
-"""What the way over HTTP costs the client: links and uploads beside the embedded store.
+"""Measures what HTTP costs the client: links and uploads, compared with the embedded store.
 
     python benchmarks/server_http.py [--data BASE.tsv] [--links 300]
 
 A server in another process answers at once from recorded bodies (`replay_server.py`), and stalls on compressed answers
-as a real one does. What is measured is therefore our own work and the connection's, not Qdrant's.
+as a real one does. So the figures are the cost of our client and of the connection, without Qdrant's own work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLLECTION = "bench"
 
 
 def load(base: Path, store: Path, encoder: Encoder) -> list[str]:
-    """Ingest the base into an embedded store; returns its names."""
+    """Ingest a base into an embedded store; returns its names."""
     with TsvReader([base]) as reader:
         scanned = scan(reader)
         manifest = Manifest.for_model(encoder.info, collection=COLLECTION, kb=COLLECTION)
@@ -52,14 +52,14 @@ def load(base: Path, store: Path, encoder: Encoder) -> list[str]:
 
 
 def misspelt(name: str, rng: random.Random) -> str:
-    """With two neighbouring characters swapped."""
+    """The name with two neighbouring characters swapped."""
     i = rng.randrange(max(1, len(name) - 1))
     return name[:i] + name[i + 1 : i + 2] + name[i : i + 1] + name[i + 2 :]
 
 
 @contextmanager
 def replaying(store: Path) -> Iterator[str]:
-    """The server, in a process of its own; gives its URL."""
+    """Run the server in another process; yields its URL."""
     command = [sys.executable, str(HERE / "replay_server.py"), str(store), COLLECTION, "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -70,7 +70,7 @@ def replaying(store: Path) -> Iterator[str]:
 
 
 def time_links(linker: EntityLinker, mentions: Sequence[str]) -> tuple[float, float, float]:
-    """Milliseconds of a link, p50 and p99, and links a second in a batch."""
+    """Milliseconds of a link (p50 and p99), and links a second in a batch."""
     times = []
     for mention in mentions:
         start = time.perf_counter()
@@ -84,7 +84,7 @@ def time_links(linker: EntityLinker, mentions: Sequence[str]) -> tuple[float, fl
 
 
 def compare(linkers: dict[str, EntityLinker], mentions: Sequence[str], rounds: int) -> dict[str, list[list[float]]]:
-    """`time_links` of each linker, turn by turn, after one round that is not counted: the server answers it anew."""
+    """`time_links` of each linker in turn. The first round is not counted: the server still computes its answers."""
     found: dict[str, list[list[float]]] = {where: [] for where in linkers}
     for i in range(rounds + 1):
         for where, linker in linkers.items():
@@ -95,7 +95,7 @@ def compare(linkers: dict[str, EntityLinker], mentions: Sequence[str], rounds: i
 
 
 def time_upload(url: str, base: Path, encoder: Encoder, n_names: int) -> tuple[float, float]:
-    """Processor seconds of this process for 1,000 names, and names a second; vectors are random."""
+    """Processor seconds of this process for 1,000 names with random vectors, and names a second."""
     store = ServerStore.connect(url)
     collection = store.open(COLLECTION)
     with TsvReader([base]) as reader:
@@ -121,7 +121,7 @@ def time_upload(url: str, base: Path, encoder: Encoder, n_names: int) -> tuple[f
 @click.option("--uploads", default=20_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(data: Path, links: int, uploads: int, rounds: int) -> None:
-    """Print a table: medians over the rounds."""
+    """Measure and print a table of medians over the rounds."""
     encoder = load_encoder(DEFAULT_MODEL, device="cpu")
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:

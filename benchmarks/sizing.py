@@ -1,11 +1,12 @@
-"""What a base of a size takes: rates, memory and disk of the embedded store at 10^4, 10^5 and 10^6 made-up names.
+"""Measures the embedded store by the number of names: rates, memory and disk at 10^4, 10^5 and 10^6 invented names.
 
     python benchmarks/sizing.py --names 10000 --names 100000 --names 1000000
 
-The real reader, pipeline and store, with a stand-in for the encoder: the vector of a name is the normalised sum of
-random vectors of its words, so that names which share words are near each other as with a real encoder, and nothing is
-measured but the store. Rates are names a second; memory is the highest anonymous memory of all processes together,
-mapped files beside it. `docs/sizing.md` says what follows for UMLS, YAGO and Wikidata.
+Reader, pipeline and store are the real ones; the encoder is a stand-in that costs next to nothing, so that the store
+alone is measured. Its vector of a name is the normalised sum of random vectors of the words, so that names which share
+words are near each other, as with a real encoder. Rates are names a second. Memory is the highest sum of anonymous
+memory over all processes, with mapped files in another column. `docs/sizing.md` applies the figures to UMLS, YAGO and
+Wikidata.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SEARCHES = 500
 
 
 class WordEncoder:
-    """A stand-in for an encoder that costs next to nothing."""
+    """A stand-in for an encoder, at almost no cost."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -52,7 +53,7 @@ class WordEncoder:
 
     @property
     def info(self) -> ModelInfo:
-        """A made-up model."""
+        """Description of a model that does not exist."""
         return ModelInfo(
             name="words",
             weights_hash="sha256:" + "0" * 64,
@@ -78,7 +79,7 @@ class WordEncoder:
 
 
 def write_base(path: Path, n_names: int) -> None:
-    """A base of so many names, 2.5 an entity as in UMLS."""
+    """Write a base of `n_names` names, 2.5 an entity as in UMLS."""
     rng = random.Random(0)
     words = [f"w{i}" for i in range(2 * N_WORDS)]
     written = number = 0
@@ -134,7 +135,7 @@ def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str
 
 
 def _some(path: Path) -> list[Entity]:
-    """Entities from the start of a base."""
+    """The first entities of a base."""
     with TsvReader([path], limit=SEARCHES) as reader:
         return list(reader.read(ReadReport()))
 
@@ -144,13 +145,13 @@ def _some(path: Path) -> list[Entity]:
 @click.option("--quantization", "kinds", multiple=True, default=("int8",), show_default=True)
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), help="Folder for stores.")
 def main(sizes: tuple[int, ...], kinds: tuple[Quantization, ...], work: Path | None) -> None:
-    """Run all sizes."""
+    """Measure all sizes and print a table."""
     click.echo(f"{platform.machine()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}; memory in MB")
     header = ("names", "vectors", "write/s", "graph/s", "load", "graph", "serve", "mapped", "KB a name", "query ms")
     click.echo("".join(f"{cell:>11}" for cell in header))
     for kind in kinds:
         for size in sizes:
-            # Each in a process of its own: memory that was freed before would hide what is taken now.
+            # Each size in a new process: memory freed by an earlier one would hide what this one takes.
             with (
                 tempfile.TemporaryDirectory(dir=work) as folder,
                 ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,

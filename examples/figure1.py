@@ -1,4 +1,4 @@
-"""Figure 1 of the PEARL paper: how close five names are to "The New York Times", by this model.
+"""Figure 1 of the PEARL paper with this model: cosines of five names to "The New York Times".
 
 The first three are its aliases; New York Post and New York are other entities.
 """
@@ -17,7 +17,7 @@ NAMES = ("nytimes.com", "NYTimes", "New-York Daily Times", "New York Post", "New
 @click.command()
 @click.option("--model", default="pearl-mini-en")
 def main(model: str) -> None:
-    """Print the names by their cosine, with the type that the head predicts."""
+    """Print the names by cosine, with the phrase type that the head predicts."""
     encoded = load_encoder(model, device="cpu").encode([MENTION, *NAMES])
     cosines = encoded.vectors[1:] @ encoded.vectors[0]
     kinds = [""] * len(NAMES)

@@ -1,6 +1,7 @@
-"""A made-up UMLS release: CUIs from C9000000 on, names of invented words, 2.6 atoms a CUI on average.
+"""Makes a UMLS release of invented words: CUIs from C9000000 upwards, 2.6 atoms a CUI on average.
 
-Seven in fifteen rows are English, the others of seven languages; of all but a CUI's first, one in twelve is obsolete.
+Seven rows in fifteen are English, the rest are in seven other languages. One atom in twelve is obsolete, but never the
+first one of a CUI.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ TYPES = (
 SYLLABLES = "ba co di fu gra hel iso kar lum mor neo oph pla ri sta tro ul vas xan zyg".split()
 FOREIGN = {"JPN": "心疾患", "RUS": "болезнь", "SPA": "crónica", "GER": "ß", "FRE": "maladie é"}
 
-
 BYTES_A_ROW = 110
-"""Of MRCONSO.RRF, about."""
+"""Approximate size of a row of MRCONSO.RRF."""
 
 
 def make_rows(n_rows: int, seed: int = 0) -> Iterator[tuple[str, str]]:
-    """Rows of MRCONSO.RRF and of MRSTY.RRF of one CUI after the other."""
+    """Rows of MRCONSO.RRF and of MRSTY.RRF, CUI by CUI."""
     rng = random.Random(seed)
     words = ["".join(rng.choices(SYLLABLES, k=rng.randint(2, 4))) for _ in range(5000)]
     n_made = cui = 0
@@ -54,7 +54,7 @@ def make_rows(n_rows: int, seed: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def make_umls(meta: Path, n_rows: int) -> None:
-    """Write MRCONSO.RRF of so many rows, and MRSTY.RRF, into a new folder."""
+    """Write MRCONSO.RRF with `n_rows` rows, and MRSTY.RRF, into a new folder."""
     meta.mkdir()
     with (meta / "MRCONSO.RRF").open("w", encoding="utf-8") as conso, (meta / "MRSTY.RRF").open("w") as sty:
         rows = make_rows(n_rows)

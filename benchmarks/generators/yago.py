@@ -1,8 +1,8 @@
-"""Made-up YAGO downloads in true form; nothing in them is so.
+"""Makes YAGO downloads of invented facts in the real formats.
 
-YAGO 4 as N-Triples: labels in eight languages, types and Wikidata ids in other files and another order. YAGO 4.5 as
-Turtle: two in five rows are names, types and links, the others facts that a reader of names passes over. The real one
-has more of those.
+YAGO 4 is N-Triples: labels in eight languages, with types and Wikidata ids in other files and in another order. YAGO
+4.5 is Turtle: two rows in five are names, types and links; the rest are facts that a reader of names skips. The real
+files have more of those.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PREFIXES = {
 LANGUAGES = ("de", "fr", "es", "it", "ru", "ja", "zh")
 N_CLASSES = 2_000
 N_FACTS = 6
-"""Facts of an entity that no reader of names wants; YAGO 4.5 has more."""
+"""Mean number of facts of an entity that a reader of names skips; YAGO 4.5 has more."""
 
 
 def entities(rng: random.Random) -> Iterator[tuple[str, str, str, str]]:
-    """Local names, names, comments and classes, without end."""
+    """Endless tuples of local name, name, comment and class."""
     letters = "abcdefghijklmnopqrstuvwxyzé"
     words = ["".join(rng.choices(letters, k=rng.randint(3, 9))) for _ in range(5_000)]
     number = 0
@@ -45,7 +45,7 @@ def full(term: str) -> str:
 
 
 def make_yago_4(folder: Path, n_bytes: int) -> None:
-    """Files of YAGO 4, about `n_bytes` of labels, in a new folder."""
+    """Write YAGO 4 into a new folder, with about `n_bytes` of labels."""
     folder.mkdir()
     rng = random.Random(4)
     label, comment = full("rdfs:label"), full("rdfs:comment")
@@ -74,7 +74,7 @@ def make_yago_4(folder: Path, n_bytes: int) -> None:
 
 
 def make_yago_45(folder: Path, n_bytes: int) -> None:
-    """Files of YAGO 4.5, about `n_bytes` of facts, in a new folder."""
+    """Write YAGO 4.5 into a new folder, with about `n_bytes` of facts."""
     folder.mkdir()
     rng = random.Random(45)
     header = "".join(f"@prefix {prefix}: <{namespace}> .\n" for prefix, namespace in PREFIXES.items())

@@ -1,4 +1,4 @@
-"""The worst files for each reader, at any size; see `reader_worst_cases.py`, which measures them."""
+"""The worst files for each reader, at any size. `reader_worst_cases.py` measures them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PREFIXES = b"""@prefix yago: <http://yago-knowledge.org/resource/> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix schema: <http://schema.org/> .
 """
-LINE = 900_000  # bytes of a line that is long, and not too long to be read
+LINE = 900_000  # bytes of a line that is long, but short enough for the readers
 
 
 def many(n: int, row: Callable[[int], str], *, start: bytes = b"") -> bytes:
-    """So many bytes of rows, each made from its number."""
+    """At least `n` bytes of rows; `row` makes each from its number."""
     parts, size = [start], len(start)
     for i in itertools.count():
         if size >= n:
@@ -36,7 +36,7 @@ def many(n: int, row: Callable[[int], str], *, start: bytes = b"") -> bytes:
 
 
 def long_rows(n: int, start: str, piece: Callable[[int], str], end: str = "\n") -> bytes:
-    """So many bytes of rows of nearly `LINE` bytes each, made of pieces between a start and an end."""
+    """At least `n` bytes of rows of nearly `LINE` bytes each: a start, many pieces, an end."""
     numbers = itertools.count()
     rows = []
     while sum(map(len, rows)) < n:
@@ -49,7 +49,7 @@ def long_rows(n: int, start: str, piece: Callable[[int], str], end: str = "\n") 
 
 
 def packed(members: Iterable[tuple[str, bytes]]) -> bytes:
-    """A zip archive."""
+    """A zip archive of members, given by name and content."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in members:
@@ -88,17 +88,17 @@ def yago(n: int, row: Callable[[int], str]) -> bytes:
 
 
 def label(subject: object, text: object) -> str:
-    """A row of Turtle with a name."""
+    """A row of Turtle that names an entity."""
     return f'yago:{subject}\trdfs:label\t"{text}"@en\t.\n'
 
 
 def above(lower: object, upper: object) -> str:
-    """A row of Turtle with a class above another one."""
+    """A row of Turtle that puts a class under another one."""
     return f"yago:{lower}\trdfs:subClassOf\tyago:{upper}\t.\n"
 
 
 def typed(subject: object, kind: object) -> str:
-    """A row of Turtle with the class of an entity."""
+    """A row of Turtle that gives an entity its class."""
     return f"yago:{subject}\trdf:type\tyago:{kind}\t.\n"
 
 
@@ -108,7 +108,7 @@ def truthy(n: int, predicate: str, value: object) -> str:
 
 
 def graphs(n: int) -> Iterator[tuple[str, Callable[[int], list[int]]]]:
-    """Class graphs by name: the numbers above a number from 1; a star has `n` points."""
+    """Class graphs by name, as functions from a class (from 1) to its parents; a star has `n` points."""
     yield "chain", lambda i: [i + 1]
     yield "ladder", lambda i: [i + 1, i + 2]
     yield "cycle of 1,000", lambda i: [i % 1000 + 1]
@@ -116,7 +116,7 @@ def graphs(n: int) -> Iterator[tuple[str, Callable[[int], list[int]]]]:
 
 
 def tsv_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
-    """TSV, and what compresses it."""
+    """TSV, plain and compressed."""
 
     def alone(content: bytes) -> Files:
         return {"base.tsv": content}
@@ -235,8 +235,8 @@ def umls_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
     )
 
 
-def yago_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
-    """YAGO."""
+def yago_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:  # long: a list, one shape after the other
+    """YAGO 4 and 4.5."""
 
     def facts(content: bytes) -> Files:
         return {"yago-facts.ttl": content}
@@ -318,7 +318,7 @@ def yago_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
 
 
 def wikidata_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
-    """Wikidata, JSON and truthy."""
+    """Wikidata, as JSON and as truthy triples."""
     subclass, direct_label = "http://www.wikidata.org/prop/direct/P279", "http://www.w3.org/2000/01/rdf-schema#label"
 
     def graph(name: str, n: int) -> Files:

@@ -1,7 +1,7 @@
-"""A made-up Wikidata dump in true form, and truthy triples.
+"""Makes a Wikidata dump of invented items in the real format, and truthy triples.
 
-The entities are of the size of real ones (5 to 15 KB: labels in tens of languages, statements with qualifiers and
-references, non-ASCII text escaped as in the dumps).
+The items have the size of real ones, 5 to 15 KB: labels in tens of languages, statements with qualifiers and
+references, and non-ASCII text escaped as in the dumps.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _statement(rng: random.Random, item: int, prop: str, number: int) -> dict[st
 
 
 def make_entity(rng: random.Random, number: int) -> dict[str, Any]:
-    """One item; the first `N_CLASSES` numbers are classes, each below another one."""
+    """One item. The first `N_CLASSES` items are classes, each with a parent."""
     is_class = number <= N_CLASSES
     claims = {"P31": [_statement(rng, number, "P31", rng.randint(1, N_CLASSES))]}
     if is_class:
@@ -93,7 +93,7 @@ def make_entity(rng: random.Random, number: int) -> dict[str, Any]:
 
 
 def make_dump(folder: Path, n_bytes: int) -> None:
-    """A dump of so many bytes in a new folder: some thousand entities, again and again under new ids."""
+    """Write a dump of `n_bytes` into a new folder: some thousand items, repeated under new ids."""
     rng = random.Random(0)
     models = [json.dumps(make_entity(rng, i + 1), separators=(",", ":")).encode() for i in range(N_DISTINCT)]
     folder.mkdir()
@@ -103,7 +103,7 @@ def make_dump(folder: Path, n_bytes: int) -> None:
         while size < n_bytes:
             model = models[number % N_DISTINCT]
             number += 1
-            # A class comes once: later copies of it are instances only.
+            # Each class occurs once: later copies of it are plain instances.
             name = b'"P279"' if number <= N_DISTINCT else b'"P280"'
             line = model.replace(f'"id":"Q{(number - 1) % N_DISTINCT + 1}"'.encode(), f'"id":"Q{number}"'.encode(), 1)
             size += file.write((b",\n" if number > 1 else b"") + line.replace(b'"P279"', name))
@@ -111,7 +111,7 @@ def make_dump(folder: Path, n_bytes: int) -> None:
 
 
 def make_truthy(folder: Path, n_bytes: int) -> None:
-    """Truthy triples of so many bytes in a new folder."""
+    """Write `n_bytes` of truthy triples into a new folder."""
     folder.mkdir()
     rng, number, size = random.Random(1), 0, 0
     site, label = "http://www.wikidata.org", "http://www.w3.org/2000/01/rdf-schema#label"
