@@ -42,7 +42,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/python -m mypy
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
