@@ -1,4 +1,4 @@
-"""What the README says is so."""
+"""What README and docs say is so: commands, variables, examples, links."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ import pytest
 from pearl_qdrant.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted(DOCS.rglob("*.md")))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
 
 LISTED = {
     group: names.replace("\\", "").split("|")
-    for group, names in re.findall(r"^\| `pearl-qdrant (\w+) ?([^`]*)`", README, re.MULTILINE)
+    for group, names in re.findall(
+        r"^\| `pearl-qdrant (\w+) ?([^`]*)`", (DOCS / "commands.md").read_text("utf-8"), re.MULTILINE
+    )
 }
-"""Commands in the README's table: of a group its commands, of a single one its arguments."""
+"""Commands in the table of docs/commands.md: of a group its commands, of a single one its arguments."""
 
 
 def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -36,13 +39,13 @@ def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Co
 
 @pytest.mark.parametrize("path", [path for path, _ in commands(cli)])
 def test_every_command_and_option_is_explained(path: str) -> None:
-    """`--help` of each command says in a sentence what it does, and the README names it."""
+    """`--help` of each command says in a sentence what it does, and the table of the docs names it."""
     command = dict(commands(cli))[path]
     assert command.help
     assert "\\b" not in command.help, "the mark against wrapping must be the character, not its escape"
     assert len(command.help.splitlines()[0]) > 20
     group, _, name = path.partition(" ")
-    assert group in LISTED, f"pearl-qdrant {group} is not in the README's table"
+    assert group in LISTED, f"pearl-qdrant {group} is not in the table of docs/commands.md"
     if name:
         assert name in LISTED[group]
     for parameter in command.params:
@@ -51,7 +54,7 @@ def test_every_command_and_option_is_explained(path: str) -> None:
 
 
 def test_every_command_in_the_table_exists() -> None:
-    """The README's table names no group and no command of a group that is not there."""
+    """The table of the docs names no group and no command of a group that does not exist."""
     paths = {path for path, _ in commands(cli)}
     groups = {name for name, command in cli.commands.items() if isinstance(command, click.Group)}
     listed = {f"{group} {name}" for group in groups for name in LISTED[group]}
@@ -64,8 +67,9 @@ PLATFORM = {"LOCALAPPDATA", "XDG_DATA_HOME"}
 """Variables that the platform sets, and the user does not."""
 
 
-def test_every_environment_variable_is_in_the_readme() -> None:
-    """The table names all variables that settings and options read."""
+def test_every_environment_variable_is_in_the_docs() -> None:
+    """The table of docs/configuration.md names all variables that settings and options read."""
+    page = (DOCS / "configuration.md").read_text("utf-8")
     named = {
         v
         for _, c in commands(cli)
@@ -75,22 +79,44 @@ def test_every_environment_variable_is_in_the_readme() -> None:
     settings = (ROOT / "pearl_qdrant" / "settings.py").read_text("utf-8")
     assert {"PEARL_QDRANT_MODEL", "PEARL_QDRANT_STORE"} <= named
     for variable in named | set(re.findall(r"get\(\"([A-Z_]+)\"", settings)) - PLATFORM:
-        assert f"`{variable}`" in README, variable
+        assert f"| `{variable}` |" in page, variable
 
 
 def documented() -> Iterator[list[str]]:
     """The words of each command in the blocks of README and docs."""
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for path in PAGES:
         blocks = path.read_text(encoding="utf-8").split("```")[1::2]
         for line in "\n".join(blocks).splitlines():
             if line.removeprefix("$ ").startswith("pearl-qdrant "):
                 yield shlex.split(line.removeprefix("$ "), comments=True)[1:]
 
 
-@pytest.mark.parametrize("words", list(documented()), ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [shlex.split(line) for line in sorted({shlex.join(w) for w in documented()})], ids=" ".join
+)
 def test_every_command_in_the_docs_is_one(words: list[str]) -> None:
     """Commands, options and bounded values in README and docs are known; nothing is run."""
     assert_parses(words)
+
+
+def test_links_within_the_docs_lead_somewhere() -> None:
+    """Every relative link of README, CONTRIBUTING and docs names a file that exists."""
+    links = [
+        (path, link)
+        for path in PAGES
+        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL))
+        if not re.match(r"https?://|#", link)
+    ]
+
+    assert len(links) > 50
+    assert [f"{path.name}: {link}" for path, link in links if not (path.parent / link.partition("#")[0]).exists()] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """A page of the docs is reached from the site's menu, and the menu names no page that does not exist."""
+    menu = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]))
+
+    assert menu == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 
 
 def assert_parses(words: list[str]) -> None:
