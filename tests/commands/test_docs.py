@@ -119,6 +119,43 @@ def test_every_page_is_in_the_navigation() -> None:
     assert menu == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 
 
+def drawn_tree() -> Iterator[str]:
+    """Folders of the tree in docs/architecture.md, as paths."""
+    (block,) = re.findall(r"```tree\n(.*?)```", (DOCS / "architecture.md").read_text("utf-8"), re.DOTALL)
+    above: list[str] = []
+    for line in block.splitlines():
+        indent, name = re.match(r"( *)(\w+)/ +\w", line).groups()  # type: ignore[union-attr]
+        above = [*above[: len(indent) // 2], name]
+        yield "/".join(above)
+
+
+def test_the_drawn_tree_is_the_one_that_stands() -> None:
+    """docs/architecture.md names every folder of the three packages, says what it is for, and names no other."""
+    folders = {
+        path.parent.relative_to(ROOT).as_posix()
+        for package in ("pearl_qdrant", "ingest", "training")
+        for path in (ROOT / package).rglob("__init__.py")
+    }
+
+    assert sorted(drawn_tree()) == sorted(folders)
+
+
+def named_files() -> Iterator[tuple[str, str]]:
+    """Pages, and the paths of Python files that they name from the root of the repository."""
+    roots = "pearl_qdrant|ingest|training|tests|benchmarks|runs|examples"
+    for path in PAGES:
+        for name in re.findall(rf"`((?:{roots})/[\w/.-]+\.\w+)`", path.read_text("utf-8")):
+            yield path.name, name
+
+
+def test_files_that_the_docs_name_exist() -> None:
+    """Where README and docs name a file of the repository, it is there."""
+    named = list(named_files())
+
+    assert len(named) > 30
+    assert [(page, name) for page, name in named if not (ROOT / name).exists()] == []
+
+
 def assert_parses(words: list[str]) -> None:
     """The words after `pearl-qdrant` are a command with its options."""
     command: click.Command = cli
