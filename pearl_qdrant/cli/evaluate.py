@@ -8,19 +8,24 @@ import click
 
 from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.cli.evaluate_linking import linking_options
 from pearl_qdrant.settings import DEFAULT_MODEL
-from training.evaluation.defaults import DEFAULT_DISTRACTORS, DEFAULT_SEEDS
+from training.evaluation.defaults import (
+    DEFAULT_DISTRACTORS,
+    DEFAULT_MENTIONS,
+    DEFAULT_NIL_SHARES,
+    DEFAULT_SEEDS,
+    DEFAULT_SPLITS,
+)
 
 
 def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Name the tasks and stop, before anything else is asked for."""
+    """Print the tasks and exit, before required options are checked."""
     if not value or context.resilient_parsing:
         return
-    from training.evaluation.registry import ON_REQUEST, TASKS
+    from training.evaluation import list_tasks
 
-    for task in (*TASKS, *ON_REQUEST):
-        echo(f"{task.name:<22}  {task.group}: {task.metric}. Reads {', '.join(task.reads)}")
+    for task in list_tasks():
+        echo(f"{task.name:<22}  {task.description}")
     context.exit()
 
 
@@ -35,30 +40,24 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
 )
 @click.option(
     "--data",
-    "data",
     required=True,
     metavar="DIR|FILE|hub",
     help="Folder with the evaluation sets (see --list), a base of your own as one file, or hub for "
     "Lihuchen/pearl_benchmark and autofj.",
 )
-@click.option("--task", "tasks", multiple=True, metavar="T", help="Only this one; may be repeated. See --list.")
+@click.option("--task", "tasks", multiple=True, metavar="T", help="Run only this task; repeatable. See --list.")
 @click.option(
-    "--list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list_tasks,
-    help="Name the tasks and stop.",
+    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Print the tasks and exit."
 )
 @click.option(
-    "--seeds", type=click.IntRange(1, 100), default=DEFAULT_SEEDS, show_default=True, help="Runs of what is random."
+    "--seeds", type=click.IntRange(1, 100), default=DEFAULT_SEEDS, show_default=True, help="Number of random seeds."
 )
 @click.option(
     "--baseline",
     "baselines",
     multiple=True,
     metavar="M",
-    help="Another model to compare with, or jaccard or tfidf; may be repeated.  [default: jaccard, tfidf]",
+    help="Another model to compare with, jaccard or tfidf; repeatable.  [default: jaccard, tfidf]",
 )
 @click.option(
     "--distractors",
@@ -68,7 +67,38 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     help="Names added to the dictionary of entity retrieval.",
 )
 @click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Also draw t-SNE by type, as PNG.")
-@linking_options
+@click.option(
+    "--split",
+    "--fold",
+    "splits",
+    type=click.IntRange(0, 9),
+    multiple=True,
+    help="Linking: entities whose aliases are the mentions, by SHA-1 of their id mod 10; repeatable.  [default: "
+    f"{', '.join(map(str, DEFAULT_SPLITS))}; all for a base of your own]",
+)
+@click.option(
+    "--mentions",
+    type=click.IntRange(1),
+    default=DEFAULT_MENTIONS,
+    show_default=True,
+    help="Linking: at most this many mentions of each base.",
+)
+@click.option(
+    "--nil-share",
+    "nil_shares",
+    type=click.FloatRange(0, 1, max_open=True),
+    multiple=True,
+    default=DEFAULT_NIL_SHARES,
+    show_default=True,
+    help="Linking: share of mentions whose entity is removed; repeatable.",
+)
+@click.option(
+    "--bases",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Linking: keep loaded bases here for the next run.  [default: not kept]",
+)
+@click.option("--ablation", is_flag=True, help="Linking: also measure the ranking without each of its features.")
 @device_option
 @json_option
 def evaluate(
@@ -79,7 +109,7 @@ def evaluate(
     baselines: tuple[str, ...],
     distractors: int,
     figure: Path | None,
-    folds: tuple[int, ...],
+    splits: tuple[int, ...],
     mentions: int,
     nil_shares: tuple[float, ...],
     bases: Path | None,
@@ -87,11 +117,11 @@ def evaluate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Measure a model on the paper's tasks and on linking, with baselines and the paper's figures beside.
+    """Measure a model on the paper's tasks and on linking, with baselines and the paper's figures for comparison.
 
-    Sets that DIR does not have are skipped and named. Of a base of your own (FILE, any format of ingest) the aliases
-    are linked, with its canonical names alone and with all names but the mention's own. Needs the extra `train`, as
-    `pearl-qdrant train` does.
+    Tasks whose sets are missing in DIR are skipped and named. For a base of your own (FILE, in any format of ingest),
+    its aliases are linked twice: against its canonical names only, and against all names except the mention's own.
+    Needs the extra `train`.
 
     \b
     pearl-qdrant evaluate --model pearl-mini-en --data data/
@@ -100,14 +130,8 @@ def evaluate(
     pearl-qdrant evaluate --data base.tsv
     """
     from pearl_qdrant.errors import MissingDataError, OptionError
-    from training.evaluation.requirements import check_installed
+    from training.evaluation import as_record, as_text, evaluate_model
 
-    check_installed()
-    from training.evaluation.evaluate_model import evaluate_model
-    from training.evaluation.reports.table import as_text
-    from training.evaluation.run import as_record
-
-    source = click.get_current_context().get_parameter_source("folds")
     try:
         report = evaluate_model(
             data,
@@ -117,13 +141,13 @@ def evaluate(
             seeds=seeds,
             distractors=distractors,
             figure=figure,
-            folds=None if source is click.core.ParameterSource.DEFAULT else folds,
+            splits=splits or None,
             mentions=mentions,
             nil_shares=nil_shares,
             bases=bases,
             ablation=ablation,
             device=device,
-            say=lambda line: echo(line, err=True),
+            progress=lambda line: echo(line, err=True),
         )
     except OptionError as error:
         raise click.BadParameter(str(error), param_hint="--task") from error

@@ -1,4 +1,4 @@
-"""`evaluate --task linking`: the sets, what a ranking earns, the peers by hand, and a whole run on a small base."""
+"""`evaluate --task linking`: sets, rankings, the peers by hand, and a whole run on a small base."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.records import Entity
 from training.evaluation.datasets.data import FolderData
-from training.evaluation.linking.base import Bases
+from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker
 from training.evaluation.linking.peers import peers
-from training.evaluation.linking.scores import Ranked, rank
-from training.evaluation.linking.sets import Base, LinkingSet, Query, Source, read_joins, read_set
-from training.evaluation.linking.task import GROUP, TASKS
+from training.evaluation.linking.rankings import Ranking, rank_entities
+from training.evaluation.linking.sets import Base, LinkingSet, MentionQuery, Protocol, SetSource, read_joins, read_set
 from training.evaluation.registry import TASKS as OTHERS
 from training.evaluation.registry import find_tasks
 from training.evaluation.reports.table import as_text
 from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions, LinkingOptions
-from training.examples.splits import fold
+from training.evaluation.tasks.linking import GROUP, TASKS
+from training.examples.splits import split_of
 
-EVERY_FOLD = LinkingOptions(folds=tuple(range(10)), n_mentions=6, nil_shares=(0.0, 0.5))
+EVERY_SPLIT = LinkingOptions(splits=tuple(range(10)), n_mentions=6, nil_shares=(0.0, 0.5))
 
 ENTITIES = [
     ("1", "New York", "Big Apple|NYC", "RELATED|EXACT"),
@@ -42,7 +42,7 @@ ENTITIES = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A biomedical base, a general one with pairs, and a fuzzy join of two sets."""
+    """A folder with a biomedical base, a general base with pairs, and two fuzzy joins."""
     made = tmp_path / "data"
     tables = {
         "kb/biomedical/doid_2024.tsv": ["id name type aliases category alias_scopes"]
@@ -71,103 +71,106 @@ def folder(tmp_path: Path) -> Path:
         ],
     }
     for path, (header, *rows) in tables.items():
-        place = made / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text("\n".join([header.replace(" ", "\t"), *rows]) + "\n", encoding="utf-8")
+        table = made / path
+        table.parent.mkdir(parents=True, exist_ok=True)
+        table.write_text("\n".join([header.replace(" ", "\t"), *rows]) + "\n", encoding="utf-8")
     return made
 
 
-def ontology(folder: Path, protocol: str, options: LinkingOptions = EVERY_FOLD) -> LinkingSet:
+def ontology(folder: Path, protocol: Protocol, options: LinkingOptions = EVERY_SPLIT) -> LinkingSet:
     """The set of the biomedical base."""
-    chosen = "canonical" if protocol == "canonical" else "left_out"
-    return read_set(FolderData(folder), Source("kb/biomedical/doid*.tsv", None, chosen), options)  # type: ignore[arg-type]
+    return read_set(FolderData(folder), SetSource("kb/biomedical/doid*.tsv", None, protocol), options)
 
 
-def test_exact_aliases_are_asked_for_against_canonical_names_only(folder: Path) -> None:
-    """A RELATED alias is no mention; an escaped bar belongs to its alias; the base has no alias at all."""
+def test_exact_aliases_are_linked_to_canonical_names(folder: Path) -> None:
+    """RELATED aliases are not mentions, an escaped bar is part of an alias, and the base has no aliases."""
     one = ontology(folder, "canonical")
 
     assert {query.mention for query in one.queries} <= {
         "NYC", "the magazine", "cardiac infarct", "a|b", "ASA pill", "heart city", "united times"
     }  # fmt: skip
-    assert len(one.queries) == EVERY_FOLD.n_mentions
+    assert len(one.queries) == EVERY_SPLIT.n_mentions
     assert all(not entity.aliases for entity in one.base.entities)
 
 
-def test_own_strings_are_left_out_of_their_entity_alone(folder: Path) -> None:
-    """The base has all names; the mention's own one is excluded on its entity."""
+def test_the_own_string_is_excluded_on_its_entity_only(folder: Path) -> None:
+    """The base keeps all names, but the mention's own string is excluded on its entity."""
     one = ontology(folder, "left_out")
     query = next(query for query in one.queries if query.gold)
     (gold,) = query.gold
 
-    assert query.leaves_out(gold, query.mention)
-    assert not query.leaves_out(gold, "another name")
-    assert not query.leaves_out("other", query.mention)
+    assert query.excludes(gold, query.mention)
+    assert not query.excludes(gold, "another name")
+    assert not query.excludes("other", query.mention)
     assert any(entity.aliases for entity in one.base.entities)
 
 
-def test_a_nil_mention_loses_its_entity_with_all_namesakes(folder: Path) -> None:
-    """New York and new-york are one name after folding."""
-    one = ontology(folder, "canonical", LinkingOptions(folds=EVERY_FOLD.folds, n_mentions=7, nil_shares=(0.0, 0.5)))
-    without = {query.mention: twin.without for query, twin in zip(one.queries, one.nil_queries, strict=True)}
+def test_a_nil_mention_excludes_its_entity_and_all_namesakes(folder: Path) -> None:
+    """New York and new-york are the same name after folding."""
+    one = ontology(folder, "canonical", LinkingOptions(splits=EVERY_SPLIT.splits, n_mentions=7, nil_shares=(0.0, 0.5)))
+    excluded = {query.mention: twin.excluded for query, twin in zip(one.queries, one.nil_queries, strict=True)}
 
-    assert len(without) == 7
+    assert len(excluded) == 7
     assert all(not twin.gold for twin in one.nil_queries)
-    assert without["NYC"] == without["the magazine"] == {"1", "2"}
-    assert without["ASA pill"] == {"4"}
+    assert excluded["NYC"] == excluded["the magazine"] == {"1", "2"}
+    assert excluded["ASA pill"] == {"4"}
 
 
-def test_folds_divide_entities(folder: Path) -> None:
-    """An entity's aliases are asked for in the fold of its id, and only there; a fold without one says so."""
-    by_fold = {fold(key): {k for k, *_ in ENTITIES if fold(k) == fold(key)} for key, *_ in ENTITIES if key != "5"}
-    for number, ids in by_fold.items():
-        one = ontology(folder, "canonical", LinkingOptions(folds=(number,)))
-        assert {key for query in one.queries for key in query.gold} == ids - {"5"}
-    (empty, *_) = sorted(set(range(10)) - by_fold.keys())
-    with pytest.raises(FormatError, match=f"folds {empty}"):
-        ontology(folder, "canonical", LinkingOptions(folds=(empty,)))
+def test_splits_divide_entities(folder: Path) -> None:
+    """An entity's aliases are mentions in the split of its id only; a split without mentions is an error."""
+    by_split: dict[int, set[str]] = {}
+    for key, *_ in ENTITIES:
+        if key != "5":  # which has no alias
+            by_split.setdefault(split_of(key), set()).add(key)
+    for number, ids in by_split.items():
+        one = ontology(folder, "canonical", LinkingOptions(splits=(number,)))
+        assert {key for query in one.queries for key in query.gold} == ids
+    (empty, *_) = sorted(set(range(10)) - by_split.keys())
+    with pytest.raises(FormatError, match=f"splits {empty}"):
+        ontology(folder, "canonical", LinkingOptions(splits=(empty,)))
 
 
-def test_pairs_whose_id_is_not_in_the_base_are_passed_over(folder: Path) -> None:
-    """The aliases of a file of pairs, those of entities that are there."""
-    source = Source("kb/general.tsv", "alias_pairs/fb15k_wikidata_alias_pairs.tsv", "canonical")
+def test_pairs_with_unknown_ids_are_skipped(folder: Path) -> None:
+    """Only aliases of entities in the base are mentions."""
+    source = SetSource("kb/general.tsv", "alias_pairs/fb15k_wikidata_alias_pairs.tsv", "canonical")
 
-    one = read_set(FolderData(folder), source, EVERY_FOLD)
+    one = read_set(FolderData(folder), source, EVERY_SPLIT)
 
     assert {query.mention for query in one.queries} == {"NYC", "ASA pill"}
     assert one.base.entities[0].types == ("ORG",)
     assert one.base.entities[0].kb_types == ("firm", "shop")
 
 
-def test_fuzzy_joins_are_sets_of_their_own(folder: Path) -> None:
-    """Right titles with a match against the left titles of their set."""
+def test_each_fuzzy_join_is_a_set(folder: Path) -> None:
+    """Right titles with a match are linked to the left titles of their set."""
     first, second = read_joins(FolderData(folder))
 
     assert [query.mention for query in first.queries] == ["New York Times (paper)", "the new york post"]
     assert [query.gold for query in second.queries] == [frozenset("0")]
 
 
-def test_tied_firsts_earn_their_share() -> None:
-    """One of n tied ones at depth 1; its chance at more."""
-    tied = Ranked(("a", "b", "c", "d"), 3)
+def test_tied_entities_share_the_point() -> None:
+    """One of n tied entities counts 1/n at depth 1, and its probability at greater depth."""
+    tied = Ranking(("a", "b", "c", "d"), 3)
 
-    assert tied.credit(frozenset("b")) == pytest.approx(1 / 3)
-    assert tied.credit(frozenset("b"), 2) == pytest.approx(2 / 3)
-    assert tied.credit(frozenset("d"), 2) == 0
-    assert tied.credit(frozenset("d"), 4) == 1
-    assert Ranked((), 0).credit(frozenset("a")) == 0
-    assert rank([("b", 1.0), ("c", 0.5), ("a", 1.0)]) == Ranked(("a", "b", "c"), 2)
+    assert tied.expected_accuracy(frozenset("b")) == pytest.approx(1 / 3)
+    assert tied.expected_accuracy(frozenset("b"), 2) == pytest.approx(2 / 3)
+    assert tied.expected_accuracy(frozenset("d"), 2) == 0
+    assert tied.expected_accuracy(frozenset("d"), 4) == 1
+    assert Ranking((), 0).expected_accuracy(frozenset("a")) == 0
+    assert rank_entities([("b", 1.0), ("c", 0.5), ("a", 1.0)]) == Ranking(("a", "b", "c"), 2)
+    assert rank_entities([]) == Ranking((), 0)
 
 
 @pytest.mark.parametrize("name", ["exact", "rapidfuzz", "tfidf", "lexical"])
-def test_peers_find_what_strings_can_find(name: str) -> None:
-    """A name in other case and punctuation, unless it is excluded; namesakes are tied."""
+def test_peers_find_similar_strings(name: str) -> None:
+    """They find a name in another case and punctuation unless it is excluded; namesakes are tied."""
     entities = (Entity("1", "Alpha beta"), Entity("2", "gamma delta", ("Alpha beta",)), Entity("3", "unlike"))
     mention = "ALPHA-BETA" if name == "exact" else "alpha beta"
     queries = (
-        Query(mention, frozenset("1")),
-        Query("Alpha beta", frozenset("1"), loses_string=frozenset("2")),
-        Query("Alpha beta", frozenset("1"), without=frozenset({"1", "2"})),
+        MentionQuery(mention, frozenset("1")),
+        MentionQuery("Alpha beta", frozenset("1"), excluded_string=frozenset("2")),
+        MentionQuery("Alpha beta", frozenset("1"), excluded=frozenset({"1", "2"})),
     )
     (peer,) = [peer for peer in peers() if peer.name == name]
 
@@ -178,74 +181,74 @@ def test_peers_find_what_strings_can_find(name: str) -> None:
     assert not {"1", "2"} & set(none.ids)
 
 
-def test_fusion_adds_what_ranks_are_worth() -> None:
-    """First and second in two methods beat first in one."""
+def test_fusion_adds_reciprocal_ranks() -> None:
+    """First and second place in two methods beat first place in one."""
 
     class Fixed:
         """A method with one answer."""
 
-        name, offers = "fixed", frozenset({"linking"})
+        name, supports = "fixed", frozenset({"linking"})
 
         def __init__(self, *ids: str) -> None:
             self.ids = ids
 
-        def rank(self, one: LinkingSet) -> list[Ranked]:
-            return [Ranked(self.ids, 1)]
+        def rank(self, one: LinkingSet) -> list[Ranking]:
+            return [Ranking(self.ids, 1)]
 
     methods = [Fixed("a", "b"), Fixed("b", "c")]
 
     (fused,) = Fusion(methods).rank(LinkingSet(Base("b", ()), (), ()))  # type: ignore[arg-type]
 
-    assert fused == Ranked(("b", "a", "c"), 1)
+    assert fused == Ranking(("b", "a", "c"), 1)
 
 
-def test_the_linker_is_measured_beside_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
-    """One run: excluded names are not found, all figures are there, and a kept base is not loaded again."""
-    said: list[str] = []
+def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
+    """Excluded names are not found, the report has all figures, and a kept base is not loaded again."""
+    lines: list[str] = []
     encoder = load_encoder(str(model), device="cpu")
     tasks = [task for task in TASKS if task.name in ("linking_doid", "linking_autofj")]
-    options = EvaluationOptions(linking=EVERY_FOLD)
-    with Bases(tmp_path / "bases", say=said.append) as bases:
+    options = EvaluationOptions(linking=EVERY_SPLIT)
+    with LoadedBases(tmp_path / "bases", progress=lines.append) as bases:
         linker = Linker(encoder, bases)
         dense = Dense(encoder, bases, name="dense")
         others = [peers()[0], dense, Fusion([dense, peers()[-1]]), Ablation(linker, "lexical")]
         report = evaluate(FolderData(folder), linker, others, tasks, options)
         again = Linker(encoder, bases, name="again").rank(ontology(folder, "canonical"))
 
-    assert len([line for line in said if line.startswith("loading")]) == 3
-    assert len(again) == EVERY_FOLD.n_mentions
+    assert len([line for line in lines if line.startswith("loading")]) == 3
+    assert len(again) == EVERY_SPLIT.n_mentions
     joins, canonical = (result.outcomes[linker.name] for result in report.results)
     assert joins.value == 100
     assert {"accuracy_5", "recall_64", "milliseconds", "ece_0%", "auroc_50%", "nil_f1_50%"} <= canonical.details.keys()
     assert canonical.details["recall_64"] == 100, "seven entities are all among 64"
-    assert canonical.n == EVERY_FOLD.n_mentions
+    assert canonical.n == EVERY_SPLIT.n_mentions
     assert all(np.isfinite(value) for value in canonical.details.values())
     assert report.results[1].outcomes["exact"].value == 0, "no alias is a canonical name"
     assert "Linking, canonical names only" in as_text(report)
 
 
-def test_an_ablation_judges_the_same_candidates_by_other_coefficients(folder: Path, model: Path) -> None:
-    """Without a feature whose coefficient is 0 nothing changes, tied ones included."""
+def test_an_ablation_scores_the_same_candidates_with_other_coefficients(folder: Path, model: Path) -> None:
+    """Without a feature whose coefficient is 0, nothing changes, ties included."""
     encoder = load_encoder(str(model), device="cpu")
     one = ontology(folder, "canonical")
-    with Bases(None) as bases:
+    with LoadedBases(None) as bases:
         linker = Linker(encoder, bases)
-        unchanged = Ablation(linker, "wanted_type")  # nobody asked for a type
+        unchanged = Ablation(linker, "wanted_type")  # no type was requested
 
         assert [a.ids[0] for a in unchanged.rank(one)] == [r.ids[0] for r in linker.rank(one)]
         assert [a.n_tied for a in unchanged.rank(one)] == [r.n_tied for r in linker.rank(one)]
 
 
-def test_linking_is_asked_for_by_one_name_and_not_run_unasked() -> None:
-    """`--task linking` stands for all of its tasks; without `--task` none of them is run."""
+def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> None:
+    """`--task linking` selects all of them; without `--task`, none of them runs."""
     assert find_tasks((GROUP,)) == TASKS
     assert find_tasks(()) == OTHERS
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
-@pytest.mark.parametrize("wrong", [{"folds": (10,)}, {"folds": ()}, {"n_mentions": 0}, {"nil_shares": (1.0,)}])
-def test_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    """Folds are 0 to 9, a share is less than 1."""
+@pytest.mark.parametrize("wrong", [{"splits": (10,)}, {"splits": ()}, {"n_mentions": 0}, {"nil_shares": (1.0,)}])
+def test_options_out_of_range_are_errors(wrong: dict[str, object]) -> None:
+    """Splits are 0 to 9; a share is less than 1."""
     with pytest.raises(ValueError, match="not"):
         LinkingOptions(**wrong)  # type: ignore[arg-type]
 
@@ -253,9 +256,9 @@ def test_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
 def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
     """`evaluate --task linking_doid --json` has the figure, its details, peers and ablations."""
     words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--ablation", "--mentions", "3"]
-    folds = [word for number in range(10) for word in ("--fold", str(number))]
+    splits = [word for number in range(10) for word in ("--split", str(number))]
 
-    done = run("evaluate", *words, *folds, "--nil-share", "0.5", "--json")
+    done = run("evaluate", *words, *splits, "--nil-share", "0.5", "--json")
 
     assert done.status == 0, done.err
     task = json.loads(done.out)["tasks"]["linking_doid"]
@@ -266,8 +269,8 @@ def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None
     assert "ece_50%" in task["details"]
 
 
-def test_a_base_of_ones_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
-    """Any base that ingest reads, by both protocols, over all entities; other tasks have nothing to read there."""
+def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
+    """Both protocols run on all entities of any base that ingest reads; other tasks are an error."""
     base = tmp_path / "mine.tsv"
     rows = "".join(f"{key}\t{name}\tORG|firm\t{aliases}\n" for key, name, aliases, _ in ENTITIES)
     base.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
@@ -283,8 +286,8 @@ def test_a_base_of_ones_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_
     assert "linking only" in other.err
 
 
-def test_data_with_nothing_to_measure_is_a_failure(run: Run, model: Path, tmp_path: Path) -> None:
-    """A folder that has none of the files is no success with an empty table."""
+def test_a_run_without_results_fails(run: Run, model: Path, tmp_path: Path) -> None:
+    """A folder without any of the files is an error, not an empty table."""
     done = run("evaluate", "--data", str(tmp_path), "--model", str(model), "--task", "linking")
 
     assert done.status == 1

@@ -1,4 +1,4 @@
-"""Paired bootstrap over items: is one method better than another on a task, or only on this sample of it?"""
+"""Paired bootstrap over items: tells whether one method beats another beyond the chance of the sample."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ N_RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much a model's figure lies above a baseline's.
+    """Difference between the figures of a model and of a baseline.
 
     Attributes:
-        mean: In points, on the items as they are.
+        mean: Model minus baseline in points, on the items themselves.
         low: Lower bound of the 95 % interval, in points.
-        high: Upper bound.
+        high: Upper bound, in points.
     """
 
     mean: float
@@ -27,17 +27,17 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
 
 def paired_bootstrap(
     model: Outcome, baseline: Outcome, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Difference:
-    """Resample the items, both methods on the same ones; within strata where the task has them.
+    """Resample the items, the same for both methods, and within strata if the task has them.
 
     Raises:
-        ValueError: If the two were not scored on the same items.
+        ValueError: If the two outcomes have different numbers of items.
     """
     if model.n != baseline.n:
         raise ValueError(f"a paired bootstrap needs the same items, not {model.n} and {baseline.n}")
@@ -51,7 +51,7 @@ def paired_bootstrap(
 
 
 def _draw(n: int, strata: IntArray | None, rng: np.random.Generator) -> FloatArray:
-    """How often each item is drawn when n are drawn with replacement."""
+    """How often each item is drawn, when n items are drawn with replacement."""
     if strata is None:
         drawn = rng.integers(n, size=n)
     else:

@@ -1,4 +1,4 @@
-"""Measuring a model on the paper's tasks and on linking: what `pearl-qdrant evaluate` does, in one call."""
+"""`evaluate_model` measures a model on the paper's tasks and on linking; `pearl-qdrant evaluate` prints its report."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.datasets.data import Data, FolderData
 from training.evaluation.datasets.hub import REPOSITORY, HubData
+from training.evaluation.datasets.own_base import OwnBase
 from training.evaluation.defaults import (
     DEFAULT_DISTRACTORS,
-    DEFAULT_FOLDS,
     DEFAULT_MENTIONS,
     DEFAULT_NIL_SHARES,
     DEFAULT_SEEDS,
+    DEFAULT_SPLITS,
 )
-from training.evaluation.linking.base import Bases
+from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LinkingMethod
-from training.evaluation.linking.own_base import OwnBase
 from training.evaluation.linking.peers import peers
 from training.evaluation.methods import EncoderMethod, Similarity
-from training.evaluation.registry import find_tasks
 from training.evaluation.requirements import check_installed
 from training.evaluation.run import Report, evaluate
 from training.evaluation.strings import StringMethod
@@ -34,8 +33,8 @@ from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
 
 _log = logging.getLogger(__name__)
 
-_STRINGS = ("jaccard", "tfidf")
-_ALL_FOLDS = tuple(range(10))
+_STRING_METHODS = ("jaccard", "tfidf")
+_ALL_SPLITS = tuple(range(10))
 
 
 def evaluate_model(
@@ -47,158 +46,171 @@ def evaluate_model(
     seeds: int = DEFAULT_SEEDS,
     distractors: int = DEFAULT_DISTRACTORS,
     figure: Path | None = None,
-    folds: Sequence[int] | None = None,
+    splits: Sequence[int] | None = None,
     mentions: int = DEFAULT_MENTIONS,
     nil_shares: Sequence[float] = DEFAULT_NIL_SHARES,
     bases: Path | None = None,
     ablation: bool = False,
     device: str = DEFAULT_DEVICE,
-    say: Callable[[str], None] = _log.info,
+    progress: Callable[[str], None] = _log.info,
 ) -> Report:
-    """Run tasks on a model and on baselines. Sets that the folder lacks are skipped and named in the report.
+    """Run tasks on a model and on baselines. Tasks whose data sets are missing are skipped; the report names them.
 
     Args:
         data: Folder with the evaluation sets, a base of your own as one file, or ``hub``.
         model: A shipped name, a folder or a hub id.
-        tasks: Names of tasks (`registry.TASKS`); none: all that run by default.
-        baselines: Other models, or jaccard or tfidf; none: these two.
-        seeds: Runs of what is random.
+        tasks: Names of tasks (see `list_tasks`); none: all that run by default.
+        baselines: Other models, ``jaccard`` or ``tfidf``; none: these two.
+        seeds: Number of runs with different random seeds.
         distractors: Names added to the dictionary of entity retrieval.
-        figure: Where t-SNE by type is drawn, as PNG.
-        folds: Linking: entities whose aliases are asked for, by SHA-1 of their id mod 10. None: 7 and 8, or all of a
-            base of your own.
-        mentions: Linking: of each base at most.
-        nil_shares: Linking: shares of mentions whose entity is taken away.
-        bases: Linking: folder where loaded bases are kept for the next run.
-        ablation: Linking: also without each feature of the ranking.
+        figure: Where to draw t-SNE by type, as PNG.
+        splits: Linking: which entities give mentions, by SHA-1 of their id mod 10. None: 7 and 8; all for a base of
+            your own.
+        mentions: Linking: at most this many mentions of each base.
+        nil_shares: Linking: shares of mentions whose entity is removed from the base.
+        bases: Linking: folder that keeps loaded bases for the next run.
+        ablation: Linking: also measure the ranking without each of its features.
         device: auto, cpu, cuda or cuda:N.
-        say: Gets a line when a task begins and when one is skipped.
+        progress: Called with a line when a task starts or is skipped.
 
     Raises:
-        OptionError: If a task is unknown, or not one of a base of your own.
-        SettingsError: If a library is missing, or the figure's folder is.
-        MissingDataError: If there are none of the files that the tasks read.
+        OptionError: If a task does not exist, or cannot run on a base of your own.
+        SettingsError: If a library or the folder of the figure is missing.
+        MissingDataError: If none of the files that the tasks read exist.
         FormatError: If a table is broken.
         ModelError: If a model cannot be loaded.
     """
-    _check_before(figure)
-    source = _data(data)
-    chosen = _tasks(tasks)
-    if isinstance(source, OwnBase):
-        if set(tasks) - {"linking"}:
-            raise OptionError("tasks", "a base of your own has the task linking only")
-        chosen, folds = source.tasks(), _ALL_FOLDS if folds is None else folds
-    options = EvaluationOptions(
-        n_seeds=seeds,
-        n_distractors=distractors,
-        linking=LinkingOptions(
-            folds=tuple(sorted(set(DEFAULT_FOLDS if folds is None else folds))),
-            n_mentions=mentions,
-            nil_shares=tuple(dict.fromkeys(nil_shares)),
-        ),
-    )
-    plain = [task for task in chosen if not _is_linking(task)]
-    methods: list[Similarity] = []
-    report = None
-    if plain or figure is not None:
-        method = _encoder(model, device)
-        others = [_method(name, device) for name in dict.fromkeys(baselines or _STRINGS)]
-        methods = [method, *others]
-        report = evaluate(source, method, others, plain, options, say=say)
-    if len(plain) < len(chosen):
-        encoders = [name for name in dict.fromkeys(baselines) if name not in (*_STRINGS, model)]
-        linking = _LinkingRun(model, device, encoders, bases, ablation)
-        report = _joined(report, _evaluate_linking(linking, source, list(filter(_is_linking, chosen)), options, say))
-    assert report is not None, "some task was chosen"
+    _check_figure(figure)
+    source = _open_data(data)
+    is_own = isinstance(source, OwnBase)
+    chosen = _choose_tasks(tasks, source)
+    splits = (_ALL_SPLITS if is_own else DEFAULT_SPLITS) if splits is None else splits
+    linking = LinkingOptions(tuple(sorted(set(splits))), mentions, tuple(dict.fromkeys(nil_shares)))
+    options = EvaluationOptions(n_seeds=seeds, n_distractors=distractors, linking=linking)
+    run = _Run(source, model, tuple(dict.fromkeys(baselines)), options, device, progress)
+    report = _run_tasks(run, chosen, bases=bases, ablation=ablation, figure=figure)
     if not report.results:
         raise MissingDataError(os.fspath(data), None, f"has none of the files that {len(chosen)} tasks read")
-    if figure is not None:
-        from training.evaluation.reports.figure import draw_figure
-
-        draw_figure(figure, source, [method for method in methods if isinstance(method, EncoderMethod)])
-        say(f"drew {figure}")
     return report
 
 
+def list_tasks() -> tuple[Task, ...]:
+    """All tasks: first those that run by default, then those that run only if named.
+
+    Raises:
+        SettingsError: If a library of the extra `train` is missing.
+    """
+    check_installed()
+    from training.evaluation.registry import ON_REQUEST, TASKS
+
+    return (*TASKS, *ON_REQUEST)
+
+
 @dataclass(frozen=True)
-class _LinkingRun:
-    """What a run of the linking tasks is made of.
+class _Run:
+    """What all tasks of a run share.
 
     Attributes:
+        data: Where the sets are.
         model: Name of the model.
-        device: Where it runs.
-        baselines: Other models, by their vectors alone.
-        bases: Folder for the loaded bases, or None.
-        ablation: Whether to leave out each feature in turn.
+        baselines: Names of the baselines, each once.
+        options: Options of the tasks.
+        device: Where the encoders run.
+        progress: Called with a line when a task starts or is skipped.
     """
 
+    data: Data
     model: str
+    baselines: tuple[str, ...]
+    options: EvaluationOptions
     device: str
-    baselines: Sequence[str]
-    bases: Path | None
-    ablation: bool
+    progress: Callable[[str], None]
+
+    def encoder_method(self, name: str) -> EncoderMethod:
+        """A model as a method."""
+        return EncoderMethod(load_encoder(name, device=self.device))
+
+    def baseline_methods(self) -> list[Similarity]:
+        """The baselines as methods, by default those that compare strings."""
+        return [
+            StringMethod("jaccard" if name == "jaccard" else "tfidf")
+            if name in _STRING_METHODS
+            else self.encoder_method(name)
+            for name in self.baselines or _STRING_METHODS
+        ]
 
 
-def _evaluate_linking(
-    run: _LinkingRun, data: Data, tasks: Sequence[Task], options: EvaluationOptions, say: Callable[[str], None]
-) -> Report:
-    """Measure the linker with a model beside its parts and what users have today."""
+def _run_tasks(run: _Run, tasks: Sequence[Task], *, bases: Path | None, ablation: bool, figure: Path | None) -> Report:
+    """Run the tasks on phrases, then those on linking, then draw the figure."""
+    linking = [task for task in tasks if task.is_linking]
+    on_phrases = [task for task in tasks if not task.is_linking]
+    reports: list[Report] = []
+    methods: list[Similarity] = []
+    if on_phrases or figure is not None:
+        methods = [run.encoder_method(run.model), *run.baseline_methods()]
+        reports.append(evaluate(run.data, methods[0], methods[1:], on_phrases, run.options, progress=run.progress))
+    if linking:
+        reports.append(_run_linking(run, linking, bases, ablation))
+    report = _join_reports(reports)
+    if figure is not None and report.results:
+        from training.evaluation.reports.figure import draw_figure
+
+        draw_figure(figure, run.data, [method for method in methods if isinstance(method, EncoderMethod)])
+        run.progress(f"drew {figure}")
+    return report
+
+
+def _run_linking(run: _Run, tasks: Sequence[Task], bases: Path | None, ablation: bool) -> Report:
+    """Measure the linker with a model, its parts alone, and common alternatives."""
     encoder = load_encoder(run.model, device=run.device)
-    with Bases(run.bases, say=say) as bases:
-        linker = Linker(encoder, bases)
+    models = [name for name in run.baselines if name not in (*_STRING_METHODS, run.model)]
+    with LoadedBases(bases, progress=run.progress) as loaded:
+        linker = Linker(encoder, loaded)
         strings = peers()
-        dense = Dense(encoder, bases, name="dense")
+        dense = Dense(encoder, loaded, name="dense")
         others: list[LinkingMethod] = [*strings, dense, Fusion([dense, strings[-1]])]
-        others += [Dense(load_encoder(name, device=run.device), bases, name=name) for name in run.baselines]
-        if run.ablation:
+        others += [Dense(load_encoder(name, device=run.device), loaded, name=name) for name in models]
+        if ablation:
             used = [name for name, value in zip(FEATURES, shipped_model().features, strict=True) if value]
             others += [Ablation(linker, name) for name in used]
-        return evaluate(data, linker, others, tasks, options, say=say)
+        return evaluate(run.data, linker, others, tasks, run.options, progress=run.progress)
 
 
-def _joined(first: Report | None, second: Report) -> Report:
-    """One report of two, the first of which may not be."""
-    if first is None:
-        return second
+def _join_reports(reports: Sequence[Report]) -> Report:
+    """One report with the results of all, at least one."""
     return Report(
-        first.model,
-        tuple(dict.fromkeys((*first.baselines, *second.baselines))),
-        (*first.results, *second.results),
-        {**first.skipped, **second.skipped},
+        reports[0].model,
+        tuple(dict.fromkeys(name for report in reports for name in report.baselines)),
+        tuple(result for report in reports for result in report.results),
+        {task: reason for report in reports for task, reason in report.skipped.items()},
     )
 
 
-def _is_linking(task: Task) -> bool:
-    return task.needs in ("linking", "large_linking")
-
-
-def _check_before(figure: Path | None) -> None:
-    """Say before anything is encoded what is not installed, and where a figure cannot be."""
+def _check_figure(figure: Path | None) -> None:
+    """Check libraries and the folder of the figure before anything is encoded."""
     check_installed(*(() if figure is None else ("matplotlib",)))
     if figure is not None and not figure.parent.is_dir():
         raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
 
 
-def _tasks(names: Sequence[str]) -> tuple[Task, ...]:
+def _choose_tasks(names: Sequence[str], data: Data) -> tuple[Task, ...]:
+    from training.evaluation.registry import find_tasks
+    from training.evaluation.tasks.linking import GROUP, own_base_tasks
+
     try:
-        return find_tasks(tuple(names))
+        tasks = find_tasks(tuple(names))
     except ValueError as error:
         raise OptionError("tasks", str(error)) from error
+    if not isinstance(data, OwnBase):
+        return tasks
+    if set(names) - {GROUP}:
+        raise OptionError("tasks", f"a base of your own has the task {GROUP} only")
+    return own_base_tasks(data.name)
 
 
-def _data(place: str | os.PathLike[str]) -> Data:
-    path = Path(place).expanduser()
-    # A folder of that name goes before.
-    if place in ("hub", REPOSITORY) and not path.is_dir():
+def _open_data(data: str | os.PathLike[str]) -> Data:
+    path = Path(data).expanduser()
+    # A folder with the name of the hub wins.
+    if data in ("hub", REPOSITORY) and not path.is_dir():
         return HubData()
     return OwnBase(path, max_errors=DEFAULT_MAX_ERRORS) if path.is_file() else FolderData(path)
-
-
-def _encoder(name: str, device: str) -> EncoderMethod:
-    return EncoderMethod(load_encoder(name, device=device))
-
-
-def _method(name: str, device: str) -> Similarity:
-    if name in _STRINGS:
-        return StringMethod("jaccard" if name == "jaccard" else "tfidf")
-    return _encoder(name, device)

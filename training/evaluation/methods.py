@@ -1,6 +1,6 @@
-"""What is evaluated: an encoder, or a similarity of strings. A task asks for what it needs.
+"""The methods that are evaluated: encoders and string similarities.
 
-Cost: each distinct string is encoded once in a run, whatever tasks it occurs in; 4 x dim bytes each are kept.
+Cost: each distinct string is encoded once in a run, over all tasks, and takes 4 x dim bytes of memory.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from training.evaluation.outcome import FloatArray, IntArray
 
 Need = Literal["similarity", "vectors", "types", "linking", "large_linking"]
 
-_PLAIN: frozenset[Need] = frozenset({"similarity", "vectors"})
-_TYPED: frozenset[Need] = frozenset({"similarity", "vectors", "types"})
+_WITHOUT_HEAD: frozenset[Need] = frozenset({"similarity", "vectors"})
+_WITH_HEAD: frozenset[Need] = frozenset({"similarity", "vectors", "types"})
 
 _MATRIX = 20_000_000
-"""Scores held at once when the nearest name is looked for: 80 MB."""
+"""Scores in memory at once in a search for the nearest name: 80 MB."""
 
 
 class Method(Protocol):
-    """Whatever is evaluated; a task asks for what it offers."""
+    """A method under evaluation. A task runs on methods that support its need."""
 
     @property
     def name(self) -> str:
-        """As the user named it."""
+        """Name in the report, as the user gave it."""
         ...
 
     @property
-    def offers(self) -> frozenset[Need]:
-        """What tasks it can serve."""
+    def supports(self) -> frozenset[Need]:
+        """The needs of tasks that it can meet."""
         ...
 
 
@@ -42,16 +42,16 @@ class Similarity(Method, Protocol):
     """A method that compares strings."""
 
     def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
-        """Similarity of each pair, (n,), higher is closer."""
+        """Similarity of each pair, (n,); higher is closer."""
         ...
 
     def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
-        """Index of the most similar name for each mention, (n,); the first of equal ones."""
+        """Index of the most similar name for each mention, (n,); the first one if several are equal."""
         ...
 
 
 class EncoderMethod:
-    """An encoder with a cache of all that it encoded; similarity is the cosine."""
+    """An encoder with a cache of all its vectors; similarity is the cosine."""
 
     def __init__(self, encoder: Encoder, *, name: str | None = None) -> None:
         self._encoder = encoder
@@ -59,7 +59,7 @@ class EncoderMethod:
         self._vectors = np.zeros((0, encoder.info.dim), dtype=np.float32)
         self._types = np.zeros(0, dtype=np.int8)
         self.name = name or encoder.info.name
-        self.offers: frozenset[Need] = _PLAIN if not encoder.info.has_head else _TYPED
+        self.supports: frozenset[Need] = _WITH_HEAD if encoder.info.has_head else _WITHOUT_HEAD
 
     @property
     def n_encoded(self) -> int:
@@ -67,18 +67,18 @@ class EncoderMethod:
         return len(self._row)
 
     def vectors(self, names: Sequence[str]) -> Vectors:
-        """Vectors, (n, dim), of length 1; zeros for a name that the model cannot see."""
+        """Vectors of length 1, (n, dim); zeros for a name that cannot be encoded."""
         rows = self._rows(names)
         found: Vectors = self._vectors[rows]
         return found
 
     def entity_types(self, names: Sequence[str]) -> list[str]:
-        """The most probable entity type of each name: the argmax of the marginal over lexical classes.
+        """The most probable entity type of each name, summed over lexical classes.
 
         Raises:
             ValueError: If the encoder has no type head.
         """
-        if "types" not in self.offers:
+        if "types" not in self.supports:
             raise ValueError(f"{self.name} has no type head")
         rows = self._rows(names)
         return [ENTITY_TYPES[i] for i in self._types[rows].tolist()]
@@ -90,14 +90,14 @@ class EncoderMethod:
 
     def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
         self._rows([*mentions, *names])
-        wanted, among = self.vectors(mentions), self.vectors(names)
+        rows, columns = self.vectors(mentions), self.vectors(names)
         step = max(1, _MATRIX // len(names))
-        found = [np.argmax(wanted[start : start + step] @ among.T, axis=1) for start in range(0, len(wanted), step)]
+        found = [np.argmax(rows[start : start + step] @ columns.T, axis=1) for start in range(0, len(rows), step)]
         nearest: IntArray = np.concatenate(found)
         return nearest
 
     def _rows(self, names: Sequence[str]) -> IntArray:
-        """Rows of the cache, after encoding what it lacks."""
+        """Rows of the names in the cache; new names are encoded first."""
         new = [name for name in dict.fromkeys(names) if name not in self._row]
         if new:
             encoded = self._encoder.encode(new)

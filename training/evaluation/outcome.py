@@ -1,7 +1,6 @@
-"""What a task gives for one method: a figure, and how that figure comes about item by item.
+"""The outcome of a task for one method: its figure, and a function that recomputes it on a resample.
 
-The second part is what a bootstrap needs: `Outcome.score` tells the figure of any resample of the items, given as
-weights (how often each item was drawn).
+The bootstrap needs the function: `Outcome.score` takes weights, that is, how often each item was drawn.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Score = Callable[[FloatArray], float]
-"""Weights of the items, (n,), each at least 0, to the figure in percent."""
+"""From weights of the items, (n,), each at least 0, to the figure in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +24,11 @@ class Outcome:
     """One method on one task.
 
     Attributes:
-        values: The figure in percent, one for each seed.
-        n: Items.
-        score: The figure of a resample; with weights of 1, the mean of `values`.
-        strata: (n,) the group of each item where items are drawn within groups; None where there are none.
-        details: Further figures, by name.
+        values: The figure in percent for each seed.
+        n: Number of items.
+        score: The figure on a resample; with weights of 1, the mean of `values`.
+        strata: Group of each item, (n,), if items are drawn within groups; else None.
+        details: More figures, by name.
     """
 
     values: tuple[float, ...]
@@ -45,7 +44,7 @@ class Outcome:
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation over the seeds, in points; None with a single one."""
+        """Standard deviation over the seeds, in points; None for a single seed."""
         return stdev(self.values) if len(self.values) > 1 else None
 
 
@@ -55,46 +54,46 @@ def mean_outcome(
     strata: IntArray | None = None,
     details: Mapping[str, float] | None = None,
 ) -> Outcome:
-    """A figure that is a mean over items, or over groups of the means within them.
+    """The mean score over items, or the mean over groups of the means within them.
 
     Args:
-        by_seed: For each seed the items that it scored and what they earned, in [0, 1]. Items that no seed scored
-            do not count.
-        strata: Group of each item; all groups weigh the same.
-        details: Further figures.
+        by_seed: For each seed, the indices of its items and their scores, in [0, 1]. Items without a seed do not
+            count.
+        strata: Group of each item; all groups have the same weight.
+        details: More figures.
     """
     n_rows = 1 + max(int(items.max()) for items, _ in by_seed)
-    earned, scored = np.zeros(n_rows), np.zeros(n_rows)
-    for items, credit in by_seed:
-        earned[items] += credit
-        scored[items] += 1
-    kept = np.flatnonzero(scored)
-    earned, scored = earned[kept], scored[kept]
-    groups = np.zeros(len(kept), dtype=np.int64) if strata is None else _dense(strata[kept])
+    sums, counts = np.zeros(n_rows), np.zeros(n_rows)
+    for items, scores in by_seed:
+        sums[items] += scores
+        counts[items] += 1
+    kept = np.flatnonzero(counts)
+    sums, counts = sums[kept], counts[kept]
+    groups = np.zeros(len(kept), dtype=np.int64) if strata is None else _number_groups(strata[kept])
 
     def score(weights: FloatArray) -> float:
-        return _percent(weights * earned, weights * scored, groups)
+        return _percent(weights * sums, weights * counts, groups)
 
-    every = np.zeros(n_rows, dtype=np.int64)
-    every[kept] = groups
-    values = tuple(_percent(credit, np.ones(len(items)), every[items]) for items, credit in by_seed)
+    group_of = np.zeros(n_rows, dtype=np.int64)
+    group_of[kept] = groups
+    values = tuple(_percent(scores, np.ones(len(items)), group_of[items]) for items, scores in by_seed)
     return Outcome(values, len(kept), score, None if strata is None else groups, details or {})
 
 
-def _dense(groups: IntArray) -> IntArray:
-    """Groups numbered from 0 without gaps."""
-    dense: IntArray = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    return dense
+def _number_groups(groups: IntArray) -> IntArray:
+    """The groups, numbered from 0 without gaps."""
+    numbered: IntArray = np.unique(groups, return_inverse=True)[1].astype(np.int64)
+    return numbered
 
 
-def _percent(earned: FloatArray, possible: FloatArray, groups: IntArray) -> float:
-    """Mean over groups of earned over possible."""
-    top, bottom = np.bincount(groups, earned), np.bincount(groups, possible)
+def _percent(sums: FloatArray, counts: FloatArray, groups: IntArray) -> float:
+    """Mean over groups of sum over count."""
+    top, bottom = np.bincount(groups, sums), np.bincount(groups, counts)
     return 100 * float(np.mean(top[bottom > 0] / bottom[bottom > 0]))
 
 
 def pearson_outcome(scores: FloatArray, gold: FloatArray) -> Outcome:
-    """Pearson's correlation of scores with the gold ones, (n,) each."""
+    """Pearson's correlation of scores with gold scores, (n,) each."""
 
     def score(weights: FloatArray) -> float:
         total = weights.sum()
@@ -106,25 +105,28 @@ def pearson_outcome(scores: FloatArray, gold: FloatArray) -> Outcome:
 
 
 def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray]) -> Outcome:
-    """Normalised mutual information (arithmetic mean of the entropies) of labels and clusters, one a seed."""
+    """Normalised mutual information of labels and clusters, one clustering a seed.
+
+    The normaliser is the arithmetic mean of the two entropies.
+    """
     n_labels = 1 + int(labels.max())
     joint = [labels + n_labels * cluster for cluster in clusters]
     sizes = [n_labels * (1 + int(cluster.max())) for cluster in clusters]
 
-    def one(weights: FloatArray, seed: int) -> float:
+    def score_seed(weights: FloatArray, seed: int) -> float:
         table = np.bincount(joint[seed], weights, minlength=sizes[seed]).reshape(-1, n_labels) / weights.sum()
         by_cluster, by_label, both = (_entropy(p) for p in (table.sum(1), table.sum(0), table.ravel()))
         mean = (by_cluster + by_label) / 2
         return 100 * (by_cluster + by_label - both) / mean if mean > 0 else 0.0
 
     def score(weights: FloatArray) -> float:
-        return fmean(one(weights, seed) for seed in range(len(clusters)))
+        return fmean(score_seed(weights, seed) for seed in range(len(clusters)))
 
     ones = np.ones(len(labels))
-    return Outcome(tuple(one(ones, seed) for seed in range(len(clusters))), len(labels), score)
+    return Outcome(tuple(score_seed(ones, seed) for seed in range(len(clusters))), len(labels), score)
 
 
 def _entropy(shares: FloatArray) -> float:
-    """In nats."""
+    """Entropy of a distribution, in nats."""
     shares = shares[shares > 0]
     return -float(shares @ np.log(shares))

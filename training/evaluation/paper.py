@@ -1,13 +1,13 @@
-"""The paper's own figures, to stand beside ours.
+"""Figures of the paper, for comparison.
 
-Source: PEARL (Chen et al. 2024), Tables 1 and 2. Entity retrieval is theirs among 572 and 750 thousand names through an
-approximate index: not to be compared with ours among fewer names and exact.
+Source: PEARL (Chen et al. 2024), Tables 1 and 2. The paper measures entity retrieval among 572 and 750 thousand names
+with an approximate index. Ours is exact and among fewer names, so the two are not comparable.
 """
 
 from __future__ import annotations
 
 MAIN = "PEARL-small"
-"""The model whose figures stand beside ours first."""
+"""The model whose figures come first."""
 
 _TASKS_1 = ("ppdb", "ppdb_filtered", "turney", "bird", "yago", "umls", "conll", "bc5cdr", "autofj")
 _TABLE_1 = {
@@ -29,7 +29,7 @@ _TABLE_2 = {
 
 
 def paper_figures(task: str) -> dict[str, float]:
-    """Figures of a data set by model, in percent; the main model first. Empty if the paper has none."""
+    """The paper's figures for a task by model, in percent, `MAIN` first; empty if it has none."""
     found: dict[str, float] = {}
     for tasks, table in ((_TASKS_1, _TABLE_1), (_TASKS_2, _TABLE_2)):
         if task in tasks:

@@ -1,15 +1,16 @@
-"""All tasks, in the order of the paper's tables. A new task is one more tuple here."""
+"""The list of all tasks, in the order of the paper's tables.
+
+To add a task, write a module in `tasks/` that exports `TASKS`, and add it here.
+"""
 
 from __future__ import annotations
 
-from training.evaluation.linking import (
-    task as linking,
-)
 from training.evaluation.task import Task
 from training.evaluation.tasks import (
     clustering,
     entity_types,
     fuzzy_join,
+    linking,
     paraphrase,
     retrieval,
     short_text,
@@ -25,21 +26,24 @@ TASKS: tuple[Task, ...] = (
     *short_text.TASKS,
     *entity_types.TASKS,
 )
+"""Tasks that run by default."""
 
 ON_REQUEST: tuple[Task, ...] = linking.TASKS
-"""Tasks that load bases, minutes each: only run where they are named."""
+"""Tasks that load bases, which takes minutes each: they run only if named."""
+
+GROUPS = {linking.GROUP: linking.TASKS}
+"""Names that stand for several tasks."""
 
 
 def find_tasks(names: tuple[str, ...]) -> tuple[Task, ...]:
-    """The tasks of these names, in the order of the tables; all but those on request if there are none.
+    """The tasks with these names, in the order of the tables; without names, the default ones.
 
     Raises:
-        ValueError: If there is no such task.
+        ValueError: If a task does not exist.
     """
     known = {task.name: task for task in (*TASKS, *ON_REQUEST)}
-    wanted = {name for name in names if name != linking.GROUP}
+    wanted = set(names) - GROUPS.keys()
     if unknown := sorted(wanted - known.keys()):
-        raise ValueError(f"no task {', '.join(unknown)}; there are: {', '.join((*known, linking.GROUP))}")
-    if linking.GROUP in names:
-        wanted |= {task.name for task in linking.TASKS}
+        raise ValueError(f"no task {', '.join(unknown)}; there are: {', '.join((*known, *GROUPS))}")
+    wanted |= {task.name for group in set(names) & GROUPS.keys() for task in GROUPS[group]}
     return tuple(task for task in known.values() if task.name in wanted) or TASKS

@@ -1,4 +1,4 @@
-"""What evaluation needs to be installed, checked before any of it is imported."""
+"""Checks that the libraries of the evaluation are installed, before any of them is imported."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _LIBRARIES = ("sklearn", "torch")
 
 
 def check_installed(*more: str) -> None:
-    """Refuse to begin without the libraries.
+    """Check the libraries.
 
     Args:
         more: Names of further modules.
 
     Raises:
-        SettingsError: If one is not installed; says how it is.
+        SettingsError: If one is not installed; the message has the command that installs it.
     """
     if absent := [library for library in (*_LIBRARIES, *more) if importlib.util.find_spec(library) is None]:
         raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")

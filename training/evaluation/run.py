@@ -1,4 +1,4 @@
-"""Run tasks on a model and on baselines, and compare them item by item."""
+"""Runs tasks on a model and on baselines, and compares them item by item."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A task that was run.
+    """Results of one task.
 
     Attributes:
-        task: Which.
-        outcomes: By name of the method; those that do not offer what it needs are not there.
-        differences: The model above each baseline that has an outcome, by name of the baseline.
-        seconds: Wall clock, encoding of what was new included.
+        task: The task.
+        outcomes: By name of the method, for the methods that support the task.
+        differences: The model minus each baseline that has an outcome, by name of the baseline.
+        seconds: Wall clock, with the encoding of new strings.
     """
 
     task: Task
@@ -37,13 +37,13 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results of a run.
+    """Results of a run.
 
     Attributes:
         model: Name of the model.
-        baselines: Names of the baselines, in their order.
-        results: In the order of the tasks.
-        skipped: Tasks that were not run, with the reason.
+        baselines: Names of the baselines, in order.
+        results: One for each task that ran, in order.
+        skipped: Reasons of the tasks that did not run, by name.
     """
 
     model: str
@@ -59,34 +59,34 @@ def evaluate(
     tasks: Sequence[Task],
     options: EvaluationOptions,
     *,
-    say: Callable[[str], None] = _log.info,
+    progress: Callable[[str], None] = _log.info,
 ) -> Report:
-    """Run each task that the data and the model allow.
+    """Run each task for which the data has files and which the model supports.
 
     Args:
         data: Where the sets are.
-        model: What is evaluated.
-        baselines: What it is compared with, each by a paired bootstrap.
+        model: The method to evaluate.
+        baselines: Methods to compare it with, by paired bootstrap.
         tasks: In the order of the report.
-        options: For all tasks.
-        say: Gets a line when a task begins and when one is skipped.
+        options: Options of all tasks.
+        progress: Called with a line when a task starts or is skipped.
 
     Raises:
-        ValueError: If two methods have one name.
+        ValueError: If two methods have the same name.
         FormatError: If a table of a task is broken.
     """
     names = [model.name, *(baseline.name for baseline in baselines)]
     if len(set(names)) < len(names):
-        raise ValueError(f"each method must be named once, not {', '.join(names)}")
+        raise ValueError(f"each method needs a name of its own, not {', '.join(names)}")
     results: list[TaskResult] = []
     skipped: dict[str, str] = {}
     for task in tasks:
         absent = [path for path in task.reads if not data.paths(path)]
-        if absent or task.needs not in model.offers:
-            skipped[task.name] = f"no {', '.join(absent)}" if absent else f"{model.name} offers no {task.needs}"
-            say(f"{task.name}: skipped, {skipped[task.name]}")
+        if absent or task.needs not in model.supports:
+            skipped[task.name] = f"no {', '.join(absent)}" if absent else f"{model.name} does not support {task.needs}"
+            progress(f"{task.name}: skipped, {skipped[task.name]}")
             continue
-        say(f"{task.name}: {task.metric}")
+        progress(f"{task.name}: {task.metric}")
         results.append(_run_task(task, data, model, baselines, options))
     return Report(model.name, tuple(names[1:]), tuple(results), skipped)
 
@@ -96,7 +96,7 @@ def _run_task(
 ) -> TaskResult:
     start = time.monotonic()
     outcomes = {
-        method.name: task.run(data, method, options) for method in (model, *baselines) if task.needs in method.offers
+        method.name: task.run(data, method, options) for method in (model, *baselines) if task.needs in method.supports
     }
     differences = {
         name: paired_bootstrap(outcomes[model.name], outcome, rng=np.random.default_rng(0))
@@ -107,7 +107,7 @@ def _run_task(
 
 
 def as_record(report: Report) -> dict[str, object]:
-    """The report as one JSON object; figures in percent, differences in points."""
+    """The report as a JSON object, with figures in percent and differences in points."""
     return {
         "model": report.model,
         "tasks": {result.task.name: _task_record(report, result) for result in report.results},

@@ -1,4 +1,4 @@
-"""Similarities of strings to compare encoders with: Jaccard of character n-grams, and character TF-IDF."""
+"""String similarities as baselines: Jaccard of character n-grams, and character TF-IDF."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from training.evaluation.outcome import FloatArray, IntArray
 
 _NGRAM = 3
 _ROWS = 128
-"""Mentions compared with all names at once."""
+"""Mentions that are compared with all names at once."""
 
 StringKind = Literal["jaccard", "tfidf"]
 
 
 class StringMethod:
-    """Character 3-grams within words, case folded: as sets (Jaccard), or weighted by TF-IDF (cosine).
+    """Similarity of case-folded character 3-grams within words: Jaccard of sets, or cosine of TF-IDF weights.
 
-    TF-IDF takes its document frequencies from the strings it is asked to compare: the names where there are names.
+    `pair_scores` takes the document frequencies from both sides, `nearest` from the names.
     """
 
     def __init__(self, kind: StringKind) -> None:
         self.name: str = kind
-        self.offers: frozenset[Need] = frozenset({"similarity"})
+        self.supports: frozenset[Need] = frozenset({"similarity"})
 
     def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
         vectorizer = self._fitted([*left, *right])
@@ -37,14 +37,14 @@ class StringMethod:
 
     def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
         vectorizer = self._fitted(names)
-        # What no name has must still count in the size of a mention's set.
+        # The size of a mention's set includes n-grams that no name has.
         sizes = (
             [_sizes(self._fitted(part).transform(part)) for part in (mentions, names)] if self.name != "tfidf" else []
         )
-        wanted, among = vectorizer.transform(mentions), vectorizer.transform(names).T.tocsr()
+        rows, columns = vectorizer.transform(mentions), vectorizer.transform(names).T.tocsr()
         found = []
-        for start in range(0, wanted.shape[0], _ROWS):
-            scores = (wanted[start : start + _ROWS] @ among).toarray()
+        for start in range(0, rows.shape[0], _ROWS):
+            scores = (rows[start : start + _ROWS] @ columns).toarray()
             if sizes:
                 scores = _jaccard(scores, sizes[0][start : start + _ROWS, None], sizes[1][None, :])
             found.append(scores.argmax(axis=1))
@@ -56,7 +56,7 @@ class StringMethod:
 
         shape = {"analyzer": "char_wb", "ngram_range": (_NGRAM, _NGRAM), "dtype": np.float32}
         made = TfidfVectorizer(**shape) if self.name == "tfidf" else CountVectorizer(binary=True, **shape)
-        # Blank strings alone would leave no n-gram, which scikit-learn refuses.
+        # scikit-learn refuses input without any n-gram, such as blank strings alone.
         return made.fit([*strings, "blank"])
 
 
@@ -66,7 +66,7 @@ def _sizes(counts: Any) -> FloatArray:
 
 
 def _jaccard(shared: Any, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Shared n-grams over all n-grams of both."""
+    """Number of shared n-grams over number of all n-grams of both."""
     union: FloatArray = left + right - shared
     scores: FloatArray = np.divide(shared, union, out=np.zeros_like(union), where=union > 0)
     return scores

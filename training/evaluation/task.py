@@ -1,4 +1,4 @@
-"""What a task is: a name, what it reads, what it needs of a method, and how it is scored."""
+"""`Task` and the options of all tasks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from training.evaluation.datasets.data import Data
 from training.evaluation.defaults import (
     DEFAULT_DISTRACTORS,
     DEFAULT_EPOCHS,
-    DEFAULT_FOLDS,
     DEFAULT_MENTIONS,
     DEFAULT_NIL_SHARES,
     DEFAULT_SEEDS,
+    DEFAULT_SPLITS,
 )
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome
@@ -21,39 +21,39 @@ from training.evaluation.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class LinkingOptions:
-    """What holds for the tasks of linking.
+    """Options of the linking tasks.
 
     Attributes:
-        folds: Of the entities whose aliases are asked for, 0 to 9: the SHA-1 of their id mod 10.
-        n_mentions: Of each base at most; fuzzy joins are taken whole.
-        nil_shares: Shares of NIL mentions that probabilities are measured at, in [0, 1).
+        splits: Splits (0 to 9, the SHA-1 of the id mod 10) of the entities whose aliases are the mentions.
+        n_mentions: At most this many mentions of each base; fuzzy joins use all.
+        nil_shares: Shares of NIL mentions, in [0, 1), at which probabilities are measured.
 
     Raises:
         ValueError: If one is out of range.
     """
 
-    folds: tuple[int, ...] = DEFAULT_FOLDS
+    splits: tuple[int, ...] = DEFAULT_SPLITS
     n_mentions: int = DEFAULT_MENTIONS
     nil_shares: tuple[float, ...] = DEFAULT_NIL_SHARES
 
     def __post_init__(self) -> None:
-        if not self.folds or not set(self.folds) <= set(range(10)):
-            raise ValueError(f"folds are some of 0 to 9, not {', '.join(map(str, self.folds)) or 'none'}")
+        if not self.splits or not set(self.splits) <= set(range(10)):
+            raise ValueError(f"splits are some of 0 to 9, not {', '.join(map(str, self.splits)) or 'none'}")
         if self.n_mentions < 1:
             raise ValueError(f"mentions must be at least 1, not {self.n_mentions}")
         if not all(0 <= share < 1 for share in self.nil_shares):
-            raise ValueError(f"shares of NIL lie in [0, 1), not {', '.join(map(str, self.nil_shares))}")
+            raise ValueError(f"shares of NIL must be in [0, 1), not {', '.join(map(str, self.nil_shares))}")
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """What holds for all tasks.
+    """Options of all tasks.
 
     Attributes:
-        n_seeds: Runs of what is random: splits, initial weights, typos.
-        n_distractors: Names at most that are added to the dictionary of entity retrieval.
-        max_epochs: Of the classifiers on frozen vectors.
-        linking: Of the tasks of linking.
+        n_seeds: Number of runs with other random splits, initial weights and typos.
+        n_distractors: At most this many names are added to the dictionary of entity retrieval.
+        max_epochs: Maximum number of epochs of the classifiers on frozen vectors.
+        linking: Options of the linking tasks.
 
     Raises:
         ValueError: If one is out of range.
@@ -78,16 +78,17 @@ class Task:
     """A task of the evaluation.
 
     Attributes:
-        name: As in `--task`.
-        head: Short name above its column.
-        group: Its family, as in the paper's Table 3; tasks of one group stand side by side.
-        metric: What the figure is; always in percent.
-        needs: What a method must offer.
-        reads: Tables without which it is skipped; a pattern needs one match.
-        run: From data, a method that offers what is needed, and options, to the outcome. The items and their order
-            depend on data and options alone, so that two methods can be compared item by item.
+        name: Name by which a user selects it.
+        head: Short name, the heading of its column.
+        group: Its family, as in the paper's Table 3. Tasks of one group share a table.
+        metric: Name of the figure, which is in percent.
+        needs: What a method must support.
+        reads: Tables that it needs; a pattern needs at least one match. If one is missing, the task is skipped.
+        run: Computes the outcome from data, a method that supports `needs`, and options. The items and their order
+            depend on data and options only, so that methods can be compared item by item.
         paper: The paper's figures, by model.
-        in_table_3: Whether the group's mean counts it: once for each data set, by the paper's protocol.
+        in_table_3: Whether it counts in the mean of its group: one task for each data set, the one with the paper's
+            protocol.
     """
 
     name: str
@@ -99,3 +100,13 @@ class Task:
     run: Callable[[Data, Any, EvaluationOptions], Outcome]
     paper: Mapping[str, float] = field(default_factory=dict)
     in_table_3: bool = False
+
+    @property
+    def is_linking(self) -> bool:
+        """Whether it measures linking methods, not encoders or string similarities."""
+        return self.needs in ("linking", "large_linking")
+
+    @property
+    def description(self) -> str:
+        """Group, metric and files, in one line."""
+        return f"{self.group}: {self.metric}. Reads {', '.join(self.reads)}"

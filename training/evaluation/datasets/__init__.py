@@ -1,1 +1,1 @@
-"""Where evaluation data comes from: a folder, or the hub."""
+"""Reads evaluation sets: from a folder, from the hub, or from a base of the user's own."""

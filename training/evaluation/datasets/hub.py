@@ -1,7 +1,7 @@
-"""The paper's sets from the hub: `Lihuchen/pearl_benchmark` through `datasets`, AutoFJ through the `autofj` package.
+"""Reads the paper's sets from the hub: `Lihuchen/pearl_benchmark` by `datasets`, AutoFJ by the package `autofj`.
 
-They come in the columns of the folder layout, so that a task does not know the difference. With the hub, entity
-retrieval has the paper's own names to draw its dictionary from.
+Tables have the columns of the folder layout, so that tasks need not know the source. From the hub, entity retrieval
+uses the paper's own names as its dictionary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REPOSITORY = "Lihuchen/pearl_benchmark"
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of the benchmark: its configuration, the splits it may have, and its columns by ours."""
+    """A table of the benchmark: its configuration, possible splits, and its column names by ours."""
 
     config: str
     splits: tuple[str, ...]
@@ -49,23 +49,23 @@ _TABLES = {
 }
 
 _TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
-"""Names of the types that the benchmark numbers, in its order."""
+"""Type names, in the order of the benchmark's type numbers."""
 
 _AUTOFJ = ("left", "right", "gt")
 
 Load = Callable[[str, str, str], Iterable[Mapping[str, Any]]]
-"""Repository, configuration and split to rows."""
+"""From repository, configuration and split to rows."""
 
 LoadJoin = Callable[[str], tuple[Any, Any, Any]]
-"""Name of an AutoFJ set to its left, right and ground truth tables (pandas)."""
+"""From the name of an AutoFJ set to its left, right and ground truth tables (pandas)."""
 
 
 class HubData:
-    """Tables of the hub, fetched when they are first asked for.
+    """Tables of the hub, fetched on first use.
 
     Args:
-        load: In place of `datasets.load_dataset`.
-        load_join: In place of `autofj.datasets.load_data`.
+        load: Replaces `datasets.load_dataset`.
+        load_join: Replaces `autofj.datasets.load_data`.
     """
 
     def __init__(self, *, load: Load | None = None, load_join: LoadJoin | None = None) -> None:
@@ -83,15 +83,14 @@ class HubData:
         if path.startswith("autofj/"):
             return self._autofj(path, columns)
         table = _TABLES[path]
-        found = list(self._fetch(table))
         rows = []
-        for number, row in enumerate(found, 1):
+        for number, row in enumerate(self._fetch(table), 1):
             fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
             if path in _TYPES:
                 fields = {**fields, "split": "test", "type": _type_name(path, fields["type"])}
             rows.append(tuple(fields[column] for column in columns))
         if not rows:
-            raise FormatError(f"{REPOSITORY} {table.config}", None, "holds no rows.")
+            raise FormatError(f"{REPOSITORY} {table.config}", None, "has no rows.")
         return rows
 
     def _fetch(self, table: _Table) -> Iterable[Mapping[str, Any]]:
@@ -99,12 +98,12 @@ class HubData:
         for split in table.splits:
             try:
                 return self._load(REPOSITORY, table.config, split)
-            except ValueError as error:  # how `datasets` says that there is no such split
+            except ValueError as error:  # `datasets` raises it for an unknown split
                 problem = error
             except (OSError, RuntimeError) as error:
                 raise SettingsError(
                     f"{REPOSITORY}, {table.config} could not be fetched ({_first_line(error)}). Connect to the hub, or "
-                    f"give a folder with --data."
+                    f"evaluate on a folder with the sets."
                 ) from error
         raise SettingsError(
             f"{REPOSITORY}, {table.config} has no split {' or '.join(table.splits)} ({_first_line(problem)})."
@@ -128,7 +127,7 @@ class HubData:
 def _load_dataset(repository: str, config: str, split: str) -> Iterable[Mapping[str, Any]]:
     if not _is_installed("datasets"):
         raise SettingsError(
-            f"{repository} needs the datasets library: pip install datasets. Or give a folder with --data."
+            f"{repository} needs the datasets library: pip install datasets. Or evaluate on a folder with the sets."
         )
     rows: Iterable[Mapping[str, Any]] = importlib.import_module("datasets").load_dataset(
         repository, config, split=split
@@ -141,7 +140,7 @@ def _is_installed(library: str) -> bool:
 
 
 def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
-    """A field as text. A missing one is the string NA, which the hub's CSV reader took for nothing."""
+    """A field as text. None stands for the string NA, which the hub's CSV reader takes for a missing value."""
     if column not in row:
         raise FormatError(path, number, f"the hub has no column {column!r}; there are: {', '.join(row)}.")
     value = row[column]
@@ -149,7 +148,7 @@ def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
 
 
 def _type_name(path: str, label: str) -> str:
-    """The name of a type, where the benchmark has its number."""
+    """The name of a type that the benchmark gives as a number."""
     names = _TYPES[path]
     return names[int(label)] if label in map(str, range(len(names))) else label
 

@@ -1,1 +1,1 @@
-"""The linking task: mentions of a base against this linker and its peers."""
+"""Parts of the linking tasks: mention sets, the methods that are compared, and their rankings."""

@@ -1,4 +1,4 @@
-"""What is measured on linking: the linker as users have it, without one feature, and parts of it alone."""
+"""The linking methods: the linker, the linker without one feature, dense search alone, and rank fusion."""
 
 from __future__ import annotations
 
@@ -18,81 +18,81 @@ from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shippe
 from pearl_qdrant.linking.ranking.scoring import ScoredMention, in_order
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
-from training.evaluation.linking.base import Bases
-from training.evaluation.linking.scores import DEPTH, Ranked, rank
-from training.evaluation.linking.sets import LinkingSet, Query
+from training.evaluation.linking.loaded_bases import LoadedBases
+from training.evaluation.linking.rankings import DEPTH, Ranking, rank_entities
+from training.evaluation.linking.sets import LinkingSet, MentionQuery
 from training.evaluation.methods import Method, Need
 
-_ANY: frozenset[Need] = frozenset({"linking", "large_linking"})
+_ALL_SIZES: frozenset[Need] = frozenset({"linking", "large_linking"})
 
 _RRF = 60
-"""Constant of reciprocal rank fusion; Cormack et al. 2009."""
+"""Constant of reciprocal rank fusion (Cormack et al. 2009)."""
 
 _TIMED = 1000
-"""Mentions that the linker is timed on."""
+"""Number of mentions on which the linker is timed."""
 
 _MORE_NAMES = 3
-"""Names fetched for an entity wanted, since several may be of one."""
+"""Names fetched for each wanted entity, since an entity may have several."""
 
 
 class LinkingMethod(Method, Protocol):
     """A method that ranks the entities of a base for each mention."""
 
-    def rank(self, one: LinkingSet) -> list[Ranked]:
-        """Entities of each query with an entity."""
+    def rank(self, one: LinkingSet) -> list[Ranking]:
+        """Rank entities for each of `one.queries`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class LinkVerdict:
-    """What the linker says of a set.
+class LinkerOutput:
+    """Results of the linker on a set of n queries.
 
     Attributes:
-        ranked: Of the queries with an entity, n.
-        samples, nil_samples: Of the queries and their NIL twins, n each.
-        scored, nil_judged: What they were made from.
+        rankings: Rankings for the queries that have an entity, n.
+        samples, nil_samples: Samples of the queries and of their NIL twins, n each.
+        scored, nil_scored: The scored mentions from which the samples were made.
     """
 
-    ranked: list[Ranked]
+    rankings: list[Ranking]
     samples: Samples
     nil_samples: Samples
     scored: list[ScoredMention] = field(repr=False)
-    nil_judged: list[ScoredMention] = field(repr=False)
+    nil_scored: list[ScoredMention] = field(repr=False)
 
 
 class Linker:
-    """The linker, with the number of candidates that `link` judges.
+    """The linker, with as many candidates as `link` scores.
 
     Args:
         encoder: The model.
-        bases: Where its collections are.
-        calibration: By default what comes with the package.
-        name: In the report.
+        bases: Its collections.
+        calibration: By default the shipped one.
+        name: Name in the report.
     """
 
     def __init__(
-        self, encoder: Encoder, bases: Bases, *, calibration: Calibration | None = None, name: str | None = None
+        self, encoder: Encoder, bases: LoadedBases, *, calibration: Calibration | None = None, name: str | None = None
     ) -> None:
         self.name = name or encoder.info.name
-        self.offers = _ANY
+        self.supports = _ALL_SIZES
         self.calibration = calibration or Calibration()
         self._encoder = encoder
         self._bases = bases
-        self._last: tuple[LinkingSet, LinkVerdict] | None = None
+        self._last: tuple[LinkingSet, LinkerOutput] | None = None
 
-    def rank(self, one: LinkingSet) -> list[Ranked]:
-        return self.verdict(one).ranked
+    def rank(self, one: LinkingSet) -> list[Ranking]:
+        return self.output(one).rankings
 
-    def verdict(self, one: LinkingSet) -> LinkVerdict:
-        """What it says of the mentions of a set, with and without their entities; the last set is remembered."""
+    def output(self, one: LinkingSet) -> LinkerOutput:
+        """Results for the mentions of a set and their NIL twins; those of the last set are cached."""
         if self._last is None or self._last[0] is not one:
             scored = list(self._score_mentions([*one.queries, *one.nil_queries], one, DEFAULT_LIMIT))
             n = len(one.queries)
-            self._last = one, _verdict(one, scored[:n], scored[n:])
+            self._last = one, _make_output(one, scored[:n], scored[n:])
         return self._last[1]
 
     def recall(self, one: LinkingSet) -> float:
-        """Share of the mentions whose entity is among the best 64 candidates."""
+        """Share of the mentions whose entity is among the first 64 candidates."""
         found = [
             any(entity.point.entity_id in query.gold for entity in answer.found[:DEPTH])
             for query, answer in zip(one.queries, self._score_mentions(one.queries, one, DEPTH), strict=True)
@@ -100,7 +100,7 @@ class Linker:
         return sum(found) / len(found)
 
     def milliseconds(self, one: LinkingSet) -> float:
-        """Wall clock of `link_batch` a mention, nothing left out; the first mentions of the set."""
+        """Wall clock a mention of `link_batch` on the first mentions of the set, without exclusions."""
         mentions = [query.mention for query in one.queries[:_TIMED]]
         collection = self._bases.collection(one.base, self._encoder)
         linker = EntityLinker(self._bases.store, [collection], self._encoder)
@@ -110,105 +110,105 @@ class Linker:
             pass
         return 1000 * (time.perf_counter() - start) / len(mentions)
 
-    def _score_mentions(self, queries: Sequence[Query], one: LinkingSet, limit: int) -> Iterator[ScoredMention]:
+    def _score_mentions(self, queries: Sequence[MentionQuery], one: LinkingSet, limit: int) -> Iterator[ScoredMention]:
         collection = self._bases.collection(one.base, self._encoder)
         return score_held_out(self._bases.store, collection, self._encoder, map(_held_out, queries), limit=limit)
 
 
 class Ablation:
-    """The linker without one feature, on the candidates that the whole one scored.
+    """The linker without one feature, on the candidates of the full linker.
 
     Args:
-        linker: The whole one.
-        feature: One of `ranking.FEATURES`, whose coefficient is made 0.
+        linker: The full linker.
+        feature: One of `ranking.FEATURES`; its coefficient becomes 0.
     """
 
     def __init__(self, linker: Linker, feature: str) -> None:
         self.name = f"without {feature}"
-        self.offers = _ANY
+        self.supports = _ALL_SIZES
         self._linker = linker
         self._model = shipped_model().without(feature)
 
-    def rank(self, one: LinkingSet) -> list[Ranked]:
-        return [_ranked(_score_again(scored, self._model)) for scored in self._linker.verdict(one).scored]
+    def rank(self, one: LinkingSet) -> list[Ranking]:
+        return [_ranking(_rescore(scored, self._model)) for scored in self._linker.output(one).scored]
 
 
 class Dense:
-    """The entities with the nearest vectors.
+    """Ranks entities by their nearest vector.
 
     Args:
-        encoder: Any.
-        bases: Where its collections are.
-        name: In the report.
+        encoder: Any encoder.
+        bases: Its collections.
+        name: Name in the report.
     """
 
-    def __init__(self, encoder: Encoder, bases: Bases, *, name: str) -> None:
+    def __init__(self, encoder: Encoder, bases: LoadedBases, *, name: str) -> None:
         self.name = name
-        self.offers = _ANY
+        self.supports = _ALL_SIZES
         self._encoder = encoder
         self._bases = bases
-        self._last: tuple[LinkingSet, list[Ranked]] | None = None
+        self._last: tuple[LinkingSet, list[Ranking]] | None = None
 
-    def rank(self, one: LinkingSet) -> list[Ranked]:
+    def rank(self, one: LinkingSet) -> list[Ranking]:
         if self._last is None or self._last[0] is not one:
             vectors = self._encoder.encode([clean_mention(query.mention) for query in one.queries]).vectors
-            ranked = []
+            rankings = []
             collection = self._bases.collection(one.base, self._encoder)
             for query, vector in zip(one.queries, vectors, strict=True):
                 found: dict[str, float] = {}
                 for scored in collection.search(vector[None], limit=_MORE_NAMES * DEPTH)[0]:
-                    if scored.score is not None and not query.leaves_out(scored.point.entity_id, scored.point.name):
+                    if scored.score is not None and not query.excludes(scored.point.entity_id, scored.point.name):
                         found.setdefault(scored.point.entity_id, scored.score)
-                ranked.append(rank(list(found.items())) if found else Ranked((), 0))
-            self._last = one, ranked
+                rankings.append(rank_entities(list(found.items())))
+            self._last = one, rankings
         return self._last[1]
 
 
 class Fusion:
-    """Reciprocal rank fusion of methods: the sum over them of 1 / (60 + rank), tied ones sharing a rank."""
+    """Reciprocal rank fusion of methods: the sum of 1 / (60 + rank) over the methods; tied entities share rank 1."""
 
     def __init__(self, methods: Sequence[LinkingMethod]) -> None:
         self.name = "rrf"
-        self.offers = _ANY
+        self.supports = _ALL_SIZES
         self._methods = tuple(methods)
 
-    def rank(self, one: LinkingSet) -> list[Ranked]:
+    def rank(self, one: LinkingSet) -> list[Ranking]:
         every = zip(*(method.rank(one) for method in self._methods), strict=True)
-        return [_fused(answers) for answers in every]
+        return [_fuse(rankings) for rankings in every]
 
 
-def _fused(answers: Sequence[Ranked]) -> Ranked:
+def _fuse(rankings: Sequence[Ranking]) -> Ranking:
     scores: dict[str, float] = {}
-    for answer in answers:
-        for place, key in enumerate(answer.ids):
-            scores[key] = scores.get(key, 0.0) + 1 / (_RRF + (1 if place < answer.n_tied else place + 1))
-    return rank(list(scores.items()), same=1e-12) if scores else Ranked((), 0)
+    for ranking in rankings:
+        for rank, key in enumerate(ranking.ids, 1):
+            scores[key] = scores.get(key, 0.0) + 1 / (_RRF + (1 if rank <= ranking.n_tied else rank))
+    return rank_entities(list(scores.items()), tolerance=1e-12)
 
 
-def _held_out(query: Query) -> HeldOut:
-    def leaves_out(point: NamePoint) -> bool:
-        return query.leaves_out(point.entity_id, point.name)
+def _held_out(query: MentionQuery) -> HeldOut:
+    def excludes(point: NamePoint) -> bool:
+        return query.excludes(point.entity_id, point.name)
 
-    return HeldOut(query.mention, leaves_out if query.without or query.loses_string else None)
+    return HeldOut(query.mention, excludes if query.excluded or query.excluded_string else None)
 
 
-def _verdict(one: LinkingSet, scored: list[ScoredMention], nil_judged: list[ScoredMention]) -> LinkVerdict:
-    return LinkVerdict(
-        [_ranked(answer) for answer in scored],
+def _make_output(one: LinkingSet, scored: list[ScoredMention], nil_scored: list[ScoredMention]) -> LinkerOutput:
+    return LinkerOutput(
+        [_ranking(answer) for answer in scored],
         collect(scored, [query.gold for query in one.queries]),
-        collect(nil_judged, [query.gold for query in one.nil_queries]),
+        collect(nil_scored, [query.gold for query in one.nil_queries]),
         scored,
-        nil_judged,
+        nil_scored,
     )
 
 
-def _ranked(scored: ScoredMention) -> Ranked:
+def _ranking(scored: ScoredMention) -> Ranking:
     n_tied = sum(entity.tie for entity in scored.found)
-    return Ranked(tuple(entity.point.entity_id for entity in scored.found), max(n_tied, min(1, len(scored.found))))
+    return Ranking(tuple(entity.point.entity_id for entity in scored.found), max(n_tied, min(1, len(scored.found))))
 
 
-def _score_again(scored: ScoredMention, model: RankingModel) -> ScoredMention:
-    """The same candidates by other coefficients."""
+def _rescore(scored: ScoredMention, model: RankingModel) -> ScoredMention:
+    """Score the same candidates with other coefficients."""
     if not scored.found:
         return scored
     logits = (np.array([entity.features for entity in scored.found]) @ model.features).tolist()

@@ -1,10 +1,10 @@
-"""What linking is measured on: a base, mentions of its entities, and what the base must not hold for each.
+"""Builds the sets of the linking tasks: a base, mentions of its entities, and what to exclude for each mention.
 
-Two protocols, since bases store most aliases on their own entities:
+There are two protocols, since a base contains most aliases of its entities:
     canonical   the base has canonical names only
-    left_out    it has all names, but the mention's own string is left out of its entity
-Each mention has a twin whose entity is taken away, with every entity that shares a folded name with it: a NIL mention.
-Entities are divided into folds by the SHA-1 of their id (`training.examples.splits`); which are asked for is an option.
+    left_out    the base has all names, but the mention's own string is excluded on its entity
+Each mention has a NIL twin: its entity is excluded, with all entities that share a folded name with it. The SHA-1 of
+the entity id divides entities into splits (`training.examples.splits`); an option says which splits give mentions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from training.evaluation.datasets.data import Data
 from training.evaluation.task import LinkingOptions
-from training.examples.sources import split_aliases
-from training.examples.splits import fold
+from training.examples.alias_cells import split_aliases
+from training.examples.splits import split_of
 
 Protocol = Literal["canonical", "left_out"]
 
@@ -33,8 +33,8 @@ class Base:
     """A base of entities.
 
     Attributes:
-        name: Tells it from others in one store.
-        entities: Each id once.
+        name: Unique in a store.
+        entities: Entities with unique ids.
     """
 
     name: str
@@ -42,24 +42,24 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A mention to be linked.
+class MentionQuery:
+    """A mention to link.
 
     Attributes:
         mention: The string.
-        gold: Ids of the entities that are right; empty for NIL.
-        without: Ids of entities that are taken away from the base.
-        loses_string: Ids of entities that lose the name that the mention is.
+        gold: Ids of the correct entities; empty for NIL.
+        excluded: Ids of entities that are excluded from the base.
+        excluded_string: Ids of entities without the name that equals the mention.
     """
 
     mention: str
     gold: frozenset[str]
-    without: frozenset[str] = frozenset()
-    loses_string: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    excluded_string: frozenset[str] = frozenset()
 
-    def leaves_out(self, entity_id: str, name: str) -> bool:
-        """Whether a name of an entity is not there for this mention."""
-        return entity_id in self.without or (entity_id in self.loses_string and name == self.mention)
+    def excludes(self, entity_id: str, name: str) -> bool:
+        """Whether a name of an entity is excluded for this mention."""
+        return entity_id in self.excluded or (entity_id in self.excluded_string and name == self.mention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +67,24 @@ class LinkingSet:
     """Mentions against one base.
 
     Attributes:
-        base: Where the entities are.
-        queries: Mentions with an entity, n.
-        nil_queries: The same mentions without theirs, n.
+        base: The entities.
+        queries: n mentions with an entity.
+        nil_queries: Their n NIL twins.
     """
 
     base: Base
-    queries: tuple[Query, ...]
-    nil_queries: tuple[Query, ...]
+    queries: tuple[MentionQuery, ...]
+    nil_queries: tuple[MentionQuery, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where a set comes from.
+class SetSource:
+    """The tables of a set.
 
     Attributes:
-        base: Pattern of the base's table; the first match is read.
-        pairs: Table of aliases with ids; None: the base's own aliases, EXACT ones where it has scopes.
-        protocol: What the base holds.
+        base: Pattern of the base's table; the first match is used.
+        pairs: Table of aliases with entity ids. None: the aliases of the base, only EXACT ones if it has scopes.
+        protocol: Which names the base keeps.
     """
 
     base: str
@@ -92,11 +92,11 @@ class Source:
     protocol: Protocol
 
 
-def read_set(data: Data, source: Source, options: LinkingOptions) -> LinkingSet:
+def read_set(data: Data, source: SetSource, options: LinkingOptions) -> LinkingSet:
     """Read a set.
 
     Raises:
-        FormatError: If a table is broken, or no mention belongs to the folds.
+        FormatError: If a table is broken, or no mention belongs to the splits.
     """
     path = data.paths(source.base)[0]
     entities = _read_base(data, path)
@@ -104,21 +104,24 @@ def read_set(data: Data, source: Source, options: LinkingOptions) -> LinkingSet:
         pairs = [(alias, key) for alias, key in data.rows(source.pairs, "alias", "id") if key in entities]
     else:
         pairs = list(_exact_aliases(data, path, entities))
-    pairs = [(alias, key) for alias, key in dict.fromkeys(pairs) if alias.strip() and fold(key) in options.folds]
+    pairs = [(alias, key) for alias, key in dict.fromkeys(pairs) if alias.strip() and split_of(key) in options.splits]
     if not pairs:
-        folds = ", ".join(map(str, options.folds))
-        raise FormatError(source.pairs or path, None, f"no alias of an entity of the base belongs to folds {folds}.")
+        splits = ", ".join(map(str, options.splits))
+        raise FormatError(source.pairs or path, None, f"no alias of an entity of the base belongs to splits {splits}.")
     chosen = random.Random(0).sample(pairs, min(options.n_mentions, len(pairs)))
-    loses = source.protocol == "left_out"
-    queries = [Query(a, frozenset({key}), loses_string=frozenset({key} if loses else ())) for a, key in chosen]
-    nil = _without_namesakes(queries, entities.values())
-    held = entities.values() if loses else (_without_aliases(entity) for entity in entities.values())
-    name = path.removesuffix(".tsv").replace("/", "-") + ("" if loses else "-canonical")
-    return LinkingSet(Base(name, tuple(held)), tuple(queries), nil)
+    has_aliases = source.protocol == "left_out"
+    queries = [
+        MentionQuery(alias, frozenset({key}), excluded_string=frozenset({key} if has_aliases else ()))
+        for alias, key in chosen
+    ]
+    nil_queries = _nil_twins(queries, entities.values())
+    kept = entities.values() if has_aliases else (_without_aliases(entity) for entity in entities.values())
+    name = path.removesuffix(".tsv").replace("/", "-") + ("" if has_aliases else "-canonical")
+    return LinkingSet(Base(name, tuple(kept)), tuple(queries), nil_queries)
 
 
 def read_joins(data: Data) -> list[LinkingSet]:
-    """The fuzzy joins of AutoFJ: right titles that have a match are the mentions, left titles the base.
+    """Read the fuzzy joins of AutoFJ: right titles with a match are the mentions, left titles the base.
 
     Raises:
         FormatError: If a table is broken, or no right title has a match.
@@ -129,24 +132,24 @@ def read_joins(data: Data) -> list[LinkingSet]:
     gold: dict[tuple[str, str], set[str]] = {}
     for name, left, right in data.rows("autofj/gt.tsv", "dataset", "id_l", "id_r"):
         gold.setdefault((name, right), set()).add(left)
-    mentions: dict[str, list[Query]] = {}
+    mentions: dict[str, list[MentionQuery]] = {}
     for name, key, title in data.rows("autofj/right.tsv", "dataset", "id", "title"):
         if (name, key) in gold and name in bases:
-            mentions.setdefault(name, []).append(Query(title, frozenset(gold[name, key])))
+            mentions.setdefault(name, []).append(MentionQuery(title, frozenset(gold[name, key])))
     if not mentions:
         raise FormatError("autofj/gt.tsv", None, "no right title has a match among the left ones.")
     return [
         LinkingSet(
             Base(f"autofj-{name}", tuple(bases[name].values())),
             tuple(queries),
-            _without_namesakes(queries, bases[name].values()),
+            _nil_twins(queries, bases[name].values()),
         )
         for name, queries in sorted(mentions.items())
     ]
 
 
 def _read_base(data: Data, path: str) -> dict[str, Entity]:
-    """Entities by id; of an id that comes again the names are joined."""
+    """Entities by id; rows with the same id are merged."""
     columns = _columns(data, path, ("id", "name", "aliases"), (("onto_type", "fine_type"), ("type",)))
     found: dict[str, Entity] = {}
     for key, name, cell, *types in data.rows(path, *columns):
@@ -163,7 +166,7 @@ def _read_base(data: Data, path: str) -> dict[str, Entity]:
 
 
 def _columns(data: Data, path: str, needed: tuple[str, ...], optional: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The columns needed, with the first group of optional ones that a table has."""
+    """The needed columns, with the first group of optional columns that the table has."""
     for group in optional:
         try:
             data.rows(path, *group)
@@ -174,7 +177,7 @@ def _columns(data: Data, path: str, needed: tuple[str, ...], optional: Iterable[
 
 
 def _exact_aliases(data: Data, path: str, entities: dict[str, Entity]) -> Iterator[tuple[str, str]]:
-    """Aliases with their entity: those in scope EXACT, or all where the table has no scopes."""
+    """Aliases with their entity id: those in scope EXACT, or all if the table has no scopes."""
     columns = _columns(data, path, ("id", "aliases"), (("alias_scopes",),))
     for key, cell, *rest in data.rows(path, *columns):
         aliases = split_aliases(cell)
@@ -188,8 +191,8 @@ def _without_aliases(entity: Entity) -> Entity:
     return Entity(entity.entity_id, entity.canonical_name, (), entity.kb_types, entity.types)
 
 
-def _without_namesakes(queries: Sequence[Query], entities: Iterable[Entity]) -> tuple[Query, ...]:
-    """The NIL twin of each query: all names that the base knows count, aliases too, whatever the protocol."""
+def _nil_twins(queries: Sequence[MentionQuery], entities: Iterable[Entity]) -> tuple[MentionQuery, ...]:
+    """The NIL twin of each query. Aliases count as shared names under both protocols."""
     every = list(entities)
     golds = {key for query in queries for key in query.gold}
     folded = {e.entity_id: {fold_name(name) for name in e.names()} for e in every if e.entity_id in golds}
@@ -203,6 +206,6 @@ def _without_namesakes(queries: Sequence[Query], entities: Iterable[Entity]) -> 
     twins = []
     for query in queries:
         names = set().union({fold_name(query.mention)}, *(folded[key] for key in query.gold if key in folded))
-        without = query.gold.union(*(owners.get(name, ()) for name in names))
-        twins.append(Query(query.mention, frozenset(), without))
+        excluded = query.gold.union(*(owners.get(name, ()) for name in names))
+        twins.append(MentionQuery(query.mention, frozenset(), excluded))
     return tuple(twins)

@@ -1,1 +1,1 @@
-"""Evaluation results as tables and figures."""
+"""Shows evaluation results as tables and figures."""

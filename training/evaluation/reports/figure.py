@@ -1,6 +1,6 @@
-"""Figure 4 of the paper: vectors of names of six types, 100 each, in two dimensions by t-SNE, a panel an encoder.
+"""Draws Figure 4 of the paper: t-SNE of the vectors of up to 100 names for each of six types, a panel an encoder.
 
-The paper draws from YAGO 4; here the names are those of the test fold (`entity_types`) and of biomedical bases.
+The paper takes its names from YAGO 4; here they come from the test split (`entity_types`) and from biomedical bases.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEDICAL = "MedicalEntity"
 _MEDICAL_TABLES = ("kb/biomedical/mondo*.tsv", "kb/biomedical/doid*.tsv", "kb/biomedical/*.tsv")
 _EACH = 100
 _FEWEST = 10
-"""Points under which t-SNE says nothing."""
+"""Minimum number of points for t-SNE."""
 
 
 def figure_names(data: Data, rng: random.Random) -> dict[str, list[str]]:
@@ -49,7 +49,7 @@ def figure_names(data: Data, rng: random.Random) -> dict[str, list[str]]:
             break
     chosen = {label: rng.sample(found, min(_EACH, len(found))) for label, found in names.items() if found}
     if sum(map(len, chosen.values())) < _FEWEST:
-        raise SettingsError(f"The figure needs typed names of the test fold: give a folder with {READS} as --data.")
+        raise SettingsError(f"The figure needs typed names of the test split: the data must have {READS}.")
     return chosen
 
 

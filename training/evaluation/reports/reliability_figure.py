@@ -1,4 +1,4 @@
-"""The reliability diagram: how often answers of a probability are right."""
+"""Draws reliability diagrams: the share of correct answers by probability."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pearl_qdrant.linking.calibration.metrics import Answers, bins, calibration_
 
 
 def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "") -> None:
-    """Draw a panel for each set of answers: share right by probability above, how many answers below.
+    """Draw a panel for each set of answers: share correct by probability above, number of answers below.
 
     Args:
-        path: Of the PNG; replaced if it is there.
+        path: The PNG file; an existing one is replaced.
         named: Answers by the title of their panel, at least one.
-        title: Above all.
+        title: Title of the figure.
 
     Raises:
         SettingsError: If matplotlib is not installed, or the file cannot be written.
     """
     check_matplotlib()
-    # By class, not by pyplot: no window system is asked for, and no state is left behind.
+    # Not by pyplot, which keeps global state and may look for a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -47,7 +47,7 @@ def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "
 
 
 def check_matplotlib() -> None:
-    """Say what to install, before anything is computed.
+    """Check for matplotlib before anything is computed.
 
     Raises:
         SettingsError: If matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""A report as text: tables like the paper's Tables 1 to 3, and the differences with their intervals."""
+"""Formats a report as text: tables like the paper's Tables 1 to 3, and differences with their intervals."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _TABLES = (
     ("Short texts (Table 2)", ("Sentiment Analysis", "Intent Classification")),
     ("Entity types of unseen names", ("Type Classification",)),
 )
-"""Which groups stand in one table; a group that is in none gets its own."""
+"""Groups that share a table; any other group has its own."""
 
 _NONE = "-"
 _NAME = 28
-"""Characters of a method's name at most."""
+"""Maximum length of a method's name, in characters."""
 
 
 def as_text(report: Report) -> str:
-    """The tables that have a task in them, then the differences, then what was skipped."""
-    parts = [*_task_tables(report), *_families(report), *_types(report), *_differences(report)]
+    """The tables that have results, then the differences, then the skipped tasks."""
+    parts = [*_task_tables(report), *_group_means(report), *_details(report), *_differences(report)]
     if report.skipped:
         parts.append(["Skipped", *(f"  {task}: {reason}" for task, reason in report.skipped.items())])
     return "\n\n".join("\n".join(part) for part in parts)
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Folders by as many of their last parts as tell them apart."""
+    """Folders by the shortest tails of their paths that differ."""
     short = {}
     for name in names:
         parts = PurePath(name).parts if PurePath(name).is_absolute() else (name,)
@@ -55,7 +55,7 @@ def _task_tables(report: Report) -> Iterator[list[str]]:
 
 
 def _rows(report: Report, results: Sequence[TaskResult]) -> Iterator[tuple[str, ...]]:
-    """The head, a row a method, a row a model of the paper."""
+    """The heading, then a row for each method, then a row for each model of the paper."""
     yield ("", *(result.task.head for result in results))
     yield ("n", *(f"{result.outcomes[report.model].n:,}" for result in results))
     names = short_names([report.model, *report.baselines])
@@ -77,8 +77,8 @@ def _paper(figures: Mapping[str, float], model: str) -> str:
     return f"{figures[model]:.1f}" if model in figures else _NONE
 
 
-def _families(report: Report) -> Iterator[list[str]]:
-    """Means by family, as in Table 3: each set once, by the paper's protocol."""
+def _group_means(report: Report) -> Iterator[list[str]]:
+    """Means by group, as in Table 3: each set once, by the paper's protocol."""
     counted = [result for result in report.results if result.task.in_table_3]
     groups = dict.fromkeys(result.task.group for result in counted)
     if len(groups) < 2:
@@ -93,30 +93,30 @@ def _families(report: Report) -> Iterator[list[str]]:
 
 
 def _means(counted: Sequence[TaskResult], figures: Mapping[str, float], groups: Mapping[str, None]) -> Iterator[str]:
-    """One mean a group, then that over all sets; none where a figure lacks."""
+    """The mean of each group, then of all sets; `_NONE` if a figure is missing."""
     for group in (*groups, None):
         names = [r.task.name for r in counted if group in (r.task.group, None)]
-        whole = all(name in figures for name in names)
-        yield f"{fmean(figures[name] for name in names):.1f}" if whole else _NONE
+        is_complete = all(name in figures for name in names)
+        yield f"{fmean(figures[name] for name in names):.1f}" if is_complete else _NONE
 
 
-def _types(report: Report) -> Iterator[list[str]]:
-    """What the tasks tell beside their figure."""
+def _details(report: Report) -> Iterator[list[str]]:
+    """The further figures of the tasks."""
     lines = []
     for result in report.results:
         if details := result.outcomes[report.model].details:
-            told = ", ".join(
+            shown = ", ".join(
                 name.removeprefix("f1_") + f" {_number(value)}" + _support(name, details)
                 for name, value in details.items()
                 if not name.startswith("n_") or f"f1_{name[2:]}" not in details
             )
-            lines.append(f"  {result.task.name}: {told}")
+            lines.append(f"  {result.task.name}: {shown}")
     if lines:
         yield ["Details", *lines]
 
 
 def _support(name: str, details: Mapping[str, float]) -> str:
-    """Of how many names an F1 is."""
+    """The number of names behind an F1, in brackets."""
     n = details.get("n_" + name.removeprefix("f1_")) if name.startswith("f1_") else None
     return "" if n is None else f" ({n:.0f})"
 
@@ -138,7 +138,7 @@ def _differences(report: Report) -> Iterator[list[str]]:
 
 
 def _aligned(rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> list[str]:
-    """Columns of equal width, names on the left, figures on the right."""
+    """Lines with columns of equal width, names left-aligned, figures right-aligned."""
     every = list(rows)
     widths = [max(len(row[i]) for row in every) for i in range(len(every[0]))]
     return [

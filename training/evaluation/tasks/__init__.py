@@ -1,1 +1,1 @@
-"""The evaluation tasks on phrases and short texts, one module each."""
+"""The evaluation tasks, one module for each family; `registry.py` lists them."""

@@ -1,7 +1,7 @@
-"""Entity clustering: do the vectors of mentions fall into clusters by type?
+"""Entity clustering: how well k-means clusters of mention vectors agree with entity types, by NMI.
 
-K-means with as many clusters as types, ten starts, on all mentions of the test split, repeats included; NMI. The seeds
-are those of k-means, the first one the paper's.
+K-means has one cluster for each type and ten starts, and runs on all mentions of the test split, with repeats. The
+seeds are those of k-means; the first one is the paper's.
 """
 
 from __future__ import annotations

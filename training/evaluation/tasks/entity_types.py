@@ -1,9 +1,9 @@
-"""Type classification: what the head says of names that training never saw.
+"""Type classification: accuracy of the type head on names that training never saw.
 
-Typed names of the test fold (by case-folded name with digits as 0); those whose key training's rules for numbers make
-are left out, whatever their fold. A natural sample has the types as they come; a balanced one as many of each as there
-are, up to 200, with PERCENT, ORDINAL, TIME and MONEY made by rules of their own. A name with several types counts for
-any.
+Names are the typed names of the test split (by case-folded name with digits as 0), without those whose key the training
+rules for numbers can make. The natural sample has the distribution of the table. The balanced sample has up to 200
+names of each type; separate rules supply PERCENT, ORDINAL, TIME and MONEY. For a name with several types, each counts
+as correct.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, Task
 from training.evaluation.tasks.number_names import training_keys, unseen_number_names
 from training.evaluation.tasks.type_scores import TypeScores, resolve_types, score_predictions
-from training.examples.splits import TEST_FOLDS, fold, name_key
+from training.examples.splits import TEST_SPLITS, name_key, split_of
 
 READS = "typed_names/onto_typed_names.tsv"
 _NATURAL = 8000
@@ -31,26 +31,26 @@ TypedName = tuple[str, Collection[str]]
 
 
 def held_out_names(data: Data) -> list[TypedName]:
-    """Names of the test fold with all their types, in the table's order.
+    """Names of the test split with all their types, in the order of the table.
 
     Raises:
-        FormatError: If a type is none of OntoNotes', or no name is left.
+        FormatError: If a type is not one of OntoNotes', or no name is left.
     """
     seen = training_keys()
     types: dict[str, set[str]] = {}
     for name, kind in data.rows(READS, "name", "onto_type"):
         if kind not in ENTITY_TYPES:
-            raise FormatError(READS, None, f"{name!r} has type {kind!r}, which is none of {', '.join(ENTITY_TYPES)}.")
+            raise FormatError(READS, None, f"{name!r} has type {kind!r}, not one of {', '.join(ENTITY_TYPES)}.")
         key = name_key(name)
-        if key and key not in seen and fold(key) in TEST_FOLDS:
+        if key and key not in seen and split_of(key) in TEST_SPLITS:
             types.setdefault(name, set()).add(kind)
     if not types:
-        raise FormatError(READS, None, "no name belongs to the test fold.")
+        raise FormatError(READS, None, "no name belongs to the test split.")
     return list(types.items())
 
 
 def balanced_names(names: Sequence[TypedName], rng: random.Random) -> list[TypedName]:
-    """Up to 200 names of each type; thin types from rules."""
+    """Up to 200 names of each type; rules supply types with few names."""
     by_type: dict[str, list[TypedName]] = {kind: [] for kind in ENTITY_TYPES}
     for name, kinds in names:
         for kind in kinds:
@@ -69,9 +69,9 @@ def _natural(data: Data, method: EncoderMethod, options: EvaluationOptions) -> O
     chosen = random.Random(0).sample(names, min(_NATURAL, len(names)))
     predicted = method.entity_types([name for name, _ in chosen])
     scores = score_predictions(predicted, [kinds for _, kinds in chosen])
-    credit = np.array([p in kinds for p, (_, kinds) in zip(predicted, chosen, strict=True)], dtype=np.float64)
+    correct = np.array([p in kinds for p, (_, kinds) in zip(predicted, chosen, strict=True)], dtype=np.float64)
     details = {"macro_f1": 100 * scores.macro_f1, **_by_type(scores)}
-    return mean_outcome([(np.arange(len(chosen)), credit)], details=details)
+    return mean_outcome([(np.arange(len(chosen)), correct)], details=details)
 
 
 def _balanced(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outcome:
@@ -81,14 +81,14 @@ def _balanced(data: Data, method: EncoderMethod, options: EvaluationOptions) -> 
     scores = score_predictions(predicted, types)
     details = {"accuracy": 100 * scores.accuracy, **_by_type(scores)}
     number = {kind: i for i, kind in enumerate(ENTITY_TYPES)}
-    said = np.array([number[kind] for kind in predicted], dtype=np.int64)
+    answered = np.array([number[kind] for kind in predicted], dtype=np.int64)
     actual = np.array([number[kind] for kind in resolve_types(predicted, types)], dtype=np.int64)
     occurring = np.unique(actual)
 
     def score(weights: FloatArray) -> float:
         size = len(ENTITY_TYPES)
-        hits = np.bincount(actual, weights * (said == actual), minlength=size)
-        total = np.bincount(actual, weights, minlength=size) + np.bincount(said, weights, minlength=size)
+        hits = np.bincount(actual, weights * (answered == actual), minlength=size)
+        total = np.bincount(actual, weights, minlength=size) + np.bincount(answered, weights, minlength=size)
         f1 = np.divide(2 * hits, total, out=np.zeros(size), where=total > 0)
         return 100 * float(f1[occurring].mean())
 
@@ -96,7 +96,7 @@ def _balanced(data: Data, method: EncoderMethod, options: EvaluationOptions) -> 
 
 
 def _by_type(scores: TypeScores) -> dict[str, float]:
-    """F1 and number of names by type."""
+    """F1 and number of names, by type."""
     f1 = {f"f1_{kind}": 100 * value for kind, value in scores.f1.items()}
     return {**f1, **{f"n_{kind}": scores.support[kind] for kind in scores.f1}}
 

@@ -1,7 +1,7 @@
-"""Fuzzy join, AutoFJ: for each title of the right table that has a match, the nearest title of the left one.
+"""Fuzzy join (AutoFJ): accuracy of the nearest left title for each right title that has a match.
 
-Accuracy@1 in each set, then the mean over sets. `autofj_typos` asks the same with one random character edit in each
-right title, other edits for each seed.
+The figure is accuracy@1 in each set, then the mean over sets. `autofj_typos` adds one random character edit to each
+right title; each seed has other edits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """One set: all left titles, the right titles that have a match, and the left titles that are right for each."""
+    """One set: all left titles, the right titles with a match, and the correct left titles for each of these."""
 
     left: list[str]
     right: list[str]
@@ -32,7 +32,7 @@ class _Join:
 
 
 def _joins(data: Data) -> list[_Join]:
-    """The sets that have a match at all, in alphabetical order."""
+    """The sets with at least one match, in alphabetical order."""
     left: dict[str, list[str]] = {}
     for name, title in data.rows(_READS[0], "dataset", "title"):
         left.setdefault(name, []).append(title)
@@ -51,14 +51,14 @@ def _joins(data: Data) -> list[_Join]:
     ]
 
 
-def _credit(joins: list[_Join], method: Similarity, rng: random.Random | None) -> FloatArray:
-    """1 for each right title whose nearest left title is right; with `rng`, each has one edit."""
-    credit: list[bool] = []
+def _score_joins(joins: list[_Join], method: Similarity, rng: random.Random | None) -> FloatArray:
+    """1 for each right title whose nearest left title is correct, else 0; with `rng`, each title has one edit."""
+    correct: list[bool] = []
     for join in joins:
         mentions = [one_edit(title, rng) for title in join.right] if rng else join.right
         found = method.nearest(mentions, join.left).tolist()
-        credit += [join.left[i] in gold for i, gold in zip(found, join.gold, strict=True)]
-    return np.array(credit, dtype=np.float64)
+        correct += [join.left[i] in gold for i, gold in zip(found, join.gold, strict=True)]
+    return np.array(correct, dtype=np.float64)
 
 
 def _strata(joins: list[_Join]) -> IntArray:
@@ -66,20 +66,20 @@ def _strata(joins: list[_Join]) -> IntArray:
     return strata
 
 
-def _plain(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+def _without_typos(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
     joins = _joins(data)
     strata = _strata(joins)
-    credit = _credit(joins, method, None)
-    return mean_outcome([(np.arange(len(strata)), credit)], strata=strata, details={"n_sets": len(joins)})
+    correct = _score_joins(joins, method, None)
+    return mean_outcome([(np.arange(len(strata)), correct)], strata=strata, details={"n_sets": len(joins)})
 
 
 def _with_typos(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
     joins = _joins(data)
     strata = _strata(joins)
     items = np.arange(len(strata))
-    by_seed = [(items, _credit(joins, method, random.Random(seed))) for seed in range(options.n_seeds)]
+    by_seed = [(items, _score_joins(joins, method, random.Random(seed))) for seed in range(options.n_seeds)]
     outcome = mean_outcome(by_seed, strata=strata)
-    without = mean_outcome([(items, _credit(joins, method, None))], strata=strata).value
+    without = mean_outcome([(items, _score_joins(joins, method, None))], strata=strata).value
     return mean_outcome(by_seed, strata=strata, details={"without_typos": without, "fall": without - outcome.value})
 
 
@@ -91,7 +91,7 @@ TASKS = (
         "accuracy@1, mean over sets",
         "similarity",
         _READS,
-        _plain,
+        _without_typos,
         paper_figures("autofj"),
         True,
     ),

@@ -1,7 +1,7 @@
-"""Percentages, ordinals, times and amounts of money in forms that training's rules never make.
+"""Makes percentages, ordinals, times and amounts of money in forms that the training rules never make.
 
-Real lists of such names are thin. `training.examples.numbers` makes those that training sees; a head that learned its
-patterns alone fails here.
+Real lists of such names are short. Training uses the rules of `training.examples.numbers`; a head that has learned only
+their patterns fails on the names made here.
 """
 
 from __future__ import annotations
@@ -121,17 +121,17 @@ _MAKERS: dict[str, Callable[[random.Random], str]] = {
 }
 
 _TRAINING_NAMES = 10_000
-"""Names of each type drawn from training's rules to know what they make; runs draw fewer."""
+"""Names of each type that are drawn to learn what the training rules make; training draws fewer."""
 
 
 @cache
 def training_keys() -> frozenset[str]:
-    """Keys (`splits.name_key`) of the names that training's rules make."""
+    """Keys (`splits.name_key`) of the names that the training rules make."""
     return frozenset(name_key(name) for name, _ in number_names(_TRAINING_NAMES, random.Random(0)))
 
 
 def unseen_number_names(n_each: int, rng: random.Random, *, seen: frozenset[str]) -> dict[str, list[str]]:
-    """Names by type, `n_each` of each, whose keys are not in `seen`, distinct by key as long as the rules can."""
+    """Up to `n_each` names of each type, with distinct keys that are not in `seen`."""
     made: dict[str, list[str]] = {}
     for kind, make in _MAKERS.items():
         names: dict[str, str] = {}

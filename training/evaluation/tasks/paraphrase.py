@@ -1,7 +1,7 @@
-"""Paraphrase classification: a classifier over the two frozen vectors of a pair says whether they mean the same.
+"""Paraphrase classification: accuracy of a classifier on the two frozen vectors of a pair.
 
-Two protocols: the paper's splits rows at random; the honest one keeps a pair and its reverse, which PPDB-filtered
-holds for 3,148 pairs, on one side of the split.
+There are two protocols. The paper splits rows at random. The stricter one keeps a pair and its reverse on the same side
+of the split; PPDB-filtered contains both for 3,148 pairs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LABELS = ("neg", "pos")
 def _run(path: str, by_pair: bool) -> Callable[[Data, EncoderMethod, EvaluationOptions], Outcome]:
     def run(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outcome:
         rows = data.rows(path, "phrase1", "phrase2", "label")
-        if strange := {label for _, _, label in rows} - set(_LABELS):
-            raise FormatError(path, None, f"labels are pos and neg, not {', '.join(sorted(strange))}.")
+        if unknown := {label for _, _, label in rows} - set(_LABELS):
+            raise FormatError(path, None, f"labels must be pos or neg, not {', '.join(sorted(unknown))}.")
         left, right = [row[0] for row in rows], [row[1] for row in rows]
         labels = np.array([_LABELS.index(row[2]) for row in rows], dtype=np.int64)
         groups = [frozenset(row[:2]) for row in rows] if by_pair else list(range(len(rows)))
@@ -34,8 +34,8 @@ def _run(path: str, by_pair: bool) -> Callable[[Data, EncoderMethod, EvaluationO
         by_seed = []
         for seed in range(options.n_seeds):
             split = split_rows(groups, np.random.default_rng(seed))
-            credit = probe(features, labels, split, seed=seed, max_epochs=options.max_epochs)
-            by_seed.append((split.test, credit))
+            correct = probe(features, labels, split, seed=seed, max_epochs=options.max_epochs)
+            by_seed.append((split.test, correct))
         return mean_outcome(by_seed)
 
     return run

@@ -1,13 +1,16 @@
 """A small classifier on frozen vectors: one hidden layer with ReLU.
 
-As in Phrase-BERT and PEARL: 256 hidden units, batches of 200, Adam, 70 % to train, 15 % to choose the epoch, 15 % to
-test, at most 100 epochs, stopped after 5 without a better one. Where this differs from PEARL's code: its learning rate
-is 1e-4, but on raw vectors, and ours have length 1 (with 1e-4 the limit of 100 epochs comes first); it tests the last
-weights, here those that were best on the 15 % are tested; small sets, which it does not have, are cut into at least 20
-batches, or a classifier that begins by saying the commonest label would be stopped at that. For the same reason an
-epoch of equal accuracy is better if its loss is lower.
+As in Phrase-BERT and PEARL: 256 hidden units, batches of 200, Adam, 70 % of the rows to train, 15 % to choose the
+epoch, 15 % to test, at most 100 epochs, and early stopping after 5 epochs without improvement. Differences from PEARL's
+code:
 
-Cost: 20 to 30 epochs; one over 16,000 pairs of 384-wide vectors takes half a second on one core.
+    learning rate   PEARL uses 1e-4 on raw vectors. Ours have length 1, for which 1e-4 would reach 100 epochs first.
+    weights         PEARL tests the last weights; here, those that are best on the validation rows.
+    small sets      PEARL has none. Here they have at least 20 batches, since early stopping would otherwise end a
+                    classifier that still gives the most frequent label. For the same reason, an epoch with equal
+                    accuracy counts as better if its loss is lower.
+
+Cost: 20 to 30 epochs; an epoch over 16,000 pairs of 384-wide vectors takes half a second on one core.
 """
 
 from __future__ import annotations
@@ -28,12 +31,12 @@ _MIN_BATCH = 16
 _LEARNING_RATE = 1e-3
 _PATIENCE = 5
 _SHARES = (0.7, 0.85)
-"""Where training and validation end."""
+"""Shares of the rows at which training and validation end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows to train on, to choose the epoch by, and to test on."""
+    """Rows for training, for choosing the epoch, and for testing."""
 
     train: IntArray
     validation: IntArray
@@ -41,20 +44,20 @@ class Split:
 
 
 def split_rows(groups: Sequence[Hashable], rng: np.random.Generator) -> Split:
-    """Divide rows at random, 70 : 15 : 15, so that rows of one group stay together.
+    """Divide rows at random, 70 : 15 : 15; rows of one group stay together.
 
     Raises:
         ValueError: If there are fewer than three groups.
     """
     number: dict[Hashable, int] = {}
-    of_row = np.array([number.setdefault(group, len(number)) for group in groups], dtype=np.int64)
+    group_of = np.array([number.setdefault(group, len(number)) for group in groups], dtype=np.int64)
     if len(number) < 3:
         raise ValueError(f"{len(number)} distinct items cannot be divided into training, validation and test")
-    place = np.empty(len(number), dtype=np.int64)
-    place[rng.permutation(len(number))] = np.arange(len(number))
+    position = np.empty(len(number), dtype=np.int64)
+    position[rng.permutation(len(number))] = np.arange(len(number))
     ends = [min(max(1, round(share * len(number))), len(number) - 1) for share in _SHARES]
     ends[0] = min(ends[0], ends[1] - 1) or 1
-    part = np.searchsorted(ends, place[of_row], side="right")
+    part = np.searchsorted(ends, position[group_of], side="right")
     return Split(*(np.flatnonzero(part == i) for i in range(3)))
 
 
@@ -63,13 +66,13 @@ def probe(features: Tensor, labels: IntArray, split: Split, *, seed: int, max_ep
 
     Args:
         features: (n, width).
-        labels: (n,), from 0.
+        labels: (n,), numbered from 0.
         split: Rows of each part.
-        seed: Of the initial weights and the order of batches.
-        max_epochs: Rounds over the training rows at most.
+        seed: Seed of the initial weights and of the order of batches.
+        max_epochs: Maximum number of passes over the training rows.
 
     Returns:
-        1 for each test row that is right, else 0.
+        1 for each correct test row, else 0.
     """
     generator = torch.Generator().manual_seed(seed)
     target = torch.from_numpy(labels)
@@ -92,12 +95,12 @@ def probe(features: Tensor, labels: IntArray, split: Split, *, seed: int, max_ep
             break
     layers.load_state_dict(best_state)
     with torch.no_grad():
-        credit: FloatArray = (layers(features[test]).argmax(1) == target[test]).double().numpy()
-    return credit
+        correct: FloatArray = (layers(features[test]).argmax(1) == target[test]).double().numpy()
+    return correct
 
 
 def _layers(width: int, n_labels: int, generator: torch.Generator) -> nn.Module:
-    """Two linear layers, initialised as torch does but from a generator of our own."""
+    """Two linear layers, initialised as in torch, but from an explicit generator."""
     hidden, output = nn.Linear(width, _HIDDEN), nn.Linear(_HIDDEN, n_labels)
     with torch.no_grad():
         for layer in (hidden, output):
@@ -108,6 +111,6 @@ def _layers(width: int, n_labels: int, generator: torch.Generator) -> nn.Module:
 
 
 def _quality(logits: Tensor, target: Tensor) -> tuple[float, float]:
-    """Accuracy, then the loss, higher is better."""
-    right = (logits.argmax(1) == target).double().mean()
-    return float(right), -float(nn.functional.cross_entropy(logits, target))
+    """Accuracy, then negative loss; higher is better."""
+    accuracy = (logits.argmax(1) == target).double().mean()
+    return float(accuracy), -float(nn.functional.cross_entropy(logits, target))

@@ -1,8 +1,8 @@
-"""Entity retrieval: is the name nearest to a mention, of all in a dictionary, its entity's canonical name?
+"""Entity retrieval: how often the name nearest to a mention is the canonical name of its entity.
 
-PEARL's dictionaries (572 and 750 thousand names) are on the hub only. In a folder, the canonical names of the test
-serve with names of the bases beside it, up to a number of distractors drawn once (seed 0). Search is exact. So the
-figure is not the paper's; `n_names` in the details says among how many names it is.
+PEARL's dictionaries (572 and 750 thousand names) are on the hub only. With a folder, the dictionary has the canonical
+names of the test set and a sample of the names of the bases in the folder (distractors, seed 0). Search is exact. So
+the figure is not comparable with the paper's; `n_names` in the details is the size of the dictionary.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from training.evaluation.task import EvaluationOptions, Task
 
 
 def dictionary(data: Data, canonicals: list[str], bases: str, n_distractors: int) -> list[str]:
-    """The canonical names and as many distinct other names of the bases, in random order."""
+    """The canonical names and `n_distractors` other names of the bases, all distinct, in random order."""
     own = set(canonicals)
     others = {name for path in data.paths(bases) for (name,) in data.rows(path, "name")} - own - {""}
     rng = random.Random(0)
     names = [*sorted(own), *rng.sample(sorted(others), min(n_distractors, len(others)))]
-    # So that neither canonical nor other names win where several are equally near.
+    # Random order, so that ties favour neither canonical nor other names.
     rng.shuffle(names)
     return names
 
@@ -35,8 +35,8 @@ def _run(path: str, bases: str) -> Callable[[Data, Similarity, EvaluationOptions
         rows = data.rows(path, "mention", "canonical")
         names = dictionary(data, [row[1] for row in rows], bases, options.n_distractors)
         found = method.nearest([row[0] for row in rows], names)
-        credit = np.array([names[i] == row[1] for i, row in zip(found.tolist(), rows, strict=True)], dtype=np.float64)
-        return mean_outcome([(np.arange(len(rows)), credit)], details={"n_names": len(names)})
+        correct = np.array([names[i] == row[1] for i, row in zip(found.tolist(), rows, strict=True)], dtype=np.float64)
+        return mean_outcome([(np.arange(len(rows)), correct)], details={"n_names": len(names)})
 
     return run
 

@@ -1,8 +1,8 @@
-"""Short text classification, as in the paper's Table 2: a classifier on the frozen vector of a text.
+"""Short text classification, as in the paper's Table 2: accuracy of a classifier on the frozen vector of a text.
 
-S and L are the short and the long texts. The paper does not say where it cut; here a tweet of at most 10 words and a
-query of at most 7 are short. Tweets are TweetEval's without the neutral ones, not the paper's corpus; of ATIS, the
-queries of its eight commonest single intents. The split is random, with equal texts on one side of it.
+S and L are short and long texts. The paper does not state the limit; here a tweet is short up to 10 words, a query up
+to 7. Tweets are TweetEval's without the neutral ones, not the paper's corpus. ATIS is limited to its eight most
+frequent single intents. The split is random; equal texts stay on the same side.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TWITTER = ("tweets/sentiment.tsv", "label", ("0", "2"), 10)
 _INTENTS = "flight airfare ground_service airline abbreviation aircraft flight_time quantity".split()
 _ATIS = ("intent/atis.tsv", "intent", tuple(f"atis_{intent}" for intent in _INTENTS), 7)
 _FEWEST = 20
-"""Texts under which no classifier is trained."""
+"""Minimum number of texts to train a classifier."""
 
 
 def _run(
@@ -38,14 +38,14 @@ def _run(
         ]
         if len({text.casefold() for text, _ in rows}) < _FEWEST:
             raise FormatError(path, None, f"{len(rows)} {'short' if short else 'long'} texts are too few to classify.")
-        wanted = np.array([labels.index(label) for _, label in rows], dtype=np.int64)
+        targets = np.array([labels.index(label) for _, label in rows], dtype=np.int64)
         features = torch.from_numpy(method.vectors([text for text, _ in rows]))
         groups = [text.casefold() for text, _ in rows]
         by_seed = []
         for seed in range(options.n_seeds):
             split = split_rows(groups, np.random.default_rng(seed))
-            credit = probe(features, wanted, split, seed=seed, max_epochs=options.max_epochs)
-            by_seed.append((split.test, credit))
+            correct = probe(features, targets, split, seed=seed, max_epochs=options.max_epochs)
+            by_seed.append((split.test, correct))
         return mean_outcome(by_seed)
 
     return run

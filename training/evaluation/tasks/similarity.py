@@ -1,7 +1,7 @@
-"""Phrase similarity: Turney (multiple choice) and BIRD (correlation with people's judgements).
+"""Phrase similarity: Turney (multiple choice) and BIRD (correlation with human ratings).
 
-Turney is scored by the cosine; PEARL's code takes the dot product of raw vectors, which an encoder that gives vectors
-of length 1 does not have. Where several choices score the same, each earns its share.
+Turney is scored by the cosine. PEARL's code uses the dot product of raw vectors, but our encoders only give vectors of
+length 1. Choices with equal scores share the point.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _CHOICES = ("answer", "distractor1", "distractor2", "distractor3", "distractor4"
 
 
 def _turney(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
-    """Is the answer closer to the query than the distractors?"""
+    """Accuracy of the choice that is most similar to the query."""
     rows = data.rows(_TURNEY, "query", *_CHOICES)
     queries = [row[0] for row in rows for _ in _CHOICES]
     choices = [choice for row in rows for choice in row[1:]]
     scores = method.pair_scores(queries, choices).reshape(len(rows), len(_CHOICES))
     firsts = scores >= scores.max(axis=1, keepdims=True)
-    credit = firsts[:, 0] / firsts.sum(axis=1)
-    return mean_outcome([(np.arange(len(rows)), credit)])
+    correct = firsts[:, 0] / firsts.sum(axis=1)
+    return mean_outcome([(np.arange(len(rows)), correct)])
 
 
 def _bird(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
-    """Pearson's correlation of the similarity with the relatedness that people gave."""
+    """Pearson's correlation of the similarity with human ratings of relatedness."""
     rows = data.rows(_BIRD, "term1", "term2", "relatedness")
     gold = np.array([as_number(row[2], _BIRD, "a relatedness") for row in rows])
     return pearson_outcome(method.pair_scores([row[0] for row in rows], [row[1] for row in rows]), gold)

@@ -1,4 +1,4 @@
-"""How well predicted entity types match: accuracy, and F1 by type."""
+"""Scores of predicted entity types: accuracy, and F1 by type."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class TypeScores:
     Attributes:
         accuracy: Share of names whose predicted entity type is one of theirs, in [0, 1].
         macro_f1: Mean F1 over the types that occur, in [0, 1].
-        f1: By type.
-        n: Names.
-        support: Names by type.
+        f1: F1 by type.
+        n: Number of names.
+        support: Number of names by type.
     """
 
     accuracy: float
@@ -26,7 +26,7 @@ class TypeScores:
 
 
 def resolve_types(predicted: Sequence[str], types: Sequence[Collection[str]]) -> list[str]:
-    """The type that counts for each name: the predicted one if it is among its types, else the first by name."""
+    """The type that counts for each name: the predicted one if it is correct, else the first correct one by name."""
     return [p if p in right else min(right) for p, right in zip(predicted, types, strict=True)]
 
 
@@ -34,8 +34,8 @@ def score_predictions(predicted: Sequence[str], types: Sequence[Collection[str]]
     """Score predicted types.
 
     Args:
-        predicted: One type a name.
-        types: The right types of each name, at least one; any of them counts as right.
+        predicted: The predicted type of each name.
+        types: The correct types of each name, at least one.
     """
     actual = resolve_types(predicted, types)
     f1 = {}

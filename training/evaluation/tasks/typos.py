@@ -1,4 +1,4 @@
-"""One random character edit, to see what a typo costs."""
+"""Makes typos: one random character edit in a name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def one_edit(name: str, rng: random.Random) -> str:
-    """The name with one character swapped with the next, left out, put in, or replaced.
+    """The name with one character swapped with the next, deleted, inserted, or replaced.
 
-    Always another name, never an empty one; an empty name stays as it is.
+    The result differs from the name and is not blank. An empty name stays empty.
     """
     if not name:
         return name

@@ -1,4 +1,4 @@
-"""What a ranking of entities earns, and the figures of its probabilities."""
+"""Rankings of entities: their accuracy, and the reliability of the linker's probabilities."""
 
 from __future__ import annotations
 
@@ -15,42 +15,47 @@ from training.evaluation.linking.sets import LinkingSet
 from training.evaluation.outcome import FloatArray
 
 DEPTH = 64
-"""Candidates among which the right one is looked for."""
+"""Number of candidates that a method returns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """Entities for a mention.
+class Ranking:
+    """The entities that a method finds for a mention.
 
     Attributes:
-        ids: Best first.
-        n_tied: First ones that nothing separates; 1 where there is a single best one, 0 without any.
+        ids: Entity ids, best first.
+        n_tied: Number of first entities with equal scores: 1 for a single best one, 0 without entities.
     """
 
     ids: tuple[str, ...]
     n_tied: int
 
-    def credit(self, gold: frozenset[str], depth: int = 1) -> float:
-        """The chance that a right one is among the first `depth`, tied ones in random order."""
+    def expected_accuracy(self, gold: frozenset[str], depth: int = 1) -> float:
+        """Probability that a gold entity is among the first `depth`, with tied entities in random order."""
         if self.n_tied <= depth:
             return float(not gold.isdisjoint(self.ids[:depth]))
         n_wrong = self.n_tied - sum(key in gold for key in self.ids[: self.n_tied])
         return 1 - math.comb(n_wrong, depth) / math.comb(self.n_tied, depth)
 
 
-def rank(scored: Sequence[tuple[str, float]], *, same: float = 1e-6) -> Ranked:
-    """Entities by their score, higher first, equal ones by id; those within `same` of the best one are tied."""
+def rank_entities(scored: Sequence[tuple[str, float]], *, tolerance: float = 1e-6) -> Ranking:
+    """Rank entities by score, highest first, then by id; those within the tolerance of the best one are tied."""
+    if not scored:
+        return Ranking((), 0)
     ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0]))
-    return Ranked(tuple(key for key, _ in ordered), sum(ordered[0][1] - score <= same for _, score in ordered))
+    n_tied = sum(ordered[0][1] - score <= tolerance for _, score in ordered)
+    return Ranking(tuple(key for key, _ in ordered), n_tied)
 
 
-def all_credits(sets: Sequence[LinkingSet], ranked: Sequence[Sequence[Ranked]], depth: int = 1) -> FloatArray:
-    """What each mention with an entity earns, in the order of the sets, (n,)."""
+def expected_accuracies(
+    sets: Sequence[LinkingSet], rankings: Sequence[Sequence[Ranking]], depth: int = 1
+) -> FloatArray:
+    """Expected accuracy of each mention that has an entity, in the order of the sets, (n,)."""
     return np.array(
         [
-            answer.credit(query.gold, depth)
-            for one, answers in zip(sets, ranked, strict=True)
-            for query, answer in zip(one.queries, answers, strict=True)
+            ranking.expected_accuracy(query.gold, depth)
+            for one, of_set in zip(sets, rankings, strict=True)
+            for query, ranking in zip(one.queries, of_set, strict=True)
         ]
     )
 
@@ -58,13 +63,13 @@ def all_credits(sets: Sequence[LinkingSet], ranked: Sequence[Sequence[Ranked]], 
 def reliability_details(
     samples: Samples, nil_samples: Samples, calibration: Calibration, shares: Sequence[float]
 ) -> Mapping[str, float]:
-    """Figures of the probabilities at each share of NIL mentions, in percent, by name and share.
+    """Reliability of the probabilities at each share of NIL mentions, in percent, by name and share.
 
     Args:
-        samples: Mentions with an entity, n.
-        nil_samples: The same mentions without theirs.
-        calibration: Of the linker.
-        shares: In [0, 1); that part of the mentions, drawn once, is replaced by their twins.
+        samples: Samples of n mentions with an entity.
+        nil_samples: Samples of the same mentions, with their entities removed from the base.
+        calibration: Calibration of the linker.
+        shares: Shares in [0, 1) of the mentions that are replaced by their NIL twins; drawn once.
     """
     details: dict[str, float] = {}
     n = len(samples)
@@ -86,6 +91,6 @@ def reliability_details(
             "first_auroc": found.first_auroc,
             "nil_f1": found.nil_f1,
         }
-        # What is not defined, as the F1 of NIL without any, is left out.
+        # Undefined figures are skipped, such as the F1 of NIL without NIL mentions.
         details |= {f"{key}_{share:.0%}": 100 * value for key, value in figures.items() if math.isfinite(value)}
     return details

@@ -1,14 +1,14 @@
-"""Linking: is the first entity of a mention the right one, and is the linker's probability to be trusted?
+"""Linking: accuracy of the first entity of each mention, and reliability of the linker's probabilities.
 
-    linking_autofj            right titles against the left ones of each fuzzy join; the mean over the joins
+    linking_autofj            right titles against the left titles of each fuzzy join; the mean over the joins
     linking_BASE              aliases against a base of canonical names only
     linking_BASE_left_out     aliases against the whole base, without the mention's own string on its entity
 
-The figure is accuracy@1 on mentions that have an entity, before NIL; n tied first entities earn 1/n each. The linker
-has more: accuracy@5, recall@64, and at each share of NIL mentions precision and coverage at its threshold, ECE with its
-interval, Brier score, AUROC, and F1 of NIL, all in percent; milliseconds a mention.
+The figure is accuracy@1 on mentions that have an entity, before NIL; n tied first entities count 1/n each. The linker
+has more figures: accuracy@5, recall@64, milliseconds a mention; and for each share of NIL mentions, precision and
+coverage at its threshold, ECE with its interval, Brier score, AUROC, and F1 of NIL, all in percent.
 
-Cost: most of it is encoding the bases, `kb/general.tsv` twice; they can be kept. Peers compare each mention with every
+Cost: encoding of the bases dominates (`kb/general.tsv` twice); they can be kept. Peers compare each mention with every
 name.
 """
 
@@ -21,14 +21,14 @@ import numpy as np
 from pearl_qdrant.linking.calibration.samples import Samples
 from training.evaluation.datasets.data import Data
 from training.evaluation.linking.methods import Linker, LinkingMethod
-from training.evaluation.linking.scores import all_credits, reliability_details
-from training.evaluation.linking.sets import LinkingSet, Protocol, Source, read_joins, read_set
+from training.evaluation.linking.rankings import expected_accuracies, reliability_details
+from training.evaluation.linking.sets import LinkingSet, Protocol, SetSource, read_joins, read_set
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
 
 GROUP = "linking"
-"""Name that stands for all tasks of linking."""
+"""Name that stands for all linking tasks."""
 
 _JOINS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
 _ONTOLOGIES = ("doid", "go", "uberon", "mondo", "ordo", "cl", "chebi", "pato")
@@ -40,8 +40,8 @@ _PAIRS = {
 Read = Callable[[Data, LinkingOptions], list[LinkingSet]]
 
 
-class _Remembered:
-    """The sets of a task, read once for all methods of a run."""
+class _CachedSets:
+    """Reads the sets of a task once for all methods of a run."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -54,17 +54,17 @@ class _Remembered:
 
 
 def _run(read: Read) -> Callable[[Data, LinkingMethod, EvaluationOptions], Outcome]:
-    remembered = _Remembered(read)
+    cached = _CachedSets(read)
 
     def run(data: Data, method: LinkingMethod, options: EvaluationOptions) -> Outcome:
-        sets = remembered(data, options.linking)
-        ranked = [method.rank(one) for one in sets]
-        credit = all_credits(sets, ranked)
+        sets = cached(data, options.linking)
+        rankings = [method.rank(one) for one in sets]
+        accuracies = expected_accuracies(sets, rankings)
         strata = np.repeat(np.arange(len(sets)), [len(one.queries) for one in sets]) if len(sets) > 1 else None
-        details: dict[str, float] = {"accuracy_5": 100 * float(all_credits(sets, ranked, 5).mean())}
+        details: dict[str, float] = {"accuracy_5": 100 * float(expected_accuracies(sets, rankings, 5).mean())}
         if isinstance(method, Linker):
             details |= _linker_details(sets, method, options.linking)
-        return mean_outcome([(np.arange(len(credit)), credit)], strata=strata, details=details)
+        return mean_outcome([(np.arange(len(accuracies)), accuracies)], strata=strata, details=details)
 
     return run
 
@@ -72,9 +72,9 @@ def _run(read: Read) -> Callable[[Data, LinkingMethod, EvaluationOptions], Outco
 def _linker_details(sets: list[LinkingSet], method: Linker, options: LinkingOptions) -> dict[str, float]:
     samples, nil_samples, hits, milliseconds, n = [], [], 0.0, 0.0, 0
     for one in sets:
-        verdict = method.verdict(one)
-        samples.append(verdict.samples)
-        nil_samples.append(verdict.nil_samples)
+        output = method.output(one)
+        samples.append(output.samples)
+        nil_samples.append(output.nil_samples)
         n += len(one.queries)
         hits += method.recall(one) * len(one.queries)
         milliseconds += method.milliseconds(one) * len(one.queries)
@@ -93,8 +93,8 @@ def _join_task() -> Task:
 
 
 def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, needs: Need = "linking") -> Task:
-    """Linking the aliases of a base, or those of pairs."""
-    source = Source(base, pairs, protocol)
+    """A task that links the aliases of a base, or those of a table of pairs."""
+    source = SetSource(base, pairs, protocol)
 
     def read(data: Data, options: LinkingOptions) -> list[LinkingSet]:
         return [read_set(data, source, options)]
@@ -109,6 +109,11 @@ def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, ne
         reads=(base, pairs) if pairs else (base,),
         run=_run(read),
     )
+
+
+def own_base_tasks(name: str) -> tuple[Task, ...]:
+    """The tasks for a base of the user's own, given by name: one for each protocol."""
+    return linking_task(name, name, None, "canonical"), linking_task(name, name, None, "left_out")
 
 
 def _tasks(protocol: Protocol) -> list[Task]:

@@ -1,7 +1,4 @@
-"""A base of the user's own as evaluation data: its aliases are the mentions.
-
-Any base that `ingest` reads; both protocols of `linking_sets`.
-"""
+"""Reads a base of the user's own as evaluation data: its aliases are the mentions. `ingest` must know its format."""
 
 from __future__ import annotations
 
@@ -12,20 +9,18 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 from training.evaluation.datasets.data import Row
-from training.evaluation.linking.task import linking_task
-from training.evaluation.task import Task
 
 
 class OwnBase:
-    """One base as a table of the layout; see `evaluation.data.Data`.
+    """A base as a table of the layout; implements `data.Data`.
 
     Args:
-        path: Its file.
-        max_errors: Bad rows that are passed over.
+        path: File of the base.
+        max_errors: Number of bad rows that are skipped.
 
     Raises:
-        FormatError: If it is no base that `ingest` reads.
-        TooManyErrorsError: If more rows are bad.
+        FormatError: If `ingest` cannot read the file.
+        TooManyErrorsError: If there are more bad rows.
     """
 
     def __init__(self, path: Path, *, max_errors: int) -> None:
@@ -35,19 +30,15 @@ class OwnBase:
             self._rows = list(rows)
 
     def paths(self, pattern: str) -> list[str]:
-        """The base itself, by its name."""
+        """The name of the base, if it matches."""
         return [self.name] if pattern == self.name else []
 
     def rows(self, path: str, *columns: str) -> list[Row]:
-        """See `Data.rows`."""
+        """As `Data.rows`."""
         try:
             return [tuple(row[column] for column in columns) for row in self._rows]
         except KeyError as error:
             raise FormatError(path, None, f"no column {error}") from error
-
-    def tasks(self) -> tuple[Task, ...]:
-        """Linking its aliases, with its canonical names alone and with all names but the mention's own string."""
-        return tuple(linking_task(self.name, self.name, None, protocol) for protocol in ("canonical", "left_out"))
 
 
 def _cells(entity: Entity) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Bases of the evaluation in an embedded store, temporary or kept for the next run."""
+"""Loads bases for the evaluation into an embedded store, temporary or kept for the next run."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from pearl_qdrant.store.schema import Manifest
 from training.evaluation.linking.sets import Base
 
 _WINDOW = 4096
-"""Entities encoded and written together."""
+"""Number of entities that are encoded and written together."""
 
 _MAX_OPEN = 24
 
 
-class Bases:
-    """Collections made from bases, one for each base and encoder; used as a context manager.
+class LoadedBases:
+    """Collections of bases, one for each base and encoder; a context manager.
 
-    Those used last stay open: to open one takes longer than to ask it a few hundred mentions.
+    Recently used collections stay open: opening one takes longer than linking a few hundred mentions.
 
     Args:
-        folder: Where they are kept, and found again by a later run; None: a temporary folder.
-        say: Gets a line when a base is loaded.
+        folder: Where collections are kept for later runs. None: a temporary folder.
+        progress: Called with a line when a base is loaded.
     """
 
-    def __init__(self, folder: Path | None, *, say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, folder: Path | None, *, progress: Callable[[str], None] = lambda line: None) -> None:
         self._temporary = TemporaryDirectory(prefix="pearl-qdrant-") if folder is None else None
         self.store: Store = open_store(self._temporary.name if self._temporary else str(folder))
-        self._say = say
+        self._progress = progress
         self._open: dict[str, tuple[Base, Collection]] = {}
 
-    def __enter__(self) -> Bases:
+    def __enter__(self) -> LoadedBases:
         return self
 
     def __exit__(
@@ -52,7 +52,7 @@ class Bases:
             self._temporary.cleanup()
 
     def collection(self, base: Base, encoder: Encoder) -> Collection:
-        """The collection of a base, loaded now if it is not there; open until others were used since.
+        """The collection of a base, loaded if it does not exist. It is open until enough others have been used.
 
         Raises:
             StoreError: If the store fails.
@@ -64,11 +64,11 @@ class Bases:
                 known[1].close()
             while len(self._open) >= _MAX_OPEN:
                 self._open.pop(next(iter(self._open)))[1].close()
-            known = base, self._opened(name, base, encoder)
+            known = base, self._open_or_load(name, base, encoder)
         self._open[name] = known
         return known[1]
 
-    def _opened(self, name: str, base: Base, encoder: Encoder) -> Collection:
+    def _open_or_load(self, name: str, base: Base, encoder: Encoder) -> Collection:
         version = _digest(base)
         if name in self.store.collections():
             collection = self.store.open(name)
@@ -76,17 +76,17 @@ class Bases:
                 return collection
             collection.close()
             self.store.delete(name)
-        self._say(f"loading {base.name}, {len(base.entities):,} entities, with {encoder.info.name}")
+        self._progress(f"loading {base.name}, {len(base.entities):,} entities, with {encoder.info.name}")
         return _load(self.store, name, version, base, encoder)
 
 
 def collection_name(base: Base, encoder: Encoder) -> str:
-    """Name of a base's collection made by an encoder."""
+    """Name of the collection of a base and an encoder."""
     return f"{re.sub('[^A-Za-z0-9_.-]', '-', base.name)}-{encoder.info.weights_hash.split(':')[-1][:8]}"
 
 
 def _digest(base: Base) -> str:
-    """What tells two versions of a base apart."""
+    """A hash of the contents of a base."""
     hashed = hashlib.sha256()
     for entity in base.entities:
         fields = (entity.entity_id, entity.canonical_name, entity.aliases, entity.kb_types, entity.types)

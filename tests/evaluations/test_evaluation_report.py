@@ -1,0 +1,127 @@
+"""A run over several tasks, its report, and the figure."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluation_data import OPTIONS, Letters, made_up_names, run_tasks, write_table
+
+from pearl_qdrant.errors import SettingsError
+from training.evaluation.datasets.data import FolderData
+from training.evaluation.methods import EncoderMethod
+from training.evaluation.registry import TASKS, find_tasks
+from training.evaluation.reports.table import as_text, short_names
+from training.evaluation.run import as_record, evaluate
+from training.evaluation.strings import StringMethod
+from training.evaluation.task import EvaluationOptions
+
+
+def test_each_string_is_encoded_once_across_tasks(folder: Path) -> None:
+    """All tasks together never encode a string twice."""
+    encoder = Letters()
+    tasks = [task for task in TASKS if "ppdb" not in task.name and "_s" not in task.name]
+    report = evaluate(FolderData(folder), EncoderMethod(encoder), [], tasks, OPTIONS)
+
+    assert len(encoder.calls) == len(set(encoder.calls)) > 500
+    assert {result.task.name for result in report.results} == {task.name for task in tasks} - set(report.skipped)
+
+
+def test_tasks_without_data_are_skipped_and_named(folder: Path) -> None:
+    """The report names the missing sets with their files; other tasks run."""
+    report = run_tasks(folder, baselines=[StringMethod("jaccard"), StringMethod("tfidf")])
+
+    assert report.skipped == {
+        "ppdb_filtered": "no pearl_bench/ppdb_filtered.tsv",
+        "ppdb_filtered_by_pair": "no pearl_bench/ppdb_filtered.tsv",
+        "umls_local": "no pearl_bench/umls_test.tsv",
+        "bc5cdr": "no pearl_bench/bc5cdr.tsv",
+    }
+    text = as_text(report)
+    assert "bc5cdr: no pearl_bench/bc5cdr.tsv" in text
+    for head in ("PPDB by pair", "Turney", "AutoFJ typos", "Twitter-S", "ATIS-L", "balanced", "PEARL-small (paper)"):
+        assert head in text
+    assert "letters above jaccard" in text
+
+
+def test_a_model_without_a_head_skips_the_types(folder: Path) -> None:
+    """An encoder without types runs all other tasks."""
+    method = EncoderMethod(Letters(has_head=False))
+    report = evaluate(FolderData(folder), method, [], find_tasks(("bird", "types_natural")), OPTIONS)
+
+    assert [result.task.name for result in report.results] == ["bird"]
+    assert report.skipped == {"types_natural": "letters does not support types"}
+    with pytest.raises(ValueError, match="no type head"):
+        method.entity_types(["a"])
+
+
+def test_the_json_record_has_the_documented_fields(folder: Path) -> None:
+    """It has model, tasks, metric, value, n, deviation, differences and the paper's figures."""
+    record: Any = as_record(run_tasks(folder, "conll", "autofj", baselines=[StringMethod("tfidf")]))
+
+    assert record["model"] == "letters"
+    assert list(record["tasks"]) == ["conll", "autofj"]
+    conll, autofj = record["tasks"]["conll"], record["tasks"]["autofj"]
+    assert conll["metric"].startswith("NMI")
+    assert conll["paper"]["PEARL-small"] == 48.7
+    assert conll["deviation"] == 0
+    assert autofj["n"] == 5
+    assert set(autofj["baselines"]["tfidf"]) >= {"value", "difference", "interval", "significant"}
+
+
+def test_methods_and_options_are_checked(folder: Path) -> None:
+    """A repeated name, no seed, an unknown task and a missing folder are errors."""
+    with pytest.raises(ValueError, match="a name of its own"):
+        run_tasks(folder, "bird", baselines=[StringMethod("jaccard"), StringMethod("jaccard")])
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        EvaluationOptions(n_seeds=0)
+    with pytest.raises(ValueError, match="epochs must be"):
+        EvaluationOptions(max_epochs=0)
+    with pytest.raises(ValueError, match="no task nope; there are: ppdb, "):
+        find_tasks(("nope", "bird"))
+    with pytest.raises(SettingsError, match="No folder"):
+        FolderData(folder / "absent")
+
+
+def test_folders_are_shown_by_the_shortest_unique_path() -> None:
+    """Two folders with the same name are shown with their parents."""
+    assert short_names(["/a/x/model", "/b/y/model", "tiny", "owner/name"]) == {
+        "/a/x/model": "x/model",
+        "/b/y/model": "y/model",
+        "tiny": "tiny",
+        "owner/name": "owner/name",
+    }
+
+
+def test_the_figure_has_a_panel_for_each_encoder(folder: Path, tmp_path: Path) -> None:
+    """It is a PNG; too few typed names are an error with a fix."""
+    from training.evaluation.reports.figure import draw_figure
+
+    draw_figure(tmp_path / "f.png", FolderData(folder), [EncoderMethod(Letters()), EncoderMethod(Letters(), name="b")])
+
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    (folder / "typed_names" / "onto_typed_names.tsv").unlink()
+    with pytest.raises(SettingsError, match="typed names"):
+        draw_figure(tmp_path / "g.png", FolderData(folder), [EncoderMethod(Letters())])
+
+
+def test_the_figure_uses_at_most_six_types(folder: Path) -> None:
+    """It uses names of the test split by type, and medical names if there is a medical base."""
+    from training.evaluation.reports.figure import figure_names, project
+
+    write_table(
+        folder,
+        "kb/biomedical/mondo_x.tsv",
+        "id name type aliases",
+        [(i, w, "disease", "") for i, w in enumerate(made_up_names(150))],
+    )
+    names = figure_names(FolderData(folder), random.Random(0))
+
+    assert set(names) == {"Person", "Organization", "MedicalEntity"}
+    assert len(names["MedicalEntity"]) == 100
+    points = project(EncoderMethod(Letters()).vectors(names["MedicalEntity"]))
+    assert points.shape == (100, 2)
+    assert np.isfinite(points).all()
