@@ -40,7 +40,7 @@ from memory import peak_memory
 
 from ingest.base.scan import ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.readers.tsv.layout import TsvColumns
+from ingest.readers.tables.columns import TableColumns
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
@@ -239,7 +239,7 @@ def main(
         work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = Path(scratch)
-        columns = TsvColumns(id=id_column, name=name_column, types=type_column, alias=alias_column)
+        columns = TableColumns(id=id_column, name=name_column, types=type_column, alias=alias_column)
         encoder = load_encoder(model, device="cpu")
         encoder.encode(["warm"])
         info = encoder.info

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from ingest.load.load_base import load_base, scan_base, update_base
     from ingest.load.pipeline import IngestResult
     from ingest.load.update import UpdateResult
-    from ingest.readers.tsv.layout import TsvColumns
+    from ingest.readers.tables.columns import TableColumns
 
 __all__ = [
     "IngestResult",
     "LoadEvents",
     "ReadOptions",
     "ScanResult",
-    "TsvColumns",
+    "TableColumns",
     "UpdateResult",
     "load_base",
     "scan_base",
@@ -38,7 +38,7 @@ _MODULE_OF = {
     "LoadEvents": "ingest.load.events",
     "ReadOptions": "ingest.formats",
     "ScanResult": "ingest.base.scan",
-    "TsvColumns": "ingest.readers.tsv.layout",
+    "TableColumns": "ingest.readers.tables.columns",
     "UpdateResult": "ingest.load.update",
     "load_base": "ingest.load.load_base",
     "scan_base": "ingest.load.load_base",

@@ -1,47 +1,63 @@
-"""Which reader reads what: formats by name, or told by structure, never by a file's name alone."""
+"""The registry of formats: which can be read, which one a path shows, and opening a reader.
+
+To add a format: a folder in `ingest/readers` whose `format.py` has a `Format`, and a line in `FORMATS` here. An
+option that no other format has is one more field of `ReadOptions`; its flag comes from the `Format`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ingest.base.format import Format, FormatOption, PathLike
+from ingest.readers.arrow.format import FORMAT as PARQUET
+from ingest.readers.csv_files.format import FORMAT as CSV
+from ingest.readers.jsonl.format import FORMAT as JSONL
+from ingest.readers.obo.format import FORMAT as OBO
+from ingest.readers.tsv.format import FORMAT as TSV
+from ingest.readers.umls.format import FORMAT as UMLS
+from ingest.readers.wikidata.format import FORMAT as WIKIDATA
+from ingest.readers.yago.format import FORMAT as YAGO
 from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
     from ingest.base.type_map import TypeMap
-    from ingest.readers.tsv.layout import TsvColumns
+    from ingest.readers.tables.columns import TableColumns
 
-FORMATS = ("tsv", "umls", "yago", "wikidata", "obo")
+FORMATS: tuple[Format, ...] = (UMLS, YAGO, WIKIDATA, OBO, PARQUET, JSONL, CSV, TSV)
+"""In the order in which a path is compared with them. TSV is last: it has no sign of its own."""
 
-_Test = Callable[["str | os.PathLike[str]"], bool]
+FORMAT_NAMES = tuple(one.name for one in FORMATS)
 
-_MAX_ENTRIES = 1000  # of a folder that are looked at: a release has some 50 files
+_MAX_ENTRIES = 1000  # files of a folder that are compared: a release has some 50
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read; an option left as it is lets the reader's own default stand.
+    """What to read. A field with its default value means the reader's own default.
 
     Attributes:
-        limit: So many entities at most. Every format.
-        languages: Of names, the preferred one first. UMLS, YAGO, Wikidata.
-        columns: TSV.
+        limit: Read at most this many entities. Every format.
+        languages: Languages of names, the preferred one first. UMLS, YAGO, Wikidata.
+        columns: Which column is what. TSV, CSV, JSON Lines, Parquet.
+        delimiter: Character between the columns. CSV.
         sabs: Source vocabularies. UMLS.
         srl_max: Highest restriction level. UMLS.
         semantic_types: TUI, name, tree number or group. UMLS.
-        classes: QIDs of whose instances and subclasses alone are wanted. Wikidata.
+        classes: QIDs of classes; only their instances and subclasses are read. Wikidata.
         require_sitelink: Only items with a page in some Wikimedia project. Wikidata.
-        scopes: Of synonyms: EXACT, NARROW, BROAD, RELATED. OBO.
+        scopes: Scopes of synonyms: EXACT, NARROW, BROAD, RELATED. OBO.
     """
 
     limit: int | None = None
     languages: tuple[str, ...] = ()
-    columns: TsvColumns | None = None
+    columns: TableColumns | None = None
+    delimiter: str | None = None
     sabs: tuple[str, ...] = ()
     srl_max: int | None = None
     semantic_types: tuple[str, ...] = ()
@@ -50,137 +66,105 @@ class ReadOptions:
     scopes: tuple[str, ...] = ()
 
 
-_OF_FORMAT = {
-    "tsv": {"columns"},
-    "umls": {"languages", "sabs", "srl_max", "semantic_types"},
-    "yago": {"languages"},
-    "wikidata": {"languages", "classes", "require_sitelink"},
-    "obo": {"scopes"},
-}
+def all_options() -> Iterator[tuple[FormatOption, tuple[Format, ...]]]:
+    """Each option once, with the formats that take it."""
+    for option in dict.fromkeys(option for one in FORMATS for option in one.options):
+        yield option, tuple(one for one in FORMATS if option in one.options)
 
 
-def detect_format(paths: Sequence[str | os.PathLike[str]]) -> str:
-    """The format that the paths show; TSV where none does.
+def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None) -> str:
+    """The name of the format that the paths show; TSV if they show none.
+
+    Args:
+        paths: Files and folders; standard input shows nothing.
+        options: Names of columns in them show a CSV file whose header has these names.
 
     Raises:
-        FormatError: If a path is a folder of nothing that is known or of several bases, or two paths show two formats.
+        FormatError: If a folder has no known base or several, or two paths show two formats.
     """
-    from ingest.readers.obo.reader import is_obo
-    from ingest.readers.umls.reader import is_umls
-    from ingest.readers.wikidata.reader import is_wikidata
-    from ingest.readers.yago.files import is_yago
-
-    tests = {"umls": is_umls, "yago": is_yago, "wikidata": is_wikidata, "obo": is_obo}
+    options = options or ReadOptions()
     found: dict[str, str] = {}
     for path in paths:
-        for name, is_it in tests.items():
-            if is_it(path):
-                found.setdefault(name, os.fspath(path))
-                _check_is_alone(path, name, tests)
-                break
+        shown = next((one for one in FORMATS if one.detect(path, options)), None)
+        if shown is not None:
+            found.setdefault(shown.name, os.fspath(path))
+            _check_is_alone(path, shown, options)
     if len(found) > 1:
-        shown = ", ".join(f"{path} is {name}" for name, path in found.items())
-        raise FormatError(os.fspath(paths[0]), None, f"several formats are given ({shown}). Ingest one base at a time")
+        listed = ", ".join(f"{path} is {name}" for name, path in found.items())
+        raise FormatError(os.fspath(paths[0]), None, f"several formats are given ({listed}). Ingest one base at a time")
     if found:
         return next(iter(found))
     for path in paths:
         if Path(path).is_dir():
-            known = "MRCONSO.RRF (UMLS) or yago-facts.ttl (YAGO)"
+            known = " or ".join(f"{one.folder_sign} ({one.title})" for one in FORMATS if one.folder_sign)
             raise FormatError(os.fspath(path), None, f"is a folder without {known}. Name the files in it")
-    return "tsv"
+    return TSV.name
 
 
-def _check_is_alone(path: str | os.PathLike[str], kind: str, tests: Mapping[str, _Test]) -> None:
-    """Refuse a folder in which a base of another format lies too: it would be left out without a word.
+def _check_is_alone(path: PathLike, shown: Format, options: ReadOptions) -> None:
+    """Refuse a folder that has a base of another format too, which would be skipped silently.
 
     Raises:
-        FormatError: If there is one; a table of names without a header is not told from any other text.
+        FormatError: If there is one. Tables do not count: many folders have some that are not bases.
     """
     if not os.path.isdir(path):  # noqa: PTH112 - a path with NUL is no error here
         return
     for child in _children(Path(path)):
-        if kind == "yago" and child.name.lower().startswith("yago"):
+        if shown is YAGO and child.name.lower().startswith("yago"):
             continue
-        other = next((name for name, is_it in tests.items() if is_it(child)), kind)
-        if other != kind:
+        other = next((one for one in FORMATS if not one.is_table and one.detect(child, options)), shown)
+        if other is not shown:
             raise FormatError(
                 os.fspath(path),
                 None,
-                f"holds several bases: {kind} ({_SIGNS[kind]}), and {other} ({child}). Name the files of one of them, "
-                f"or take the {kind} one with --format {kind}",
+                f"holds several bases: {shown.name} ({shown.folder_sign}), and {other.name} ({child}). Name the files "
+                f"of one of them, or take the {shown.name} one with --format {shown.name}",
             )
 
 
-_SIGNS = {"umls": "MRCONSO.RRF", "yago": "files named yago-..."}
-
-
 def _children(folder: Path) -> Iterator[Path]:
-    """Files in a folder, and in the folders in it, by name."""
+    """Files in a folder and in its folders, by name."""
     found = chain(sorted(islice(folder.glob("*"), _MAX_ENTRIES)), sorted(islice(folder.glob("*/*"), _MAX_ENTRIES)))
     return (child for child in found if not child.name.startswith(".") and child.is_file())
 
 
 def open_reader(
-    paths: Sequence[str | os.PathLike[str]],
+    paths: Sequence[PathLike],
     kind: str = "auto",
     options: ReadOptions | None = None,
     *,
     type_map: TypeMap | None = None,
 ) -> Reader:
-    """A reader of these files, to be closed after use.
+    """A reader of these files; close it after use.
 
     Args:
-        paths: Files or folders of one base; ``-`` is standard input (TSV, Wikidata, OBO).
-        kind: One of `FORMATS`, or "auto".
+        paths: Files or folders of one base; ``-`` is standard input, for formats that are one text file.
+        kind: One of `FORMAT_NAMES`, or "auto".
         options: What to read.
         type_map: From native types to coarse types; the shipped one by default.
 
     Raises:
         FormatError: If a path cannot be opened, or is not of the format.
-        OptionError: If an option is of another format, or makes no sense.
+        OptionError: If an option belongs to another format, or its value makes no sense.
     """
     options = options or ReadOptions()
     if kind == "auto":
-        kind = detect_format(paths)
-    _check_options(kind, options)
+        kind = detect_format(paths, options)
+    chosen = next((one for one in FORMATS if one.name == kind), None)
+    if chosen is None:
+        raise OptionError("kind", f"'{kind}' is not a format. There are: auto, {', '.join(FORMAT_NAMES)}.")
+    _check_options(chosen, options)
     try:
-        return _open(paths, kind, options, type_map)
+        return chosen.open(paths, options, type_map)
     except (SettingsError, ValueError) as error:  # an option that a reader refuses
         raise OptionError("options", str(error)) from error
 
 
-def _open(paths: Sequence[str | os.PathLike[str]], kind: str, options: ReadOptions, type_map: TypeMap | None) -> Reader:
-    languages = options.languages or ("en",)
-    limit = options.limit
-    if kind == "umls":
-        from ingest.readers.umls.reader import UmlsOptions, UmlsReader
-
-        umls = UmlsOptions(languages, options.sabs, options.srl_max, semantic_types=options.semantic_types)
-        return UmlsReader(paths, umls, type_map=type_map, limit=limit)
-    if kind == "yago":
-        from ingest.readers.yago.reader import YagoOptions, YagoReader
-
-        return YagoReader(paths, YagoOptions(languages), type_map=type_map, limit=limit)
-    if kind == "wikidata":
-        from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
-
-        wikidata = WikidataOptions(languages, options.require_sitelink, include_types=options.classes)
-        return WikidataReader(paths, wikidata, type_map=type_map, limit=limit)
-    if kind == "obo":
-        from ingest.readers.obo.reader import OboOptions, OboReader
-
-        return OboReader(paths, OboOptions(options.scopes or ("EXACT",)), type_map=type_map, limit=limit)
-    from ingest.readers.tsv.reader import TsvReader
-
-    return TsvReader(paths, options.columns, type_map=type_map, limit=limit)
-
-
-def _check_options(kind: str, options: ReadOptions) -> None:
-    """Refuse an option that the format does not know, rather than ignore it."""
+def _check_options(chosen: Format, options: ReadOptions) -> None:
+    """Refuse an option that the format does not take, instead of ignoring it."""
     defaults = ReadOptions()
-    for one in fields(options):
-        name = one.name
-        is_given = getattr(options, name) != getattr(defaults, name)
-        if is_given and name != "limit" and name not in _OF_FORMAT[kind]:
-            of = ", ".join(known for known, names in _OF_FORMAT.items() if name in names)
-            raise OptionError(name, f"'{name}' is for {of}, but the input is read as {kind}.")
+    for field in fields(options):
+        name = field.name
+        if getattr(options, name) != getattr(defaults, name) and not chosen.takes(name):
+            takers = ", ".join(one.name for one in FORMATS if one.takes(name))
+            raise OptionError(name, f"'{name}' is for {takers}, but the input is read as {chosen.name}.")

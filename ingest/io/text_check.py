@@ -9,6 +9,8 @@ HEAD_BYTES = 1 << 16
 
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
+_BY_NAME = "It is read from a file of its own, not compressed, with --format parquet (the default finds it too)"
+
 _FOREIGN = (
     (
         b"PK\x03\x04",
@@ -21,7 +23,9 @@ _FOREIGN = (
     (b"GIF8", "a GIF image"),
     (b"%PDF-", "a PDF document"),
     (b"SQLite format 3\x00", "an SQLite database. Export the table as tab-separated text"),
-    (b"PAR1", "a Parquet file. Convert it to tab-separated text"),
+    (b"PAR1", f"a Parquet file. {_BY_NAME}"),
+    (b"ARROW1", f"an Arrow file. {_BY_NAME}"),
+    (b"FEA1", "a Feather file of version 1. Write it as version 2, or as Parquet"),
     (b"\x7fELF", "a program"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive. Unpack it"),
     (b"Rar!\x1a\x07", "a RAR archive. Unpack it"),

@@ -1,4 +1,4 @@
-"""What `pearl-qdrant ingest` says while it works: bad rows, the model, progress, counts. Talk goes to stderr."""
+"""The output of `pearl-qdrant ingest`: skipped rows, the model, progress and counts. Only counts go to stdout."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in 
 
 
 class LoadOutput(LoadEvents):
-    """Says on stderr what a load does: skipped rows, the model, a bar of names, the graph.
+    """Reports on stderr what a load does: skipped rows, the model, a progress bar, the graph.
 
     Attributes:
-        stored: Entities that are stored for good.
-        has_bad_rows: Whether rows could not be read.
+        stored: Entities that are stored and stay stored if the load fails.
+        has_bad_rows: Rows could not be read.
     """
 
     def __init__(self, doing: str) -> None:
@@ -29,7 +29,7 @@ class LoadOutput(LoadEvents):
         self.has_bad_rows = False
         self._doing = doing
         self._bar: Any = None
-        self._graph_said: list[int] = []
+        self._graph_reports: list[int] = []
 
     def __enter__(self) -> LoadOutput:
         return self
@@ -38,13 +38,13 @@ class LoadOutput(LoadEvents):
         self.close()
 
     def close(self) -> None:
-        """End the bar, so that what is said next has a line of its own."""
+        """End the progress bar, so that the next message starts on a new line."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
     def scanned(self, result: ScanResult) -> None:
-        """What was passed over."""
+        """Show the skipped rows."""
         report = result.report
         self.has_bad_rows = report.n_skipped > 0
         for note in report.notes:
@@ -55,7 +55,7 @@ class LoadOutput(LoadEvents):
             echo(f"skipped {more} more rows", err=True)
 
     def model_loaded(self, encoder: Encoder) -> None:
-        """The model in a line."""
+        """Show the model in one line."""
         info = encoder.info
         head = "with phrase types" if info.has_head else "without a type head: points get no predicted types"
         echo(
@@ -63,19 +63,19 @@ class LoadOutput(LoadEvents):
         )
 
     def resumed(self, entities: int) -> None:
-        """Where it goes on."""
-        echo(f"going on after {entities:,} entities that are stored", err=True)
+        """Show where the load resumes."""
+        echo(f"resuming after {entities:,} entities that are stored", err=True)
 
     def input_changed(self) -> None:
-        """Why it does not go on."""
+        """Explain why the load does not resume."""
         echo(
-            "the input, or how it is read, has changed since its load was interrupted: from the start. Names that it "
-            "has no more stay; --restart begins with an empty collection",
+            "the input, or how it is read, has changed since its load was interrupted: it is loaded from the start. "
+            "Names that are no longer in it stay in the collection; --restart deletes them",
             err=True,
         )
 
     def started(self, names: int) -> None:
-        """A bar: names a second, time left."""
+        """Start the progress bar."""
         from tqdm import tqdm
 
         self._bar = tqdm(
@@ -83,53 +83,53 @@ class LoadOutput(LoadEvents):
         )
 
     def names_done(self, names: int) -> None:
-        """The bar moves."""
+        """Move the progress bar."""
         if self._bar is not None:
             self._bar.update(names)
 
     def entities_stored(self, entities: int) -> None:
-        """Kept for what is said after a failure."""
+        """Remember the number for the message after a failure."""
         self.stored = entities
 
     def graph_built(self, done: int, total: int) -> None:
-        """That a graph is being built, which takes a while; again only when there is more to say."""
-        said = self._graph_said
-        if done >= total or total <= _SMALL or (said and done < said[-1] + total * _STEP):
+        """Report that a graph is being built, and its progress after each tenth."""
+        reports = self._graph_reports
+        if done >= total or total <= _SMALL or (reports and done < reports[-1] + total * _STEP):
             return
-        so_far = f", {done:,} done" if said else " (search is exact until it is there)"
+        so_far = f", {done:,} done" if reports else " (search is exact until it is ready)"
         echo(f"building the graph of {total:,} vectors{so_far}", err=True)
-        said.append(done)
+        reports.append(done)
 
 
-def say_result(result: IngestResult) -> None:
-    """What a load found that the counts do not explain."""
+def report_result(result: IngestResult) -> None:
+    """Explain what the counts of a load do not show."""
     if result.rewritten:
-        echo(f"names that were gone from the collection and are written again: {result.rewritten:,}", err=True)
+        echo(f"names that had disappeared from the collection and were written again: {result.rewritten:,}", err=True)
     if result.unfinished:
         echo(
-            f"not finished yet, in another process or since an interruption: {', '.join(result.unfinished)}. The last "
-            f"to finish builds the graph; search is exact until then. Or build it with: pearl-qdrant collections "
-            f"finalize {result.collection}",
+            f"other loads are not finished (still running, or interrupted): {', '.join(result.unfinished)}. The last "
+            f"one builds the graph; search is exact until then. To build it now: pearl-qdrant collections finalize "
+            f"{result.collection}",
             err=True,
         )
     elif result.points > result.names:
         echo(
             f"The collection holds {result.points - result.names:,} names that this input lacks; an entity whose names "
             f"or types changed has old and new ones side by side. If the input is a newer release of the same base, "
-            f"--update removes what it has no more.",
+            f"--update removes the old ones.",
             err=True,
         )
 
 
-def say_kept(names: int, *, has_bad_rows: bool) -> None:
-    """Why retired names were kept."""
+def report_kept(names: int, *, has_bad_rows: bool) -> None:
+    """Explain why retired names were kept."""
     if names:
         why = "correct the bad rows first" if has_bad_rows else "delete them with --update --yes"
         echo(f"{names:,} names that the new release lacks were kept: {why}", err=True)
 
 
 def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
-    """The report of a dry run."""
+    """The counts of a dry run."""
     return {
         "collection": collection,
         "entities": scanned.entities,
@@ -144,7 +144,7 @@ def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
 
 
 def print_counts(counts: dict[str, Any], as_json: bool) -> None:
-    """The report, on stdout."""
+    """Print the counts on stdout."""
     if as_json:
         echo_json(counts)
         return

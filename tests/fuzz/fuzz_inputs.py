@@ -33,7 +33,7 @@ from test_wikidata_reader import dump, item
 from test_yago_reader import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
-from ingest.readers.tsv.layout import TsvColumns
+from ingest.readers.tables.columns import TableColumns
 from ingest.readers.umls.reader import COLUMNS
 
 
@@ -88,7 +88,7 @@ _COLUMN = st.one_of(st.none(), st.sampled_from(["1", "2", "9", "0", "id", "x", "
 _COLUMN_OPTIONS = mostly(
     st.none(),
     st.builds(
-        lambda i, name, types, alias: TsvColumns(i, name, tuple(types), alias),
+        lambda i, name, types, alias: TableColumns(i, name, tuple(types), alias),
         _COLUMN,
         _COLUMN,
         st.lists(st.sampled_from(["1", "3", "type"]), max_size=2),

@@ -18,7 +18,7 @@ from test_wikidata_reader import item
 from test_yago_reader import FACTS, n_triples, turtle
 
 from ingest.base.type_map import TypeMap
-from ingest.formats import FORMATS, open_reader
+from ingest.formats import FORMAT_NAMES, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import PearlQdrantError
 
@@ -124,7 +124,7 @@ def test_the_files_are_sound_before_the_damage(tmp_path: Path, name: str) -> Non
 
     with open_reader([tmp_path / name], "auto") as reader:
         assert list(reader.read(report))
-    assert kind in FORMATS
+    assert kind in FORMAT_NAMES
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store.edge.bulk import EdgeWriter
+from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 
@@ -58,7 +58,7 @@ def test_what_is_stored_is_said_to_be_kept(run: Run, base: Path, model: Path, mo
     assert failed.status == 1
     assert f"40 entities are {KEPT}" in failed.err
     assert again.status == 0
-    assert "going on after 40 entities" in again.err
+    assert "resuming after 40 entities" in again.err
 
 
 def test_names_that_were_gone_are_reported(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,4 +74,4 @@ def test_names_that_were_gone_are_reported(run: Run, base: Path, model: Path, mo
     again = run("ingest", str(base), "--model", str(model))
 
     assert again.status == 0, again.err
-    assert "names that were gone from the collection and are written again: 1" in again.err
+    assert "names that had disappeared from the collection and were written again: 1" in again.err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest import LoadEvents, ReadOptions, ScanResult, TsvColumns, load_base, scan_base, update_base
+from ingest import LoadEvents, ReadOptions, ScanResult, TableColumns, load_base, scan_base, update_base
 from ingest.load.load_base import collection_name
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
@@ -144,7 +144,7 @@ def test_a_newer_release_is_compared(tmp_path: Path, base: Path, model: Path) ->
 
 def test_a_base_is_counted_without_model_and_store(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run, with the options of the command."""
-    options = ReadOptions(limit=5, columns=TsvColumns(id="1", name="2"))
+    options = ReadOptions(limit=5, columns=TableColumns(id="1", name="2"))
     assert scan_base(base, kind="tsv", options=options).entities == 5
 
 

@@ -25,7 +25,7 @@ BASE = ("errors", "installing", "records", "phrase_types", "_version")
 READING = (
     "ingest.io.report",
     "ingest.formats",
-    "ingest.readers.tsv.layout",
+    "ingest.readers.tables.columns",
     "ingest.io.streams",
     "ingest.io.lines",
     "ingest.io.byte_lines",
@@ -138,7 +138,7 @@ def test_every_part_has_a_place_in_the_order() -> None:
         ("pearl_qdrant.linking.linker", "ingest.readers.tsv.reader"),
         ("pearl_qdrant.store.edge.store", "pearl_qdrant.cli"),
         ("ingest.readers.tsv.reader", "training.finetune.losses"),
-        ("training.examples.sources", "ingest.readers.tsv.reader"),
+        ("training.examples.wordnet", "ingest.readers.tsv.reader"),
         ("pearl_qdrant.store.edge.store", "pearl_qdrant"),
     ],
 )
@@ -176,12 +176,15 @@ def test_every_library_that_is_imported_is_declared() -> None:
     extras = project()["project"]["optional-dependencies"]
     base = distributions(project()["project"]["dependencies"])
     with_torch = base | distributions(extras["torch"])
-    with_train = with_torch | distributions([*extras["train"], *extras["corpus"]])
+    libraries_of = {
+        "training": with_torch | distributions([*extras["train"], *extras["corpus"]]),
+        "ingest": with_torch | distributions(extras["arrow"]),
+    }
 
     undeclared = [
         f"{found.place} imports {distribution}"
         for found, distribution in third_parties()
-        if distribution not in (with_train if part(found.importer) == "training" else with_torch)
+        if distribution not in libraries_of.get(part(found.importer), with_torch)
     ]
 
     assert undeclared == []

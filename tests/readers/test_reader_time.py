@@ -29,7 +29,7 @@ from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers.obo.lines import plain_value, quoted_value
 from ingest.readers.rdf.triples import Subject
-from ingest.readers.tsv.reader import split_list
+from ingest.readers.tables.rows import split_list
 from ingest.readers.umls import index as umls_index
 from ingest.readers.umls import rows as umls_rows
 from ingest.readers.umls.index import DefinitionIndex

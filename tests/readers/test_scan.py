@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ingest.base.scan import ScanResult, hash_texts, name_hash, scan
 from ingest.io.report import ReadReport
-from ingest.readers.tsv.layout import TsvColumns
+from ingest.readers.tables.columns import TableColumns
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.errors import TooManyErrorsError
 from pearl_qdrant.records import Entity
@@ -48,7 +48,7 @@ def test_the_digest_is_that_of_what_is_read(tmp_path: Path) -> None:
         path = tmp_path / name
         data = text.encode()
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        columns = TsvColumns(id="1", name="2", types=(types,)) if types else None
+        columns = TableColumns(id="1", name="2", types=(types,)) if types else None
         with TsvReader([path], columns, limit=limit) as reader:
             return scan(reader).digest
 

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport, Skip
-from ingest.readers.tsv.layout import RESERVED, TsvColumns
-from ingest.readers.tsv.reader import TsvReader, split_list
+from ingest.readers.tables.columns import RESERVED, TableColumns
+from ingest.readers.tables.rows import split_list
+from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
 
 def read(
     *contents: str | bytes,
-    columns: TsvColumns | None = None,
+    columns: TableColumns | None = None,
     report: ReadReport | None = None,
     limit: int | None = None,
 ) -> list[Entity]:
@@ -78,7 +79,7 @@ def test_a_first_row_with_one_known_word_is_data(first: str) -> None:
 def test_options_name_the_columns() -> None:
     """Options win over what the header seems to say; several type columns are united."""
     text = "key\tid\tlabel\tkind\ttype\tother\nC1\tx\tflu\tDisease|T047\tT047\tgrippe\n"
-    columns = TsvColumns(id="key", name="LABEL", types=("kind", "type"), alias="other")
+    columns = TableColumns(id="key", name="LABEL", types=("kind", "type"), alias="other")
 
     assert read(text, columns=columns) == [
         Entity("C1", "flu", ("grippe",), ("Disease", "T047"), ("OTHER",), None, {"column_id": "x"})
@@ -87,7 +88,7 @@ def test_options_name_the_columns() -> None:
 
 def test_options_may_number_the_columns() -> None:
     """Numbers count from 1; a header is passed over only if it is recognised."""
-    columns = TsvColumns(id="3", name="1", types=("2",))
+    columns = TableColumns(id="3", name="1", types=("2",))
 
     assert read("flu\tDisease\tC1\n", columns=columns) == [Entity("C1", "flu", (), ("Disease",), ("OTHER",))]
     assert [e.canonical_name for e in read("name\ttype\tid\nflu\tx\tC1\n", columns=columns)] == ["flu"]
@@ -95,19 +96,19 @@ def test_options_may_number_the_columns() -> None:
 
 def test_a_list_of_names_is_a_base() -> None:
     """One column is enough if it is named as both id and name."""
-    assert read("flu\ncold\n", columns=TsvColumns(id="1", name="1")) == [Entity("flu", "flu"), Entity("cold", "cold")]
+    assert read("flu\ncold\n", columns=TableColumns(id="1", name="1")) == [Entity("flu", "flu"), Entity("cold", "cold")]
 
 
 @pytest.mark.parametrize(
     "columns, message",
     [
-        (TsvColumns(id="cui"), r"--id-column: the file has no column 'cui' \(the columns are: id, name, type\)"),
-        (TsvColumns(types=("kind",)), "--type-column: .* 'kind'"),
-        (TsvColumns(alias="9"), "--alias-column 9: there is no such column"),
-        (TsvColumns(name="0"), "--name-column 0"),
+        (TableColumns(id="cui"), r"--id-column: the file has no column 'cui' \(the columns are: id, name, type\)"),
+        (TableColumns(types=("kind",)), "--type-column: .* 'kind'"),
+        (TableColumns(alias="9"), "--alias-column 9: there is no such column"),
+        (TableColumns(name="0"), "--name-column 0"),
     ],
 )
-def test_an_unknown_column_lists_those_there_are(columns: TsvColumns, message: str) -> None:
+def test_an_unknown_column_lists_those_there_are(columns: TableColumns, message: str) -> None:
     """A wrong option is an error that shows the header."""
     with pytest.raises(FormatError, match=message):
         read("id\tname\ttype\nC1\tflu\tx\n", columns=columns)
@@ -116,9 +117,9 @@ def test_an_unknown_column_lists_those_there_are(columns: TsvColumns, message: s
 def test_a_missing_meaning_says_which_option_gives_it() -> None:
     """A header without a column for the name asks for --name-column."""
     with pytest.raises(FormatError, match=r"known to be the name. Name it with --name-column .*: id, label"):
-        read("id\tlabel\nC1\tflu\n", columns=TsvColumns(id="id"))
+        read("id\tlabel\nC1\tflu\n", columns=TableColumns(id="id"))
     with pytest.raises(FormatError, match="--id-column"):
-        read("flu\tC1\n", columns=TsvColumns(name="1"))
+        read("flu\tC1\n", columns=TableColumns(name="1"))
 
 
 def test_further_columns_never_hide_a_field_of_a_point() -> None:
@@ -243,7 +244,7 @@ def test_too_many_bad_rows_stop_the_run(max_errors: int | None, bad: int, stops:
         ("id;name\nQ1;Paris\n", "It looks semicolon-separated"),
         ("C1|ENG|P|\nC2|ENG|P|\n", "It looks separated by bars"),
         ('{"id": 1}\n', "JSON"),
-        ("Paris\nRome\n", "no table"),
+        ("Paris\nRome\n", "not a table"),
         ("\n\n \n", "blank lines"),
         ("id\tname\n", "header and no rows"),
         (b"id\tname\tdescripci\xf3n\nQ1\tParis\tx\n", "header is damaged: invalid_utf8"),
@@ -355,7 +356,7 @@ def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
     path = tmp_path / "base.tsv"
     path.write_text("Country\tLabel\tQID\nFrance\tParis\tQ90\n", encoding="utf-8")
 
-    with TsvReader([path], TsvColumns(id="3", name="2")) as reader:
+    with TsvReader([path], TableColumns(id="3", name="2")) as reader:
         (entity,) = reader.read(ReadReport())
 
     assert (entity.entity_id, entity.canonical_name) == ("Q90", "Paris")

@@ -30,24 +30,18 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TYPE_CHECKING, BinaryIO
+from itertools import chain
+from typing import BinaryIO
 
-from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import Hashes
-from ingest.base.scan import find_scattered
+from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
 from ingest.io.report import NO_ID, NO_NAME, ReadReport
-from ingest.io.streams import STDIN, ByteSource, Source, open_sources
+from ingest.io.streams import STDIN, ByteSource, Source
 from ingest.readers.obo.lines import TERM, Stanza, first_word, is_obsolete, plain_value, quoted_value, read_stanzas
+from ingest.readers.obo.scopes import SCOPES
 from ingest.readers.obo.tree import TermTree
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 
 OBSOLETE = "obsolete"
 NOT_A_TERM = "not_a_term"
@@ -79,7 +73,7 @@ class OboOptions:
             raise ValueError(f"no scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
 
 
-class OboReader:
+class OboReader(ReaderBase):
     """An ontology in one or several OBO files; a `Reader`. A row of its report is a stanza."""
 
     def __init__(
@@ -104,32 +98,13 @@ class OboReader:
             FormatError: If a file is not there, is a directory, or may not be read.
         """
         self._options = options or OboOptions()
-        self._type_map = type_map or TypeMap.load()
-        self._limit = limit
+        super().__init__(type_map=type_map, limit=limit)
         self._tree: TermTree | None = None
-        self._sources = open_sources(paths, stdin)
+        self._sources = self.open_sources(paths, stdin)
 
-    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
-        """Entities, each id once; see `Reader.read`."""
-        if scattered is None:
-            scattered = find_scattered(self)
-        yield from merge_scattered(self.read_runs(report), scattered, report)
-
-    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """Entities in the order of the input; see `Reader.read_runs`."""
-        rows = chain.from_iterable(self._read_terms(source, report) for source in self._sources)
-        return islice(merge_adjacent(rows, report), self._limit)
-
-    def close(self) -> None:
-        """Remove the copy of standard input, if there is one."""
-        for source in self._sources:
-            source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each good term."""
+        return chain.from_iterable(self._read_terms(source, report) for source in self._sources)
 
     def _read_terms(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good term of a file."""
@@ -161,7 +136,7 @@ class OboReader:
             extra["alt_ids"] = "|".join(alt_ids)
         if term.xrefs:
             extra["xrefs"] = "|".join(dict.fromkeys(term.xrefs))
-        types = self._type_map.map_types(kb_types)
+        types = self.type_map.map_types(kb_types)
         return Entity(term.id, term.names[0], term.names[1:], kb_types, types, term.description, extra)
 
 

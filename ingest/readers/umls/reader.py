@@ -18,12 +18,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING
 
-from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import Hashes
-from ingest.base.scan import find_scattered
+from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport, make_excerpt
@@ -36,9 +32,6 @@ from ingest.readers.umls.rows import Layout, make_keys, read_blocks
 from ingest.readers.umls.types import SemanticTypes
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["UmlsOptions", "UmlsReader", "is_umls"]
 
@@ -62,7 +55,7 @@ _NEEDED = {
 }
 
 
-class UmlsReader:
+class UmlsReader(ReaderBase):
     """A UMLS release; a `Reader`."""
 
     def __init__(
@@ -87,9 +80,9 @@ class UmlsReader:
             SettingsError: If a semantic type is not known.
         """
         self._options = options or UmlsOptions()
-        self._type_map = type_map or TypeMap.load()
-        self._limit = limit
+        super().__init__(type_map=type_map, limit=limit)
         self._files = UmlsFiles(paths)
+        self.held.callback(self._files.close)
         try:
             sources = self._files.sources
             self._conso = sources["MRCONSO"]
@@ -101,30 +94,10 @@ class UmlsReader:
             self._layouts, self._n_promised = _read_layouts(sources.get("MRFILES"))
             self._ranks = _read_ranks(sources.get("MRRANK"))
         except BaseException:
-            self._files.close()
+            self.close()
             raise
 
-    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
-        """Entities, each id once; see `Reader.read`."""
-        if scattered is None:
-            scattered = find_scattered(self)
-        yield from merge_scattered(self.read_runs(report), scattered, report)
-
-    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """Entities in the order of the input; see `Reader.read_runs`."""
-        return islice(merge_adjacent(self._read_entities(report), report), self._limit)
-
-    def close(self) -> None:
-        """Close the files, and remove temporary ones."""
-        self._files.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def _read_entities(self, report: ReadReport) -> Iterator[Entity]:
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """An entity for each run of atoms."""
         sources, options = self._files.sources, self._options
         self._note(report)
@@ -133,7 +106,7 @@ class UmlsReader:
             sources.get("MRDEF"), self._layouts["MRDEF"], report, sabs=options.sabs, suppress=options.suppress
         )
         # Few combinations occur: each is mapped once, and told once whether it is wanted.
-        combinations = [(kb_types, self._type_map.map_types(kb_types)) for kb_types in types.kb_types]
+        combinations = [(kb_types, self.type_map.map_types(kb_types)) for kb_types in types.kb_types]
         unwanted = {
             place
             for place, (kb_types, _) in enumerate(combinations)

@@ -26,24 +26,19 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TYPE_CHECKING, BinaryIO
+from itertools import chain
+from typing import BinaryIO
 
-from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import Hashes
-from ingest.base.scan import find_scattered
+from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
 from ingest.io.report import NUL_CHARACTER, ReadReport
-from ingest.io.streams import STDIN, ByteSource, Source, open_sources
+from ingest.io.streams import STDIN, ByteSource, Source
 from ingest.readers.wikidata.classes import ClassTypeFinder, ClassTypes
 from ingest.readers.wikidata.items import MULTILINGUAL, Item, item_number, languages_in_order
 from ingest.readers.wikidata.json_dump import ItemDecoder, read_class_edges
 from ingest.readers.wikidata.truthy_dump import read_truthy_edges, read_truthy_items
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 NO_LABEL = "no_label"
 NO_SITELINK = "no_sitelink"
@@ -89,7 +84,7 @@ class WikidataOptions:
             raise ValueError(f"no id of a class: {', '.join(wrong)}. Give ids like Q5")
 
 
-class WikidataReader:
+class WikidataReader(ReaderBase):
     """Wikidata in one or several files, all JSON or all truthy triples; a `Reader`."""
 
     def __init__(
@@ -114,43 +109,21 @@ class WikidataReader:
             FormatError: If a file is not there, is a directory, or may not be read.
         """
         self._options = options or WikidataOptions()
-        self._type_map = type_map or TypeMap.load()
-        self._limit = limit
+        super().__init__(type_map=type_map, limit=limit)
         self._languages = languages_in_order([language.lower() for language in self._options.languages])
         self._wanted = self._languages[: len(dict.fromkeys(map(str.lower, self._options.languages)))]
         self._finder: ClassTypeFinder | None = None
-        self._sources = open_sources(paths, stdin)
-
-    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
-        """Entities, each id once; see `Reader.read`."""
-        if scattered is None:
-            scattered = find_scattered(self)
-        yield from merge_scattered(self.read_runs(report), scattered, report)
-
-    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """Entities in the order of the input; see `Reader.read_runs`."""
-        return islice(merge_adjacent(self._read_rows(report), report), self._limit)
+        self._sources = self.open_sources(paths, stdin)
 
     def read_classes(self) -> ClassTypeFinder:
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
         if self._finder is None:
             edges = chain.from_iterable(map(_read_edges, self._sources)) if self._options.ancestors else ()
             wanted = frozenset(map(item_number, self._options.include_types))
-            self._finder = ClassTypeFinder(edges, type_map=self._type_map, wanted=wanted)
+            self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=wanted)
         return self._finder
 
-    def close(self) -> None:
-        """Remove the copy of standard input, if there is one."""
-        for source in self._sources:
-            source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def _read_rows(self, report: ReadReport) -> Iterator[Entity]:
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each wanted item of all files; of these a shard alone may be without any."""
         rows_before = report.rows
         for source in self._sources:

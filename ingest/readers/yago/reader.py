@@ -24,14 +24,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from ingest.base.merge import merge_adjacent, merge_scattered
-from ingest.base.reader import Hashes
-from ingest.base.scan import find_scattered
+from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
 from ingest.readers.rdf.triples import read_subjects
@@ -40,8 +36,6 @@ from ingest.readers.yago.files import Role, open_files
 from ingest.readers.yago.tables import Tables
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from pearl_qdrant.records import Entity
 
 
@@ -58,7 +52,7 @@ class YagoOptions:
     include_beyond: bool = True
 
 
-class YagoReader:
+class YagoReader(ReaderBase):
     """A YAGO download; a `Reader`."""
 
     def __init__(
@@ -84,14 +78,12 @@ class YagoReader:
         self._options = options or YagoOptions()
         if not self._options.languages:
             raise ValueError("no language was given: names come in at least one, as in YagoOptions(languages=('en',))")
-        self._type_map = type_map or TypeMap.load()
-        self._limit = limit
-        self._held = ExitStack()
+        super().__init__(type_map=type_map, limit=limit)
         self._tables: Tables | None = None
         try:
-            self._files = open_files(paths, include_beyond=self._options.include_beyond, held=self._held)
+            self._files = open_files(paths, include_beyond=self._options.include_beyond, held=self.held)
         except BaseException:
-            self._held.close()
+            self.close()
             raise
         roles = {file.role for file in self._files}
         has_facts = bool(roles & {Role.FACTS, Role.WHOLE})
@@ -99,31 +91,24 @@ class YagoReader:
         self._leading = [file for file in self._files if file.role in leading]
         self._joined = [file for file in self._files if file.role not in leading or file.role is Role.WHOLE]
 
-    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
-        """Entities, each id once; see `Reader.read`."""
-        if scattered is None:
-            scattered = find_scattered(self)
-        yield from merge_scattered(self.read_runs(report), scattered, report)
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each run of facts about it."""
+        tables, maker = self._prepare(report)
+        yield from self._make_entities(maker, tables, report)
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
         """Entities in the order of the input; see `Reader.read_runs`."""
+        tables, maker = self._prepare(report)
+        yield from self.join_runs(self._make_entities(maker, tables, report), report)
+        report.notes.extend(maker.notes())  # also where the limit ends the pass early
+
+    def _prepare(self, report: ReadReport) -> tuple[Tables, EntityMaker]:
+        """The tables of the other files, loaded, and what makes entities with them."""
         if self._tables is None:
             self._tables = Tables(self._joined, self._options.languages)
-            self._held.callback(self._tables.close)
+            self.held.callback(self._tables.close)
         self._tables.load(report)
-        maker = EntityMaker(self._tables.classes, self._type_map, self._options.languages, report)
-        yield from islice(merge_adjacent(self._make_entities(maker, self._tables, report), report), self._limit)
-        report.notes.extend(maker.notes())
-
-    def close(self) -> None:
-        """Close archives, and remove temporary files."""
-        self._held.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        return self._tables, EntityMaker(self._tables.classes, self.type_map, self._options.languages, report)
 
     def _make_entities(self, maker: EntityMaker, tables: Tables, report: ReadReport) -> Iterator[Entity]:
         """Entities of the leading files, with what the others say of them."""

@@ -1,5 +1,12 @@
-"""Which column of a TSV file is what: by option, by header, or by place. The rules stand in
-`ingest.readers.tsv.reader`.
+"""Which column of a table is what: named by an option, by the header, or by its position.
+
+- Options name columns: `TableColumns`. A name makes the first row the header; a number counts from 1.
+- Without options, the first row is the header if it has an id column (``id``, ``entity_id``, ``cui``, ``qid``) and a
+  name column (``canonical_name``, ``name``), in upper or lower case. Then ``type`` and ``types`` give types,
+  ``aliases`` or ``alias`` aliases, ``description`` the description, and a ``name`` beside ``canonical_name`` one more
+  alias. Any other column goes to `Entity.extra` under its own name, with ``column_`` before it if a point has a field
+  of that name.
+- Without a header, the columns are id, name, type and aliases in this order; the last two may be missing.
 """
 
 from __future__ import annotations
@@ -7,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from ingest.io.report import make_excerpt
+from ingest.io.report import NO_ID, NO_NAME, make_excerpt
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
 
@@ -19,21 +26,21 @@ ALIAS_HEADERS = ("aliases", "alias")
 DESCRIPTION_HEADER = "description"
 
 RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
-"""Names that an extra column must not take in the payload."""
+"""Names that an extra column must not have in the payload."""
 
 MAX_COLUMNS = 4_096
-"""Of a table; each row costs as much time as the columns that the header has."""
+"""Columns of a table. The time for each row grows with them."""
 
 _EXTRA_PREFIX = "column_"
 _MAX_COLUMNS_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class TsvColumns:
+class TableColumns:
     """Which column is what; None and () leave it to the header.
 
-    A value is a column's name in the header, or its number from 1. Digits are always a number. Numbers alone do not
-    make the first row a header: it is one only if it is recognised as such.
+    A value is a column's name in the header, or its number from 1. Digits are always a number, except in JSON Lines,
+    whose columns have no order. Numbers alone do not make the first row a header: it must be recognised as one.
     """
 
     id: str | None = None
@@ -54,13 +61,13 @@ class TsvColumns:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the columns of one file stand, counted from 0.
+    """Positions of the columns of one file, counted from 0.
 
     Attributes:
         id, name, types, alias, description: Columns by their meaning; None if there is none.
-        alias_name: A column with one more name, taken as it is.
-        extra: Further columns with the payload field that each gives, in the order of the columns.
-        header: The header's cells, or None without a header.
+        alias_name: A column with one more name, which is not split.
+        extra: Further columns with the payload field of each, in the order of the columns.
+        header: The cells of the header, or None without a header.
     """
 
     id: int
@@ -74,49 +81,97 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Columns that are looked at by their meaning: one more than the last of them."""
+        """One more than the last column that has a meaning."""
         some = (self.alias, self.description, self.alias_name)
         return 1 + max(self.id, self.name, *self.types, *(i for i in some if i is not None))
 
     def describe(self) -> str:
-        """One line for the person who runs it."""
-        parts = {"id": self.id, "name": self.name, "aliases": self.alias, "description": self.description}
-        shown = [f"{meaning} {i + 1}" for meaning, i in parts.items() if i is not None]
-        shown += [f"type {i + 1}" for i in self.types]
+        """One line for the user: the number of each column."""
+        shown = [f"{meaning} {i + 1}" for meaning, i in self._meanings()]
         shown += [f"{make_excerpt(key)} {i + 1}" for i, key in self.extra[:_MAX_COLUMNS_SHOWN]]
-        shown += [f"and {len(self.extra) - _MAX_COLUMNS_SHOWN} more"] * (len(self.extra) > _MAX_COLUMNS_SHOWN)
-        return f"{'no header' if self.header is None else 'header'}; columns: {', '.join(shown)}"
+        return f"{'no header' if self.header is None else 'header'}; columns: {', '.join(shown)}{self._more()}"
+
+    def describe_by_name(self) -> str:
+        """One line for the user, for a table whose columns have names and no order."""
+        header = self.header or ()
+        shown = [f"{meaning} '{make_excerpt(header[i])}'" for meaning, i in self._meanings()]
+        shown += [make_excerpt(key) for _, key in self.extra[:_MAX_COLUMNS_SHOWN]]
+        return f"columns: {', '.join(shown)}{self._more()}"
+
+    def _meanings(self) -> list[tuple[str, int]]:
+        parts = {"id": self.id, "name": self.name, "aliases": self.alias, "description": self.description}
+        return [(meaning, i) for meaning, i in parts.items() if i is not None] + [("type", i) for i in self.types]
+
+    def _more(self) -> str:
+        n_hidden = len(self.extra) - _MAX_COLUMNS_SHOWN
+        return f", and {n_hidden} more" if n_hidden > 0 else ""
 
 
 _ONLY_HEADERS = ("entity_id", "cui", "qid")  # "ID" may be the name of something
 
 
-def find_layout(path: str, line: int, first_row: Sequence[str], columns: TsvColumns) -> Layout:
+def find_layout(
+    path: str,
+    line: int | None,
+    first_row: Sequence[str],
+    columns: TableColumns,
+    *,
+    is_header: bool = False,
+    has_numbers: bool = True,
+) -> Layout:
     """Decide where the columns of a file are.
 
     Args:
-        path, line: Where the first row stands, for errors.
+        path, line: Where the first row is, for errors.
         first_row: Its cells.
         columns: What the options say.
+        is_header: The first row is a header in any case, as the schema of a Parquet file.
+        has_numbers: Digits in `columns` are numbers and not names.
 
     Raises:
-        FormatError: If an option names a column that is not there, the id or name column is not known, or the header
-            has more than `MAX_COLUMNS`.
+        FormatError: If an option names a column that does not exist, the id or name column is not known, or the
+            header has more than `MAX_COLUMNS`.
     """
     cells = tuple(cell.strip() for cell in first_row)
-    by_name = any(not value.isdecimal() for values in columns.given().values() for value in values)
-    recognised = _find(cells, ID_HEADERS) is not None and _find(cells, NAME_HEADERS) is not None
-    recognised = recognised or _is_header_by_number(cells, columns)
-    if not by_name and not recognised and not columns.given():
+    is_header = is_header or _has_names(columns) or is_known_header(cells, columns)
+    if not is_header and not columns.given():
         _refuse_half_a_header(path, line, cells)
-    if (by_name or recognised) and len(cells) > MAX_COLUMNS:
-        raise FormatError(path, line, f"the header has {len(cells):,} columns (limit: {MAX_COLUMNS:,}). Is it one?")
-    options = _Options(path, line, cells if by_name or recognised else None, columns)
-    return _with_header(options, cells) if by_name or recognised else _without_header(options)
+    if is_header and len(cells) > MAX_COLUMNS:
+        message = f"the header has {len(cells):,} columns (limit: {MAX_COLUMNS:,}). Is the first row really a header?"
+        raise FormatError(path, line, message)
+    options = _Options(path, line, cells if is_header else None, columns, has_numbers=has_numbers)
+    return _with_header(options, cells) if is_header else _without_header(options)
 
 
-def _is_header_by_number(cells: tuple[str, ...], columns: TsvColumns) -> bool:
-    """Whether the columns that options give by number are headed by words for an id or a name."""
+def is_known_header(cells: Sequence[str], columns: TableColumns) -> bool:
+    """Whether a first row has a column of ids and one of names, or has such words where the options give numbers."""
+    cells = tuple(cell.strip() for cell in cells)
+    is_known = _find(cells, ID_HEADERS) is not None and _find(cells, NAME_HEADERS) is not None
+    return is_known or _is_header_by_number(cells, columns)
+
+
+def has_all_columns(cells: Sequence[str], columns: TableColumns) -> bool:
+    """Whether a first row is a header with id and name, and with every column that the options name."""
+    header = tuple(cell.strip() for cell in cells)
+    if not _has_names(columns):
+        return is_known_header(header, columns)
+    names = [value for values in columns.given().values() for value in values if not value.isdecimal()]
+    return all(_find_name(header, name) is not None for name in names) and find_missing(header, columns) is None
+
+
+def find_missing(header: tuple[str, ...], columns: TableColumns) -> str | None:
+    """``no_id`` or ``no_name`` if neither an option nor a word of the header gives that column; else None."""
+    if columns.id is None and _find(header, ID_HEADERS) is None:
+        return NO_ID
+    return NO_NAME if columns.name is None and _find(header, NAME_HEADERS) is None else None
+
+
+def _has_names(columns: TableColumns) -> bool:
+    return any(not value.isdecimal() for values in columns.given().values() for value in values)
+
+
+def _is_header_by_number(cells: tuple[str, ...], columns: TableColumns) -> bool:
+    """Whether a column that the options give by number has a word for an id or a name in the first row."""
     return any(
         value is not None
         and value.isdecimal()
@@ -126,24 +181,26 @@ def _is_header_by_number(cells: tuple[str, ...], columns: TsvColumns) -> bool:
     )
 
 
-def _refuse_half_a_header(path: str, line: int, cells: tuple[str, ...]) -> None:
-    """A first row with a word that only heads columns of ids is no entity.
+def _refuse_half_a_header(path: str, line: int | None, cells: tuple[str, ...]) -> None:
+    """Refuse a first row with a word that only a header has, if its column of names is not known.
 
     Raises:
-        FormatError: If it has one.
+        FormatError: If there is such a word.
     """
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (ID_HEADERS if i == 0 else _ONLY_HEADERS)]
     if words:
         shown = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
         message = f"the first row looks like a header ('{words[0]}'), but no column is known to be the name. Name it "
-        raise FormatError(path, line, message + f"with --name-column (the columns are: {shown})")
+        raise FormatError(path, line, f"{message}with --name-column (the columns are: {shown})")
 
 
 class _Options:
-    """Turns the values of the column options into columns."""
+    """Turns the values of the column options into positions."""
 
-    def __init__(self, path: str, line: int, header: tuple[str, ...] | None, columns: TsvColumns) -> None:
-        self._path, self._line, self._header = path, line, header
+    def __init__(
+        self, path: str, line: int | None, header: tuple[str, ...] | None, columns: TableColumns, *, has_numbers: bool
+    ) -> None:
+        self._path, self._line, self._header, self._has_numbers = path, line, header, has_numbers
         given = columns.given()
         self.id = self._resolve("--id-column", given)
         self.name = self._resolve("--name-column", given)
@@ -158,13 +215,12 @@ class _Options:
         return tuple(dict.fromkeys(self._column(option, value) for value in given.get(option, ())))
 
     def _column(self, option: str, value: str) -> int:
-        if value.isdecimal():
+        if value.isdecimal() and self._has_numbers:
             number = int(value)
             if not 0 < number <= (MAX_COLUMNS if self._header is None else len(self._header)):
-                raise self._error(f"{option} {value}: there is no such column; they count from 1")
+                raise self._error(f"{option} {value}: there is no such column; columns count from 1")
             return number - 1
-        header = self._header or ()
-        found = header.index(value) if value in header else _find(header, (value.casefold(),))
+        found = _find_name(self._header or (), value)
         if found is None:
             raise self._error(f"{option}: the file has no column '{make_excerpt(value)}'")
         return found
@@ -199,7 +255,7 @@ def _with_header(options: _Options, header: tuple[str, ...]) -> Layout:
 
 
 def _without_header(options: _Options) -> Layout:
-    """By place: id, name, type, aliases; an option moves its column, and the others stay."""
+    """By position: id, name, type, aliases; an option moves its column, and the others stay."""
     id_ = options.id[0] if options.id else 0
     name = options.name[0] if options.name else 1
     if id_ == name and not (options.id and options.name):
@@ -211,8 +267,13 @@ def _without_header(options: _Options) -> Layout:
     return Layout(id_, name, types, alias)
 
 
+def _find_name(header: tuple[str, ...], name: str) -> int | None:
+    """The column of exactly this name, else the first that differs in case alone."""
+    return header.index(name) if name in header else _find(header, (name.casefold(),))
+
+
 def _find(header: tuple[str, ...], words: Sequence[str], taken: set[int] | frozenset[int] = frozenset()) -> int | None:
-    """The first of the words that is a column and not taken; case does not matter."""
+    """The column of the first word that is in the header and not taken; case does not matter."""
     return next(iter(_find_all(header, words, taken)), None)
 
 

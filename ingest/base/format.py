@@ -1,0 +1,79 @@
+"""What a format declares about itself: its name, its options, how it is recognised and how it is opened.
+
+Each folder of `ingest.readers` has a `format.py` with one `Format`. These modules import their reader inside the
+functions, so that the registry (`ingest.formats`) and `pearl-qdrant --help` load no reader.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingest.base.reader import Reader
+    from ingest.base.type_map import TypeMap
+    from ingest.formats import ReadOptions
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOption:
+    """An option that some formats take; the command line makes its flag from it.
+
+    Attributes:
+        flag: As on the command line: ``--sab``.
+        field: The field of `ReadOptions` that gets the value; ``columns.id`` is a field of `ReadOptions.columns`.
+        help: One sentence, without the names of the formats.
+        metavar: Stands for the value in the help text.
+        is_repeated: The flag may be given several times; the field is a tuple.
+        is_switch: The flag takes no value.
+        minimum: The value is an integer of at least this.
+        choices: The allowed values, in upper case; the case of the input does not matter.
+    """
+
+    flag: str
+    field: str
+    help: str
+    metavar: str | None = None
+    is_repeated: bool = False
+    is_switch: bool = False
+    minimum: int | None = None
+    choices: tuple[str, ...] = ()
+
+
+LANGUAGE = FormatOption(
+    "--language", "languages", "language of names; if repeated, the first is preferred. [default: en]", "L", True
+)
+"""Shared by all formats that have names in several languages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format that can be read.
+
+    Attributes:
+        name: The value of ``--format``.
+        title: The name in texts.
+        detect: Whether a path shows this format, by its content. Never raises. The options help formats whose
+            columns can be named.
+        open: Makes the reader.
+        options: What it takes beside `ReadOptions.limit`, which every format takes.
+        is_table: A table of names that any program may have written. Such a file beside another base in a folder is
+            no second base.
+        folder_sign: What a folder of this format contains; empty if the format has no folders.
+    """
+
+    name: str
+    title: str
+    detect: Callable[[PathLike, ReadOptions], bool]
+    open: Callable[[Sequence[PathLike], ReadOptions, TypeMap | None], Reader]
+    options: tuple[FormatOption, ...] = ()
+    is_table: bool = False
+    folder_sign: str = ""
+
+    def takes(self, field: str) -> bool:
+        """Whether a field of `ReadOptions` has a meaning for this format."""
+        return field == "limit" or any(option.field.partition(".")[0] == field for option in self.options)

@@ -1,0 +1,1 @@
+"""Parquet files and Arrow IPC files, through pyarrow (the extra `arrow`)."""

@@ -1,0 +1,3 @@
+"""Scopes of synonyms in OBO."""
+
+SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")

@@ -1,0 +1,60 @@
+"""The common part of the readers of tables in text files (TSV, CSV, JSON Lines)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import BinaryIO
+
+from ingest.base.format import PathLike
+from ingest.base.reader_base import ReaderBase
+from ingest.base.type_map import TypeMap
+from ingest.io.report import ReadReport
+from ingest.io.streams import Source
+from ingest.readers.tables.columns import TableColumns
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.records import Entity
+
+
+class TableReader(ReaderBase):
+    """A base in one or several tables, read one after the other."""
+
+    def __init__(
+        self,
+        paths: Sequence[PathLike],
+        columns: TableColumns | None = None,
+        *,
+        type_map: TypeMap | None = None,
+        limit: int | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> None:
+        """Open the files; standard input and pipes are copied to a temporary file now.
+
+        Args:
+            paths: Files; ``-`` is standard input.
+            columns: Which column is what, in each of them.
+            type_map: From types in the file to coarse types; the shipped one by default.
+            limit: See `ReaderBase`.
+            stdin: What ``-`` means; the process's own by default.
+
+        Raises:
+            FormatError: If a file does not exist, is a directory, or may not be read.
+        """
+        super().__init__(type_map=type_map, limit=limit)
+        self.columns = columns or TableColumns()
+        self._sources = self.open_sources(paths, stdin)
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each good row of all files."""
+        return chain.from_iterable(self._read_file(source, report) for source in self._sources)
+
+    @abstractmethod
+    def read_table(self, source: Source, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each good row of a file."""
+
+    def _read_file(self, source: Source, report: ReadReport) -> Iterator[Entity]:
+        rows_before = report.rows
+        yield from self.read_table(source, report)
+        if report.rows == rows_before:
+            raise FormatError(source.path, None, "has a header and no rows")

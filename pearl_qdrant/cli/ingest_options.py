@@ -1,0 +1,77 @@
+"""The options of `pearl-qdrant ingest` that say how files are read, made from the registry of formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, all_options
+
+if TYPE_CHECKING:
+    from ingest.base.format import FormatOption
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COLUMNS = "columns"
+
+FLAGS = {option.field: option.flag for option, _ in all_options()} | {_COLUMNS: "a column option"}
+"""The flag of each field of `ReadOptions`, for errors."""
+
+_TITLES = ", ".join(f"{one.name} ({one.title})" if one.name != one.title.lower() else one.name for one in FORMATS)
+
+format_option: Callable[[F], F] = click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["auto", *FORMAT_NAMES]),
+    default="auto",
+    show_default=True,
+    metavar="FORMAT",
+    help=f"auto finds the format in the content; or one of: {_TITLES}.",
+)
+
+
+def reading_options(command: F) -> F:
+    """Add a flag for each option of the formats; its help text names the formats that take it."""
+    for option, formats in reversed(tuple(all_options())):
+        titles = ", ".join(one.title for one in formats)
+        add = click.option(
+            option.flag,
+            _parameter(option),
+            type=_type_of(option),
+            metavar=option.metavar,
+            multiple=option.is_repeated,
+            is_flag=option.is_switch,
+            help=f"{titles}: {option.help}",
+        )
+        command = add(command)
+    return command
+
+
+def _parameter(option: FormatOption) -> str:
+    return option.field.replace(".", "_")
+
+
+def _type_of(option: FormatOption) -> click.ParamType[Any] | None:
+    if option.choices:
+        return click.Choice(option.choices, case_sensitive=False)
+    if option.minimum is not None:
+        return click.IntRange(option.minimum)
+    return None
+
+
+def read_options(given: Mapping[str, Any]) -> ReadOptions:
+    """The options of reading from the parameters of the command.
+
+    Args:
+        given: ``limit``, and the parameters of `reading_options`.
+    """
+    from ingest.readers.tables.columns import TableColumns
+
+    values = {option.field: given[_parameter(option)] for option, _ in all_options()}
+    columns = TableColumns(
+        **{field.partition(".")[2]: value for field, value in values.items() if field.startswith(f"{_COLUMNS}.")}
+    )
+    others = {field: value for field, value in values.items() if "." not in field}
+    return ReadOptions(limit=given["limit"], columns=None if columns == TableColumns() else columns, **others)
