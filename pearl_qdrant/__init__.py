@@ -10,9 +10,9 @@ Names resolve on first use (PEP 562), so that `import pearl_qdrant` costs nothin
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pearl_qdrant._lazy import lazy_exports
 from pearl_qdrant._version import __version__
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         UnknownTypeError,
     )
     from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Entity, Link, NilReason
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "EntityNotFoundError",
     "InputError",
     "Link",
+    "LinkOptions",
     "ModelError",
     "ModelMismatchError",
     "NilReason",
@@ -57,23 +59,16 @@ __all__ = [
 
 _MODULE_OF = {
     "EntityLinker": "pearl_qdrant.linking.linker",
+    "LinkOptions": "pearl_qdrant.linking.options",
     "Annotation": "pearl_qdrant.records",
     "Candidate": "pearl_qdrant.records",
     "Entity": "pearl_qdrant.records",
     "Link": "pearl_qdrant.records",
     "NilReason": "pearl_qdrant.records",
 }
-"""Where a public name lives; the others are errors."""
+"""The modules of the public names that are not errors."""
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_MODULE_OF.get(name, "pearl_qdrant.errors")), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {name: _MODULE_OF.get(name, "pearl_qdrant.errors") for name in __all__ if name != "__version__"},
+)

@@ -1,9 +1,9 @@
-"""`pearl-qdrant annotate`."""
+"""The command `pearl-qdrant annotate`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
@@ -22,14 +22,16 @@ from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD, MAX_PASSAGE_BYTES
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.mention_detection.tie_breaking import OnTie
+    from pearl_qdrant.linking.options import OnTie
     from pearl_qdrant.records import Annotation
 
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--file", "file", type=InputFile(), help="One passage, whole, in UTF-8; - is stdin.")
-@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
+@click.option("--file", "file", type=InputFile(), help="File with one passage, UTF-8; - is stdin.")
+@click.option(
+    "--collection", "collections", multiple=True, metavar="NAME", help="Collection to search; may be repeated."
+)
 @store_option
 @model_option
 @device_option
@@ -39,11 +41,11 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1),
     default=DEFAULT_PASSAGE_THRESHOLD,
     show_default=True,
-    help="Least probability of a mention.",
+    help="Minimum probability of a mention.",
 )
 @on_tie_option
-@click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities of one name.")
-@click.option("--nil", "include_nil", is_flag=True, help="Also what looks like a mention but has no entity.")
+@click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities with the same name.")
+@click.option("--nil", "include_nil", is_flag=True, help="Also print spans that look like mentions but have no entity.")
 @json_option
 def annotate(
     text: str | None,
@@ -61,24 +63,23 @@ def annotate(
 ) -> None:
     """Find mentions in running text, and link them.
 
-    Offsets count characters from 0. What the text abbreviates, as in "tumor necrosis factor (TNF)", is looked up by
-    its long form.
+    Offsets count characters from 0. An abbreviation that the text defines, as in "tumor necrosis factor (TNF)", is
+    looked up by its long form.
 
     \b
     pearl-qdrant annotate "She read the NYTimes at Heathrow."
     pearl-qdrant annotate --file report.txt --type disease --json > mentions.jsonl
     """
     if (text is None) == (file is None):
-        raise click.UsageError("Give a text as an argument, or a file with --file, one of the two.")
+        raise click.UsageError("Give either a text as an argument, or a file with --file.")
     passage = text or "" if file is None else _read(file)
     with open_linker(store, collections, model=model, device=device) as linker:
-        tie: OnTie = "first" if on_tie == "first" else "null"
         found = linker.annotate(
             passage,
             types=types,
             threshold=threshold,
             context=context,
-            on_tie=tie,
+            on_tie=cast("OnTie", on_tie),
             include_nil=include_nil,
         )
     if as_json:
@@ -90,20 +91,23 @@ def annotate(
 
 
 def _read(file: BinaryIO) -> str:
-    """The text of a file with its line ends as they are, so that offsets are those of the file."""
+    """The text of a file with unchanged line ends, so that offsets match the file."""
     from pearl_qdrant.errors import InputError
 
     content = file.read(MAX_PASSAGE_BYTES + 1)
     if len(content) > MAX_PASSAGE_BYTES:
-        limit = f"longer than the {MAX_PASSAGE_BYTES:,} bytes that are annotated at once"
-        raise InputError(name_of(file), None, f"{limit}. Split it, as by chapters")
+        limit = f"longer than {MAX_PASSAGE_BYTES:,} bytes, the maximum for one passage"
+        raise InputError(name_of(file), None, f"{limit}. Split it, for example by chapters")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(name_of(file), None, f"not UTF-8 at byte {error.start}. Convert it, as with iconv") from error
+        raise InputError(
+            name_of(file), None, f"not UTF-8 at byte {error.start}. Convert it, for example with iconv"
+        ) from error
 
 
 def _as_record(found: Annotation) -> dict[str, object]:
+    """The JSON record of an annotation."""
     link = found.link
     chosen = next((c for c in link.candidates if (c.kb, c.entity_id) == (link.kb, link.entity_id)), None)
     return {
@@ -120,7 +124,7 @@ def _as_record(found: Annotation) -> dict[str, object]:
 
 
 def _as_text(annotations: list[Annotation], *, with_base: bool) -> Iterator[str]:
-    """A line a mention: where, what, and what it was linked to; with bases where ids may be of several."""
+    """One line per mention: offsets, text and entity; with the bases if there may be several."""
     for found in annotations:
         link = found.link
         shown = " ".join(found.text.split())

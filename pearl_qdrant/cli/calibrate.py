@@ -1,4 +1,4 @@
-"""`pearl-qdrant calibrate`."""
+"""The command `pearl-qdrant calibrate`."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ if TYPE_CHECKING:
 @click.option(
     "--pairs",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="TSV of mentions and entity ids, NIL or empty for none.  [default: the base's own aliases, held out of it]",
+    help="TSV of mentions and entity ids; NIL or empty for no entity.  [default: aliases of the base, each held out]",
 )
 @click.option(
     "--precision",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=DEFAULT_PRECISION,
     show_default=True,
-    help="Share of the links that are to be right.",
+    help="Share of links that shall be right.",
 )
 @click.option(
     "--nil-share",
     type=click.FloatRange(0, 1, max_open=True),
-    help=f"Share of mentions without an entity, in use.  [default: that of the pairs, or {DEFAULT_NIL_SHARE}]",
+    help=f"Expected share of mentions without an entity.  [default: the share in the pairs, or {DEFAULT_NIL_SHARE}]",
 )
-@click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Draw reliability diagrams, as PNG.")
-@click.option("--dry-run", is_flag=True, help="Say what would be stored.")
+@click.option(
+    "--figure", type=click.Path(path_type=Path, dir_okay=False), help="Draw reliability diagrams to this PNG file."
+)
+@click.option("--dry-run", is_flag=True, help="Print the result without storing it.")
 @store_option
 @model_option
 @device_option
@@ -62,10 +64,10 @@ def calibrate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Fit the linker's probabilities and its threshold to a collection, and with pairs its ranking.
+    """Fit the linker's probabilities and threshold to a collection; with --pairs its ranking too.
 
-    Without pairs it takes aliases of the base itself; real mentions with their entities are worth more. The ranking's
-    coefficients are kept as they come with the package where others do no better on mentions not used for fitting.
+    Without --pairs, aliases of the base serve as mentions; real mentions with their entities give a better fit. The
+    ranking keeps its default coefficients unless fitted ones do better on mentions that they were not fitted on.
 
     \b
     pearl-qdrant calibrate --collection umls
@@ -78,8 +80,8 @@ def calibrate(
 
         check_matplotlib()
         if not figure.resolve().parent.is_dir():
-            raise click.UsageError(f"There is no folder {figure.parent} for the figure: make it first.")
-    labels = None if pairs is None else _read(pairs)
+            raise click.UsageError(f"Folder {figure.parent} for the figure does not exist: create it first.")
+    labels = None if pairs is None else _read_labels(pairs)
     name = collection or only_collection(store)
     found = calibrate_collection(
         name,
@@ -91,11 +93,12 @@ def calibrate(
         nil_share=nil_share,
         dry_run=dry_run,
     )
-    record = _record(name, found, stored=not dry_run)
+    record = _as_record(name, found, stored=not dry_run)
     if found.replaced is not None and not dry_run:
         old = found.replaced.model_dump()
         echo(
-            f"This replaces what was fitted on {old.get('fitted_on', 'labels')} ({old.get('mentions', '?')} mentions).",
+            f"This replaces the calibration fitted on {old.get('fitted_on', 'labels')} "
+            f"({old.get('mentions', '?')} mentions).",
             err=True,
         )
     if as_json:
@@ -106,8 +109,8 @@ def calibrate(
         _draw(figure, name, found)
 
 
-def _read(pairs: Path) -> list[Label]:
-    """The pairs of a file, which may be a named pipe."""
+def _read_labels(pairs: Path) -> list[Label]:
+    """The pairs of a file; a named pipe without a writer is reported."""
     from ingest.io.streams import saying_that_it_waits
     from pearl_qdrant.linking.calibration.labels import read_pairs
 
@@ -116,6 +119,7 @@ def _read(pairs: Path) -> list[Label]:
 
 
 def _draw(path: Path, name: str, found: CollectionFit) -> None:
+    """Draw the answers before and after the fit."""
     from training.evaluation.reports.reliability_figure import draw_reliability
 
     answers = {"before": found.fit.answers_before, "after, cross-fitted": found.fit.answers_after}
@@ -123,7 +127,8 @@ def _draw(path: Path, name: str, found: CollectionFit) -> None:
     echo(f"drew {path}", err=True)
 
 
-def _record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
+def _as_record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
+    """The JSON record of a fit."""
     fitted = found.fit.calibration
     return {
         "collection": name,
@@ -144,7 +149,7 @@ def _record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
 
 
 def _figures(figures: Reliability) -> dict[str, Any]:
-    """Rounded; what is not defined is null."""
+    """Rounded figures; undefined ones are None."""
     named = {
         "first_accuracy": figures.first_accuracy,
         "ece": figures.ece,
@@ -176,9 +181,10 @@ _ROWS = (
 
 
 def _as_text(record: dict[str, Any]) -> list[str]:
+    """The lines of a record: a table of figures before and after, and the fitted values."""
     of = "pairs" if record["fitted_on"] == "pairs" else "aliases of the base, held out"
     head = f"{record['collection']}: {record['mentions']:,} {of}, {record['nil_mentions']:,} of them NIL "
-    head += f"({record['nil_share']:.0%} weighed for); the entity is among the candidates of {record['found']:,}"
+    head += f"(weighted to {record['nil_share']:.0%}); the entity is among the candidates of {record['found']:,}"
     lines = [head, f"{'':28}{'before':>22}  {'after, cross-fitted':>22}"]
     for label, key in _ROWS:
         before, after = (_cell(record[when], key) for when in ("before", "after"))
@@ -186,15 +192,17 @@ def _as_text(record: dict[str, Any]) -> list[str]:
     reached = record["after"]["precision"]
     if reached is not None and reached < record["target_precision"]:
         lines.append(
-            f"{reached:.1%} of the links are right on mentions that the threshold was not chosen by, under the target "
-            f"of {record['target_precision']:.1%}: more pairs, or a higher --precision, leave room"
+            f"{reached:.1%} of the links are right on mentions that the threshold was not chosen on, below the target "
+            f"of {record['target_precision']:.1%}: use more pairs, or a higher --precision"
         )
     if (record["slope"], record["nil_bias"]) == (1, 0):
-        lines.append("slope and NIL bias: as shipped, others did no better")
+        lines.append("slope and NIL bias: unchanged defaults, fitted values did no better")
     stored = "stored" if record["stored"] else "not stored (--dry-run)"
     if record["fitted_on"] == "pairs":
-        took = "fitted to the pairs" if record["ranking_fitted"] else "as shipped: others did no better"
-        lines.append(f"coefficients of the ranking: {took}")
+        coefficients = (
+            "fitted to the pairs" if record["ranking_fitted"] else "unchanged defaults, fitted values did no better"
+        )
+        lines.append(f"coefficients of the ranking: {coefficients}")
     lines.append(f"slope {record['slope']}, NIL bias {record['nil_bias']}, threshold {record['threshold']}: {stored}")
     return lines
 

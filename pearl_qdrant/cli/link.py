@@ -1,4 +1,4 @@
-"""`pearl-qdrant link`."""
+"""The command `pearl-qdrant link`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from pearl_qdrant.cli.common.terminal import echo, echo_json, visible
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.decision import OnTie
-    from pearl_qdrant.linking.mention_stream import TypeMode
+    from pearl_qdrant.linking.options import OnTie, TypeMode
     from pearl_qdrant.records import Candidate, Link
 
 
 @click.command()
 @click.argument("mentions", nargs=-1, metavar="[MENTION]...")
-@click.option("--file", "file", type=InputFile(), help="One mention a line, UTF-8; - is stdin.")
-@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Where to look; may be repeated.")
+@click.option("--file", "file", type=InputFile(), help="File with one mention per line, UTF-8; - is stdin.")
+@click.option(
+    "--collection", "collections", multiple=True, metavar="NAME", help="Collection to search; may be repeated."
+)
 @store_option
 @model_option
 @device_option
@@ -41,17 +42,23 @@ if TYPE_CHECKING:
     type=click.Choice(["hard", "soft", "off"]),
     default="hard",
     show_default=True,
-    help="Types filter (hard), or are preferred (soft); off: not even the predicted type of a mention counts.",
+    help="hard: only entities of the types; soft: prefer them; off: ignore types, the predicted ones too.",
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=DEFAULT_LIMIT, show_default=True, help="Candidates.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="Maximum number of candidates.",
+)
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    show_default="what was calibrated, or 0.5",
-    help="Probability under which a mention is NIL.",
+    show_default="the calibrated one, or 0.5",
+    help="Minimum probability of a link; below it a mention is NIL.",
 )
 @on_tie_option
-@click.option("--explain", is_flag=True, help="Say why: scores, types, rule, the runner-up.")
+@click.option("--explain", is_flag=True, help="Explain each link: rule, scores of the best candidate, runner-up.")
 @json_option
 def link(
     mentions: tuple[str, ...],
@@ -68,7 +75,7 @@ def link(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Link mentions to entities, or say that there is none (NIL).
+    """Link mentions to entities, or report that there is none (NIL).
 
     \b
     pearl-qdrant link "heart attack" "NYTimes"
@@ -77,13 +84,16 @@ def link(
     pearl-qdrant link --file mentions.txt --json > links.jsonl
     """
     if bool(mentions) == bool(file):
-        raise click.UsageError("Give mentions as arguments, or a file of them with --file, one of the two.")
+        raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
     from pearl_qdrant.linking.ranking.explain import explain_link
 
     with open_linker(store, collections, model=model, device=device, threshold=threshold) as linker:
-        wanted = mentions if file is None else _lines(file)
         links = linker.link_batch(
-            wanted, types=types, type_mode=cast("TypeMode", type_mode), limit=limit, on_tie=cast("OnTie", on_tie)
+            mentions if file is None else _read_mentions(file),
+            types=types,
+            type_mode=cast("TypeMode", type_mode),
+            limit=limit,
+            on_tie=cast("OnTie", on_tie),
         )
         for found in links:
             if as_json:
@@ -94,15 +104,15 @@ def link(
                 echo(*(f"    {line}" for line in explain_link(found, linker.calibration, linker.model)))
 
 
-_WIDEST = 80  # characters of a name in the table; --json has it whole
-_LONGEST_MENTION = 1000  # likewise
+_WIDEST = 80  # characters of a name in the table; --json prints the whole name
+_LONGEST_MENTION = 1000  # characters of a mention in text output; --json prints all
 
 
-def _lines(file: BinaryIO) -> Iterator[str]:
-    """Mentions of a file; a line without text is passed over.
+def _read_mentions(file: BinaryIO) -> Iterator[str]:
+    """The mentions of a file; empty lines are skipped.
 
     Raises:
-        FormatError: At a line that is not UTF-8 or too long; the batches of mentions before it are out by then.
+        FormatError: At a line that is not UTF-8 or too long; the batches of mentions before it are printed by then.
     """
     from pearl_qdrant.linking.text_lines import read_text_lines
 
@@ -110,15 +120,16 @@ def _lines(file: BinaryIO) -> Iterator[str]:
 
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:
-    shown = asdict(found)
+    """The JSON record of a link; features only for --explain."""
+    record = asdict(found)
     if not explain:
-        for candidate in shown["candidates"]:
+        for candidate in record["candidates"]:
             del candidate["features"]
-    return shown
+    return record
 
 
 def _as_text(found: Link, *, with_base: bool) -> list[str]:
-    """A mention, what it was linked to, and its candidates as a table; with bases where ids may be of several."""
+    """Lines of a link and a table of its candidates; with the bases if there may be several."""
     mention = found.mention if len(found.mention) <= _LONGEST_MENTION else found.mention[:_LONGEST_MENTION] + "…"
     if found.entity_id is None:
         reason = found.nil_reason.value.replace("_", " ") if found.nil_reason else ""
@@ -131,6 +142,7 @@ def _as_text(found: Link, *, with_base: bool) -> list[str]:
 
 
 def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
+    """The cells of a candidate in the table."""
     shown = candidate.canonical_name
     if candidate.name != candidate.canonical_name:
         shown += f' ("{candidate.name}")'
@@ -144,9 +156,9 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows with their columns aligned, under a head."""
+    """A header and the rows, with aligned columns."""
     if not rows:
         return []
-    every = [columns, *(tuple(map(visible, row)) for row in rows)]
-    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))]
-    return ["    " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in every]
+    lines = [columns, *(tuple(map(visible, row)) for row in rows)]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(lines[0]))]
+    return ["    " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines]

@@ -1,1 +1,22 @@
-"""Names to vectors and phrase types."""
+"""Encoding: names to vectors and phrase types, by a shipped model, a folder or a model of the Hugging Face hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pearl_qdrant._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pearl_qdrant.encoder.loading import load_encoder
+    from pearl_qdrant.encoder.protocol import Encoded, Encoder
+
+__all__ = ["Encoded", "Encoder", "load_encoder"]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Encoded": "pearl_qdrant.encoder.protocol",
+        "Encoder": "pearl_qdrant.encoder.protocol",
+        "load_encoder": "pearl_qdrant.encoder.loading",
+    },
+)

@@ -1,23 +1,28 @@
-"""From scored candidates to a link: the best entity, or NIL with its reason."""
+"""The decision: from scored candidates to a link, which is the best entity or NIL with a reason."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from pearl_qdrant.linking.mentions import is_too_long
+from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.records import Link, NilReason
 
-OnTie = Literal["null", "first"]
-
 
 def decide(scored: ScoredMention, calibration: Calibration, limit: int, threshold: float, on_tie: OnTie) -> Link:
-    """Give the candidates their probabilities, and take the best or NIL.
+    """Turn logits into probabilities and choose the best entity or NIL.
 
-    Namesakes share what the name deserves: none of them may reach the threshold where together they do, and then the
-    mention is not unknown but ambiguous.
+    Entities with the same name share the probability of that name. If together they reach the threshold and none of
+    them does alone, the mention is ambiguous rather than unknown.
+
+    Args:
+        scored: A mention with its candidates.
+        calibration: Maps logits to probabilities.
+        limit: Maximum number of candidates in the link.
+        threshold: Minimum probability of a link.
+        on_tie: What to do when nothing separates several entities.
     """
     mention = scored.mention
     if not scored.found:
@@ -26,9 +31,10 @@ def decide(scored: ScoredMention, calibration: Calibration, limit: int, threshol
     probabilities = calibration.probabilities(scored.logits, scored.nil_logit)
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
-    every = list(zip(scored.found, probabilities, strict=True))
-    namesakes = math.fsum(p for entity, p in every if entity.tie or entity.point.name == best.name)
-    if namesakes < threshold:
+    pairs = zip(scored.found, probabilities, strict=True)
+    # fsum is exact, so the result does not depend on the order of tied candidates.
+    of_best_name = math.fsum(p for entity, p in pairs if entity.tie or entity.point.name == best.name)
+    if of_best_name < threshold:
         return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates)
     if (best.tie and on_tie == "null") or (not best.tie and probabilities[0] < threshold):
         return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)

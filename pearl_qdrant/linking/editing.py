@@ -1,4 +1,4 @@
-"""Adding and deleting a few entities of a collection, effective at once."""
+"""Adds and deletes a few entities of a collection, effective at once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BATCH = 1024
 
 
 def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[Entity]) -> int:
-    """Write entities; one of the same id loses the names that it no longer has. Returns the number of names written.
+    """Write entities, replacing those with the same id; returns the number of names written.
 
     Raises:
-        InvalidEntityError: If something is no entity, or has an empty id or name; those before it in batches of 1,024
-            are written.
+        InvalidEntityError: If an item is not an entity, or has an empty id or name. The batches of 1,024 before it are
+            written by then.
     """
     written = 0
     try:
@@ -35,20 +35,20 @@ def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[En
             collection.delete_points({p.id for p in old} - {p.id for p in points})
             written += len(points)
     except StoreError:
-        raise  # it would take no counts either
+        raise  # the store would not accept the counts either
     except BaseException:
         if written:
-            _note_counts(collection)
+            _store_counts(collection)
         raise
     if written:
-        _note_counts(collection)
+        _store_counts(collection)
     return written
 
 
 def _batches(entities: Iterable[Entity]) -> Iterator[list[Entity]]:
-    """Checked entities, each id once in a batch: as its last entity has it."""
+    """Yield batches of checked entities. Within a batch, the last entity of an id replaces earlier ones."""
     if isinstance(entities, (str, bytes, Entity)) or not isinstance(entities, Iterable):
-        raise InvalidEntityError(f"add takes a list of entities, not {_shown(entities)}: write [Entity('id', 'name')]")
+        raise InvalidEntityError(f"add takes a list of entities, not {_shown(entities)}: pass [Entity('id', 'name')]")
     remaining = iter(entities)
     while batch := list(islice(remaining, _BATCH)):
         for entity in batch:
@@ -57,22 +57,22 @@ def _batches(entities: Iterable[Entity]) -> Iterator[list[Entity]]:
 
 
 def check_entity(entity: object) -> None:
-    """Refuse what is not an entity as readers make them.
+    """Check the types and texts of an entity that a caller made.
 
     Raises:
-        InvalidEntityError: If it is no `Entity`, a part of it is of the wrong type or no valid Unicode, or its id or a
+        InvalidEntityError: If it is not an `Entity`, a field has the wrong type or is not valid Unicode, or the id or a
             name is empty.
     """
     if not isinstance(entity, Entity):
-        raise InvalidEntityError(f"add takes entities, not {_shown(entity)}: write Entity('id', 'name')")
+        raise InvalidEntityError(f"add takes entities, not {_shown(entity)}: pass Entity('id', 'name')")
     whose = f"of entity {short_repr(entity.entity_id)}"
     for label, texts in (("aliases", entity.aliases), ("kb_types", entity.kb_types), ("types", entity.types)):
         if isinstance(texts, (str, bytes)):
-            raise InvalidEntityError(f"{label} {whose} is a tuple of texts, not the string {short_repr(texts)}")
+            raise InvalidEntityError(f"{label} {whose} is a tuple of strings, not the string {short_repr(texts)}")
         if not isinstance(texts, Sequence):
-            raise InvalidEntityError(f"{label} {whose} is a tuple of texts, not {_shown(texts)}")
+            raise InvalidEntityError(f"{label} {whose} is a tuple of strings, not {_shown(texts)}")
     if not isinstance(entity.extra, Mapping):
-        raise InvalidEntityError(f"extra {whose} is a mapping of texts, not {_shown(entity.extra)}")
+        raise InvalidEntityError(f"extra {whose} is a mapping of strings, not {_shown(entity.extra)}")
     for label, text in (("id", entity.entity_id), *(("name", name) for name in entity.names())):
         _check_text(text, label, whose)
         if not text.strip():
@@ -84,14 +84,14 @@ def check_entity(entity: object) -> None:
 
 
 def _check_text(text: object, label: str, whose: str) -> None:
-    """Refuse what is no text, or none that can be stored."""
+    """Refuse anything that is not a string of valid Unicode, which cannot be stored."""
     if not isinstance(text, str):
-        raise InvalidEntityError(f"a {label} {whose} is no text but {_shown(text)}")
+        raise InvalidEntityError(f"a {label} {whose} is not text but {_shown(text)}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidEntityError(
-            f"a {label} {whose} holds a lone surrogate at character {error.start}, which is no valid text: "
+            f"a {label} {whose} has a lone surrogate at character {error.start}, which is not valid text: "
             f"{text[:40]!a}. Decode its source with errors='replace'"
         ) from error
 
@@ -101,23 +101,24 @@ def _shown(value: object) -> str:
 
 
 def points_of(collection: Collection, entity_ids: Sequence[str]) -> list[NamePoint]:
-    """All names of some entities, however many there are."""
+    """All names of some entities."""
     limit = MAX_NAMES
+    # A full answer may be cut off: ask again with a larger limit.
     while len(found := collection.find(entity_ids=entity_ids, limit=limit)) == limit:
         limit *= 4
     return found
 
 
 def delete_entities(collection: Collection, entity_ids: Sequence[str]) -> int:
-    """Delete entities with all their names; returns the number of names that went."""
-    gone = collection.delete_entities(entity_ids)
-    if gone:
-        _note_counts(collection)
-    return gone
+    """Delete entities with all their names; returns the number of deleted names."""
+    n_deleted = collection.delete_entities(entity_ids)
+    if n_deleted:
+        _store_counts(collection)
+    return n_deleted
 
 
-def _note_counts(collection: Collection) -> None:
-    """Put into the manifest what a collection holds now, unless it is being loaded, and will be counted at the end."""
+def _store_counts(collection: Collection) -> None:
+    """Store the current counts in the manifest; not while a load is incomplete, since it counts at its end."""
     manifest = collection.read_manifest()
     if manifest.state == "ready":
         counts = {"names": collection.count(), "entities": collection.count_entities()}

@@ -1,4 +1,4 @@
-"""`EntityLinker`: the one object that a querying program needs."""
+"""`EntityLinker` links mentions to the entities of one or several collections; the entry point of this package."""
 
 from __future__ import annotations
 
@@ -7,41 +7,46 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Se
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import EntityNotFoundError, LinkerClosedError
-from pearl_qdrant.linking.asynchronous import batched
+from pearl_qdrant.errors import EntityNotFoundError
+from pearl_qdrant.linking.batches import take_async
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
-from pearl_qdrant.linking.decision import OnTie, decide
+from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
+from pearl_qdrant.linking.lifetime import Lifetime
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
-from pearl_qdrant.linking.mention_stream import MentionStream, TypeMode
+from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.mentions import check_are_many
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
 from pearl_qdrant.records import Annotation, Entity, Link
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, ServerAccess, store_location
+from pearl_qdrant.settings import DEFAULT_DEVICE, ServerAccess, store_location
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from pearl_qdrant.linking.options import AnnotateKeywords, LinkKeywords
 
 ASYNC_BATCH = 256
-"""Mentions that `alink_batch` hands to a thread at a time."""
+"""Mentions per thread call of `alink_batch`."""
 
 
 class EntityLinker:
-    """Links mentions to the entities of one or several collections.
+    """Links mentions to the entities of one or several collections. Safe to use from several threads.
 
-    Made by `open`; use it as a context manager, or call `close`. Safe to use from several threads.
+    Open one with `open`. Use it as a context manager, or call `close`.
     """
 
     def __init__(
@@ -55,22 +60,22 @@ class EntityLinker:
         model: RankingModel | None = None,
         reranker: Reranker | None = None,
     ) -> None:
-        """Put a linker together from its parts; `open` does it from names.
+        """Build a linker from parts that are already open; `open` builds one from names.
 
         Args:
-            store: Closed with the linker.
-            collections: Open; at least one.
-            encoder: The model that made them.
-            calibration: By default what was fitted to the collection, or what comes with the package; the latter too
-                where several collections are calibrated differently.
-            threshold: Instead of that of the calibration.
-            model: Coefficients of the ranking; by default likewise.
-            reranker: Looks at the best candidates again; see `linking.reranker`.
+            store: The store of the collections; closed with the linker.
+            collections: At least one open collection.
+            encoder: The model that encoded the collections.
+            calibration: By default the calibration stored in the collections. If there is none, or the collections
+                have different ones, the default calibration.
+            threshold: Replaces the threshold of the calibration.
+            model: Coefficients of the ranking; the same default as for `calibration`.
+            reranker: Scores the best candidates a second time; see `linking.ranking.reranker`.
 
         Raises:
-            ModelMismatchError: If a collection was made by another model.
-            CalibrationError: If the collection was calibrated by another version.
-            ValueError: If there is no collection, or the threshold is not in [0, 1].
+            ModelMismatchError: If another model encoded a collection.
+            CalibrationError: If another version of this package calibrated the collection.
+            ValueError: If `collections` is empty, or the threshold is not in [0, 1].
         """
         if not collections:
             raise ValueError("name at least one collection")
@@ -81,12 +86,13 @@ class EntityLinker:
         self._encoder = encoder
         stored = common_calibration(collections)
         chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
-        self._calibration = chosen if threshold is None else replace(chosen, threshold=_checked_threshold(threshold))
+        check_threshold(threshold)
+        self._calibration = chosen if threshold is None else replace(chosen, threshold=threshold)
         self._statistics = CollectionStatistics(collections)
-        self._statistics.targets()  # a damaged collection is to be found when it is opened
+        self._statistics.targets()  # raises now if a collection is damaged
         model = model or (None if stored is None else model_of(stored)) or shipped_model()
         self._stream = MentionStream(encoder, self._statistics, model, baseline_similarity(encoder), reranker)
-        self._is_closed = False
+        self._lifetime = Lifetime([collection.name for collection in collections])
 
     @classmethod
     def open(
@@ -101,25 +107,26 @@ class EntityLinker:
         threshold: float | None = None,
         reranker: Reranker | None = None,
     ) -> EntityLinker:
-        """Open collections with the model that made them.
+        """Open collections with the model that encoded them.
 
-        What is left out of the first four is read from the environment, as the command line does.
+        `store`, `api_key`, `allow_plain_http` and `ca_file` default to the environment, as on the command line.
 
         Args:
-            collections: Names of collections, at least one; all made by one model.
-            store: Folder or URL: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
-            api_key: For a URL: QDRANT_API_KEY.
-            allow_plain_http: Whether the key may go over plain HTTP to another host, in a private network:
+            collections: Names of at least one collection; the same model must have encoded all of them.
+            store: Folder of an embedded store, or URL of a server. Default: PEARL_QDRANT_STORE, else QDRANT_URL, else
+                the user's data folder.
+            api_key: Key of the server. Default: QDRANT_API_KEY.
+            allow_plain_http: Whether to send the key over plain HTTP to another host, in a private network. Default:
                 PEARL_QDRANT_ALLOW_PLAIN_HTTP.
-            ca_file: Certificates (PEM) of an authority to trust: PEARL_QDRANT_CA.
-            model: Shipped name, folder or hub id; by default the one that the first collection names.
+            ca_file: Certificates (PEM) of an authority to trust. Default: PEARL_QDRANT_CA.
+            model: Shipped name, folder or hub id. Default: the model that the first collection names.
             device: auto, cpu, cuda or cuda:N.
-            threshold: Probability under which a mention is NIL, in [0, 1]; by default what was calibrated, or 0.5.
-            reranker: Looks at the best candidates again, as `linking.reranker.CrossEncoder(HUB_ID)`.
+            threshold: Minimum probability of a link, in [0, 1]. Default: the calibrated threshold, or 0.5.
+            reranker: Scores the best candidates a second time, e.g. `linking.ranking.CrossEncoder(HUB_ID)`.
 
         Raises:
-            CollectionNotFoundError: If there is no collection of a name.
-            ModelMismatchError: If a collection was made by another model.
+            CollectionNotFoundError: If a collection does not exist.
+            ModelMismatchError: If another model encoded a collection.
             StoreLockedError: If another process has an embedded collection open.
             StoreUnavailableError: If a server does not answer.
         """
@@ -146,200 +153,169 @@ class EntityLinker:
 
     @property
     def encoder(self) -> Encoder:
-        """The model."""
+        """The model that encodes mentions."""
         return self._encoder
 
     @property
     def calibration(self) -> Calibration:
-        """How logits become probabilities."""
+        """Maps logits to probabilities; contains the threshold."""
         return self._calibration
 
     @property
     def model(self) -> RankingModel:
-        """The coefficients that candidates are scored by."""
+        """The coefficients of the ranking."""
         return self._stream.model
 
-    def link(
-        self,
-        mention: str,
-        *,
-        types: Sequence[str] = (),
-        type_mode: TypeMode = "hard",
-        limit: int = DEFAULT_LIMIT,
-        threshold: float | None = None,
-        on_tie: OnTie = "null",
-    ) -> Link:
+    def link(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """Link one mention.
 
         Args:
-            mention: The string to be linked.
-            types: Entity types, native or coarse, ancestors included; empty for all.
-            type_mode: What types do. "hard": only entities of one of `types`. "soft": they are preferred. In both, what
-                the model says of the mention's type weighs, as far as it is sure. "off": types count for nothing.
-            limit: Candidates in the answer at most.
-            threshold: Instead of the linker's own.
-            on_tie: What to do when nothing separates several entities: "null" leaves the mention NIL with reason
-                `ambiguous` and all of them first among the candidates; "first" takes the first by id.
+            mention: The string to link.
+            options: How to link it; the defaults of `LinkOptions` if None.
+            keywords: Fields of `LinkOptions`; each replaces that field of `options`:
+                types (entity types, native or coarse; empty for all),
+                type_mode ("hard": filter by types, "soft": prefer them, "off": ignore types),
+                limit (maximum number of candidates, 10),
+                threshold (minimum probability; None for the linker's own) and
+                on_tie ("null": an undecided tie is NIL, "first": take the first entity by id).
 
         Returns:
-            The link; its `entity_id` is None for NIL, with the reason.
+            The link. For NIL its `entity_id` is None, and `nil_reason` gives the reason.
 
         Raises:
-            UnknownTypeError: If the collections have no entity of a type in `types`.
+            UnknownTypeError: If no entity of the collections has one of the `types`.
+            ValueError: If an option is out of range.
         """
-        found = self.link_batch(
-            [mention], types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
-        )
-        return next(found)
+        return next(self.link_batch([mention], options, **keywords))
 
     def link_batch(
-        self,
-        mentions: Iterable[str],
-        *,
-        types: Sequence[str] = (),
-        type_mode: TypeMode = "hard",
-        limit: int = DEFAULT_LIMIT,
-        threshold: float | None = None,
-        on_tie: OnTie = "null",
+        self, mentions: Iterable[str], options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]
     ) -> Iterator[Link]:
-        """Link many mentions, in order; takes any iterable, and reads a batch ahead.
+        """Link many mentions and yield their links in order; accepts any iterable, and reads one batch ahead.
 
-        A mention that is no text at all (None, a number, broken Unicode) is NIL, and the others are linked. Arguments
-        as in `link`.
+        A mention that is not valid text (None, a number, broken Unicode) becomes NIL and does not stop the others.
+        Options and errors as for `link`.
         """
-        if on_tie not in ("null", "first"):
-            raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")
-        bar = self._calibration.threshold if threshold is None else _checked_threshold(threshold)
-        scored = self.score_batch(mentions, types=types, type_mode=type_mode, limit=limit)
-        return (decide(one, self._calibration, limit, bar, on_tie) for one in scored)
+        chosen = (options or LinkOptions()).updated(**keywords)
+        threshold = self._calibration.threshold if chosen.threshold is None else chosen.threshold
+        scored = self.score_batch(mentions, chosen)
+        return (decide(one, self._calibration, chosen.limit, threshold, chosen.on_tie) for one in scored)
 
-    async def alink(
-        self,
-        mention: str,
-        *,
-        types: Sequence[str] = (),
-        type_mode: TypeMode = "hard",
-        limit: int = DEFAULT_LIMIT,
-        threshold: float | None = None,
-        on_tie: OnTie = "null",
-    ) -> Link:
-        """`link` for asyncio: it runs in a thread, the event loop goes on."""
-        return await asyncio.to_thread(
-            self.link, mention, types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
-        )
+    async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
+        """`link` for asyncio: runs in a thread and does not block the event loop."""
+        chosen = (options or LinkOptions()).updated(**keywords)
+        return await asyncio.to_thread(self.link, mention, chosen)
 
     async def alink_batch(
         self,
         mentions: Iterable[str] | AsyncIterable[str],
-        *,
-        types: Sequence[str] = (),
-        type_mode: TypeMode = "hard",
-        limit: int = DEFAULT_LIMIT,
-        threshold: float | None = None,
-        on_tie: OnTie = "null",
+        options: LinkOptions | None = None,
+        **keywords: Unpack[LinkKeywords],
     ) -> AsyncIterator[Link]:
-        """`link_batch` for asyncio, in order; mentions may come from an asynchronous iterable, too."""
+        """`link_batch` for asyncio, in order; the mentions may also come from an asynchronous iterable."""
         check_are_many(mentions)
-        async for batch in batched(mentions, ASYNC_BATCH):
-            links = self.link_batch(
-                batch, types=types, type_mode=type_mode, limit=limit, threshold=threshold, on_tie=on_tie
-            )
-            for link in await asyncio.to_thread(list, links):
+        chosen = (options or LinkOptions()).updated(**keywords)
+        async for batch in take_async(mentions, ASYNC_BATCH):
+            for link in await asyncio.to_thread(list, self.link_batch(batch, chosen)):
                 yield link
 
     def score_batch(
         self,
         mentions: Iterable[str],
+        options: LinkOptions | None = None,
         *,
-        types: Sequence[str] = (),
-        type_mode: TypeMode = "hard",
-        limit: int = DEFAULT_LIMIT,
         exclude: Exclude | None = None,
+        **keywords: Unpack[LinkKeywords],
     ) -> Iterator[ScoredMention]:
-        """Candidates of many mentions with their features and logits, in order, before any decision is made.
+        """Candidates of many mentions with features and logits, in order, before any decision.
 
-        `exclude` says of a name, by the number of the mention, that it must not be found: for measurements that hold
-        names back. Other arguments as in `link`; at least `DEFAULT_LIMIT` entities are scored, so that a probability
-        does not depend on how many the caller wants to see.
+        Args:
+            mentions: The strings to link.
+            options: As for `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
+                are scored, so that probabilities do not depend on the limit.
+            exclude: Returns whether to hide a name from the mention with this number. Evaluations hold out names
+                with it.
+            keywords: As for `link`.
         """
         check_are_many(mentions)
-        with self._in_use():
-            link_query = self._stream.question(types, type_mode, limit)
-        return self._while_open(self._stream.score(iter(mentions), link_query, exclude, self._check_open))
+        chosen = (options or LinkOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            link_query = self._stream.link_query(chosen)
+        return self._lifetime.while_open(self._stream.score(iter(mentions), link_query, exclude, self._lifetime.check))
 
     def annotate(
         self,
         text: str | DocLike,
+        options: AnnotateOptions | None = None,
         *,
         spans: Iterable[GivenSpan] | None = None,
-        types: Sequence[str] = (),
-        threshold: float | None = None,
-        context: str | None = None,
-        on_tie: OnTie = "null",
-        include_nil: bool = False,
+        **keywords: Unpack[AnnotateKeywords],
     ) -> list[Annotation]:
-        """Find the mentions of a passage and link them; see `linking.passages.annotate`."""
-        with self._in_use():
-            self._stream.question(types, "hard", DEFAULT_LIMIT)  # a type that is none is refused whatever the text
-            return annotate(
-                self,
-                text,
-                spans=spans,
-                types=types,
-                threshold=threshold,
-                context=context,
-                on_tie=on_tie,
-                include_nil=include_nil,
-            )
+        """Find the mentions of a passage and link them.
+
+        Args:
+            text: The passage, or a spaCy `Doc`, whose recognised entities become the spans.
+            options: How to annotate; the defaults of `AnnotateOptions` if None.
+            spans: Known places of mentions; see `linking.mention_detection.annotate`.
+            keywords: Fields of `AnnotateOptions`; each replaces that field of `options`: types, threshold, context,
+                on_tie, include_nil.
+
+        Raises:
+            UnknownTypeError: If no entity of the collections has one of the `types`.
+            ValueError: If an option is out of range, or a span is outside the text.
+        """
+        chosen = (options or AnnotateOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            self._check_types(chosen)
+            return annotate(self, text, chosen, spans=spans)
 
     def annotate_batch(
         self,
         texts: Iterable[str | DocLike],
-        *,
-        types: Sequence[str] = (),
-        threshold: float | None = None,
-        context: str | None = None,
-        on_tie: OnTie = "null",
-        include_nil: bool = False,
+        options: AnnotateOptions | None = None,
+        **keywords: Unpack[AnnotateKeywords],
     ) -> Iterator[list[Annotation]]:
-        """Annotate many passages, in order; see `linking.passages.annotate_batch`."""
-        with self._in_use():
-            self._stream.question(types, "hard", DEFAULT_LIMIT)
-        found = annotate_batch(
-            self, texts, types=types, threshold=threshold, context=context, on_tie=on_tie, include_nil=include_nil
-        )
-        return self._while_open(found)
+        """Annotate many passages, in order; options as for `annotate`."""
+        chosen = (options or AnnotateOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            self._check_types(chosen)
+        return self._lifetime.while_open(annotate_batch(self, texts, chosen))
+
+    def _check_types(self, options: AnnotateOptions) -> None:
+        """Raise for an unknown type even if the text has no mention."""
+        self._stream.link_query(LinkOptions(types=options.types))
 
     def entity(self, entity_id: str) -> Entity:
         """An entity with all its names, types and description.
 
         Raises:
-            EntityNotFoundError: If no open collection has it.
+            EntityNotFoundError: If no open collection contains it.
         """
-        with self._in_use():
+        with self._lifetime.in_use():
             for collection in self._collections:
                 if points := points_of(collection, [entity_id]):
                     return entity_from_points(points)
         raise EntityNotFoundError(entity_id, [c.name for c in self._collections])
 
     def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
-        """Add or replace a few entities; found by the next `link`. Returns the number of names written.
+        """Add or replace a few entities, effective at once; returns the number of names written.
 
-        An entity of the same id loses the names that it no longer has. For whole bases use `pearl-qdrant ingest`.
+        An entity that exists already is replaced with all its names. Load whole bases with `ingest.load_base`.
 
         Args:
-            entities: What to add; of several with one id the last one counts.
-            collection: Where; may be left out if only one is open.
+            entities: The entities; if an id repeats, the last one counts.
+            collection: Name of the collection to write to; optional if only one is open.
 
         Raises:
-            InvalidEntityError: If something is no entity, or has an empty id or name; also a ValueError and TypeError.
-            ValueError: If several collections are open and none is named.
+            InvalidEntityError: If an item is not an entity, or has an empty id or name; also a ValueError and
+                TypeError.
+            ValueError: If several collections are open and `collection` is missing.
         """
         with self._editing():
             return add_entities(self._target(collection), self._encoder, entities)
 
     def delete(self, entity_ids: Iterable[str]) -> int:
-        """Delete entities with all their names from every open collection; returns the number of names that went."""
+        """Delete entities with all their names from every open collection; returns the number of deleted names."""
         if isinstance(entity_ids, (str, bytes)):
             raise TypeError(f"entity_ids is a list of ids, not one: write [{entity_ids!r}]")
         wanted = list(entity_ids)
@@ -347,46 +323,21 @@ class EntityLinker:
             return sum(delete_entities(collection, wanted) for collection in self._collections)
 
     def close(self) -> None:
-        """Close the collections and the store. Closing twice is no error; using it afterwards is one."""
-        if not self._is_closed:
-            self._is_closed = True
+        """Close the collections and the store. Closing twice is allowed; any later use raises `LinkerClosedError`."""
+        if self._lifetime.end():
             self._store.close()
-
-    def _check_open(self) -> None:
-        """Refuse what is asked after `close`."""
-        if self._is_closed:
-            raise LinkerClosedError([c.name for c in self._collections])
-
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """While something is asked; what fails because another thread closed the linker meanwhile says so."""
-        self._check_open()
-        try:
-            yield
-        except LinkerClosedError:
-            raise
-        except Exception:
-            self._check_open()
-            raise
 
     @contextmanager
     def _editing(self) -> Iterator[None]:
-        """While a collection is changed: what is known of it is found anew afterwards, however that ended."""
-        with self._in_use():
+        """Guard one edit: the statistics are computed again afterwards, whether or not the edit succeeded."""
+        with self._lifetime.in_use():
             try:
                 yield
             finally:
                 self._statistics.invalidate()
 
-    def _while_open(self, answers: Iterator[T]) -> Iterator[T]:
-        """Answers one by one, and none after `close`."""
-        with self._in_use():
-            for answer in answers:
-                self._check_open()
-                yield answer
-
     def __enter__(self) -> EntityLinker:
-        self._check_open()
+        self._lifetime.check()
         return self
 
     def __exit__(
@@ -395,17 +346,11 @@ class EntityLinker:
         self.close()
 
     def _target(self, collection: str | None) -> Collection:
-        """The collection to write to."""
+        """The open collection of this name, or the only one."""
         if collection is None and len(self._collections) == 1:
             return self._collections[0]
         for opened in self._collections:
             if opened.name == collection:
                 return opened
         names = ", ".join(c.name for c in self._collections)
-        raise ValueError(f"say which collection to add to, one of: {names} (got {collection!r})")
-
-
-def _checked_threshold(threshold: float) -> float:
-    if not 0.0 <= threshold <= 1.0:
-        raise ValueError(f"threshold is a probability in [0, 1], not {threshold}")
-    return threshold
+        raise ValueError(f"name the collection to add to, one of: {names} (got {collection!r})")

@@ -1,12 +1,16 @@
-"""Scoring any number of mentions, in order and batch by batch: encode, search, score, rerank."""
+"""Scores any number of mentions, in order and in batches: encode, search, score, rerank.
+
+A batch is encoded as a whole (up to 1,024 mentions, 512 on a server) and searched in slices of 128, so that memory
+stays small while the encoder sees enough names to sort by length. On a server the next batch is encoded in a second
+thread while the current one waits for the network.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
@@ -14,6 +18,7 @@ from pearl_qdrant.linking.batches import take
 from pearl_qdrant.linking.candidates import Exclude, find_candidates
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, rerank
@@ -21,28 +26,26 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
 
-TypeMode = Literal["hard", "soft", "off"]
-
 BATCH = 1024
 """Mentions encoded together; fewer where they are long."""
 
 REMOTE_BATCH = 512
-"""The same where collections lie on a server: the next batch is encoded while this one is searched for."""
+"""The same for collections on a server, where encoding and searching overlap."""
 
 SEARCH_BATCH = 128
-"""Mentions searched for and scored together: their candidates take a few MB."""
+"""Mentions searched and scored together; their candidates take a few MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class MentionStream:
-    """What mentions are scored with. Safe to use from several threads.
+    """The parts that score mentions. Safe to use from several threads.
 
     Attributes:
-        encoder: The model that made the collections.
-        statistics: The collections.
+        encoder: The model that encoded the collections.
+        statistics: The collections and their statistics.
         model: Coefficients of the ranking.
-        baseline: Cosine of unrelated names with this encoder.
-        reranker: Looks at the best candidates again, or None.
+        baseline: Mean cosine of unrelated names with this encoder.
+        reranker: Scores the best candidates a second time, or None.
     """
 
     encoder: Encoder
@@ -51,34 +54,30 @@ class MentionStream:
     baseline: float
     reranker: Reranker | None
 
-    def question(self, types: Sequence[str], type_mode: TypeMode, limit: int) -> LinkQuery:
-        """What is asked of each mention; at least `DEFAULT_LIMIT` entities are scored.
+    def link_query(self, options: LinkOptions) -> LinkQuery:
+        """The search that these options describe; it covers at least `DEFAULT_LIMIT` entities.
 
         Raises:
-            UnknownTypeError: If no entity has a type of `types`.
-            ValueError: If the mode is none, or the limit not positive.
+            UnknownTypeError: If no entity has one of the types.
         """
-        if limit < 1:
-            raise ValueError(f"limit must be at least 1, not {limit}")
-        if type_mode not in ("hard", "soft", "off"):
-            raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {type_mode!r}")
-        named = (types,) if isinstance(types, str) else tuple(types)
-        wanted = () if type_mode == "off" else named
-        for name in wanted:
+        is_typed = options.type_mode != "off"
+        types = tuple(options.types) if is_typed else ()
+        for name in types:
             if name not in ENTITY_TYPES and not self.statistics.has_type(name):
                 raise UnknownTypeError(name, self.statistics.names, self.statistics.types())
-        return LinkQuery(max(limit, DEFAULT_LIMIT), wanted, is_filter=type_mode == "hard", is_typed=type_mode != "off")
+        limit = max(options.limit, DEFAULT_LIMIT)
+        return LinkQuery(limit, types, is_filter=options.type_mode == "hard", is_typed=is_typed)
 
     def score(
         self, mentions: Iterator[str], link_query: LinkQuery, exclude: Exclude | None, check: Callable[[], None]
     ) -> Iterator[ScoredMention]:
-        """Mentions with their scored candidates, in order; reads at most `BATCH` ahead, or two of `REMOTE_BATCH`.
+        """Yield mentions with their scored candidates, in order; reads at most `BATCH` ahead, or 2 x `REMOTE_BATCH`.
 
         Args:
-            mentions: Strings, and what else a caller has among them.
-            link_query: What is asked.
-            exclude: Names that must not be found, by the number of the mention.
-            check: Called before each search; raises when no more is to be done.
+            mentions: Strings; other objects are accepted and find nothing.
+            link_query: What to search for.
+            exclude: Names to hide, by the number of the mention.
+            check: Called before each search; raises to stop the stream, as when the linker was closed.
         """
         done = 0
         for batch, cleaned, encoded in self._encoded(mentions, check):
@@ -89,23 +88,23 @@ class MentionStream:
                 targets = self.statistics.targets()
                 scorer = Scorer(self.model, self.baseline, targets.log_size)
                 found = find_candidates(
-                    targets.every, cleaned[part], encoded.take(part), link_query, scorer, exclude=excluded
+                    targets.all, cleaned[part], encoded.take(part), link_query, scorer, exclude=excluded
                 )
                 for mention, text, scored in zip(batch[part], cleaned[part], found, strict=True):
-                    again = scored if self.reranker is None else rerank(scored, self.reranker, text)
-                    yield replace(again, mention=mention)
+                    reranked = scored if self.reranker is None else rerank(scored, self.reranker, text)
+                    yield replace(reranked, mention=mention)
             done += len(batch)
 
     def _encoded(
         self, mentions: Iterator[str], check: Callable[[], None]
     ) -> Iterator[tuple[list[str], list[str], Encoded]]:
-        """Batches of mentions as given, cleaned, and encoded."""
+        """Yield batches of mentions: as given, cleaned, and encoded."""
         if self.statistics.is_remote:
-            # The search waits for the server, so that the next batch can be encoded meanwhile.
+            # While a search waits for the server, the processor is free to encode the next batch.
             yield from encode_ahead(self.encoder, mentions, REMOTE_BATCH, check)
             return
-        # One batch after the other: encoding the next one meanwhile takes the interpreter lock from the search, and
-        # both together longer (docs/experiments.md).
+        # An embedded search needs the interpreter lock itself: encoding in parallel made both slower
+        # (docs/experiments.md). So the batches follow one another.
         while batch := take(mentions, BATCH):
             check()
             cleaned = [clean_mention(mention) for mention in batch]
@@ -115,10 +114,16 @@ class MentionStream:
 def encode_ahead(
     encoder: Encoder, mentions: Iterator[str], n: int, check: Callable[[], None]
 ) -> Iterator[tuple[list[str], list[str], Encoded]]:
-    """Batches of at most `n` mentions as given, cleaned, and encoded: one batch ahead of the caller, in a thread.
+    """Yield batches of at most `n` mentions (as given, cleaned, encoded), encoding one batch ahead in a thread.
 
-    The mentions themselves are read in the caller's thread. Where one batch holds them all, as of a single link, it is
-    encoded there too.
+    The mentions are read in the caller's thread, because an iterator such as a database cursor may be bound to it.
+    A single batch is encoded there too: a thread would only cost time.
+
+    Args:
+        encoder: Used by one thread at a time.
+        mentions: Read at most two batches ahead of the caller.
+        n: Mentions per batch.
+        check: Called before each batch is yielded; raises to stop.
     """
     batch, following = take(mentions, n), take(mentions, n)
     cleaned = [clean_mention(mention) for mention in batch]
@@ -127,18 +132,22 @@ def encode_ahead(
             check()
             yield batch, cleaned, encoder.encode(cleaned)
         return
+    # One worker, so at most one `encode` runs; leaving the block (an error, or a caller that stops early and closes the
+    # generator) waits for that one and leaves no thread behind.
     with ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-encode") as thread:
         encoded: Future[Encoded] | None = thread.submit(encoder.encode, cleaned)
         while encoded is not None:
             check()
-            now = batch, cleaned, encoded
+            current = batch, cleaned, encoded
+            # The next batch starts before the caller gets this one: it is encoded while the caller searches.
             batch, cleaned, encoded = following, [clean_mention(mention) for mention in following], None
             if batch:
                 encoded = thread.submit(encoder.encode, cleaned)
                 following = take(mentions, n)
-            yield now[0], now[1], now[2].result()
+            # An error of the worker is raised here, after the batches before it were yielded.
+            yield current[0], current[1], current[2].result()
 
 
 def _shifted(exclude: Exclude, start: int, number: int, point: NamePoint) -> bool:
-    """`exclude` for a batch that begins with mention `start`."""
+    """`exclude` for a slice that begins at mention `start`."""
     return exclude(start + number, point)

@@ -1,4 +1,4 @@
-"""Files of mentions, line by line: UTF-8, with or without a byte order mark, in memory that does not grow with them."""
+"""Reads files of mentions line by line: UTF-8 with or without a byte order mark, in constant memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pearl_qdrant.settings import MAX_LINE_BYTES
 
 
 def read_text_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
-    r"""Line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``).
+    r"""Yield line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``).
 
     Args:
-        file: What is read.
+        file: An open binary file.
         name: Its path, for errors.
 
     Raises:

@@ -6,27 +6,22 @@ import logging
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import pytest
 import tiny_models
+from encoder_cases import FAMILIES, ODD_NAMES, cosines
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException as OnnxRuntimeError
 from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES
 
-from pearl_qdrant.encoder import batching
-from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, RunBatch
 from pearl_qdrant.encoder.fastembed_model import register_with_fastembed, text_embedding
 from pearl_qdrant.encoder.find import shipped_names
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoder, FloatArray
-from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, plan_batches
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.type_head import predict_types, type_marginals
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
@@ -39,20 +34,6 @@ GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""
 
-FAMILIES = {"bert": tiny_models.make_bert, "roberta": tiny_models.make_roberta, "albert": tiny_models.make_albert}
-
-ODD_NAMES = [
-    "a",
-    "x" * 10_000,
-    "a " * 5_000,
-    "北京市",
-    "مدينة نيويورك",
-    "עברית",
-    "tab\there",
-    "a\x00b",
-    "\u202eabc",
-    "ﬁ",
-]
 
 # Names of words that the tiny tokenizers know, of the whole of Unicode, and of nothing but space.
 names_of_all_kinds = st.lists(
@@ -64,30 +45,6 @@ names_of_all_kinds = st.lists(
     min_size=1,
     max_size=12,
 )
-
-
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One folder of each kind; no test changes them."""
-    root = tmp_path_factory.mktemp("encoders")
-    made = {family: tiny_models.as_sentence_transformers(make(root / family)) for family, make in FAMILIES.items()}
-    return {**made, "pearl": tiny_models.make_pearl(root / "pearl").folder}
-
-
-@pytest.fixture(scope="session")
-def encoders(folders: dict[str, Path]) -> dict[str, Encoder]:
-    """The PEARL checkpoint on both runtimes, and a plain encoder."""
-    return {
-        "onnx": load_encoder(str(folders["pearl"]), runtime="onnx"),
-        "torch": load_encoder(str(folders["pearl"]), runtime="torch", precision="fp32", threads=1),
-        "plain": load_encoder(str(folders["roberta"]), precision="fp32"),
-    }
-
-
-def cosines(a: FloatArray, b: FloatArray) -> npt.NDArray[np.float64]:
-    """Row by row; 1 for two rows of zeros."""
-    both_zero = ~a.any(axis=1) & ~b.any(axis=1)
-    return np.where(both_zero, 1.0, np.einsum("ij,ij->i", a, b, dtype=np.float64))
 
 
 @pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
@@ -356,109 +313,6 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     """Any other folder gets a clear error."""
     with pytest.raises(CheckpointError, match=r"neither pearl\.json nor config\.json"):
         load_encoder(str(tmp_path))
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_each_distinct_name_is_encoded_once(
-    folders: dict[str, Path], workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Repeats cost nothing, over the windows too, and all names come back in their place."""
-    monkeypatch.setattr(batching, "WINDOW_NAMES", 16)
-    rows: list[int] = []
-
-    def first_tokens(batch: Batch) -> tuple[FloatArray, None]:
-        rows.extend([1] * len(batch.input_ids))
-        return np.float32(batch.input_ids[:, 1:2]), None
-
-    tokenizer = NameTokenizer(folders["bert"], max_length=16)
-    limits = BatchLimits(max_tokens=64, max_names=8, workers=workers)
-    encoder = BatchEncoder(tokenizer, first_tokens, dim=1, never_seen=None, limits=limits)
-    names = [letter + "x" * (i % 9) for i in range(4) for letter in "abcdefghijklmnopqrstuvwxyz"] * 2
-    ids, _ = tokenizer.token_ids(names)
-    assert encoder.encode(names).vectors[:, 0].tolist() == [name_ids[1] for name_ids in ids]
-    assert len(rows) == len(set(names))
-
-
-def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
-    """A batch that fails is never a row of zeros."""
-
-    def fail(batch: Batch) -> tuple[FloatArray, None]:
-        raise MemoryError(f"{len(batch.input_ids)} names")
-
-    limits = BatchLimits(max_tokens=32, max_names=2, workers=2)
-    tokenizer = NameTokenizer(folders["bert"], max_length=16)
-    encoder = BatchEncoder(tokenizer, fail, dim=1, never_seen=None, limits=limits)
-    with pytest.raises(MemoryError):
-        encoder.encode([f"name {i}" for i in range(200)])
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError("no"),
-        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
-        OnnxRuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer"),
-    ],
-)
-def test_a_batch_that_memory_does_not_suffice_for_is_halved(folders: dict[str, Path], error: Exception) -> None:
-    """No name is lost, and none comes at another's place."""
-    sizes = []
-
-    def run(batch: Batch) -> tuple[FloatArray, None]:
-        sizes.append(len(batch.input_ids))
-        if sizes[-1] > 3:
-            raise error
-        # The sum of its token ids tells a name from another.
-        return np.repeat(batch.input_ids.sum(axis=1, keepdims=True).astype(np.float32), 2, axis=1), None
-
-    tokenizer = NameTokenizer(folders["bert"], max_length=16)
-
-    def encoded_by(run_batch: RunBatch) -> FloatArray:
-        limits = BatchLimits(max_tokens=256, max_names=16, workers=1)
-        return BatchEncoder(tokenizer, run_batch, dim=2, never_seen=None, limits=limits).encode(names).vectors
-
-    names = [f"name {i} of {i * 7}" for i in range(40)]
-    halved = encoded_by(run)
-    assert max(sizes) > 3
-    error = ValueError("another fault is not tried again")
-    with pytest.raises(ValueError, match="another fault"):
-        encoded_by(run)
-    np.testing.assert_array_equal(
-        halved, encoded_by(lambda b: (np.repeat(b.input_ids.sum(1)[:, None].astype(np.float32), 2, 1), None))
-    )
-
-
-def test_several_threads_may_encode_at_once(encoders: dict[str, Encoder]) -> None:
-    """A server's threads share one encoder."""
-    names = [f"{name} {i}" for name in NAMES for i in range(30)]
-    expected = encoders["onnx"].encode(names).vectors
-    with ThreadPoolExecutor(4) as pool:
-        for encoded in pool.map(encoders["onnx"].encode, [names] * 8):
-            assert cosines(encoded.vectors, expected).min() >= 0.9999
-
-
-@given(
-    lengths=st.lists(st.integers(1, 64), max_size=300),
-    max_tokens=st.integers(1, 2048),
-    max_names=st.integers(1, 256),
-)
-@settings(max_examples=100, deadline=None, derandomize=True)
-def test_batches_hold_each_name_once_and_stay_in_bounds(lengths: list[int], max_tokens: int, max_names: int) -> None:
-    """Memory stays bounded whatever names come."""
-    array = np.array(lengths, dtype=np.int64)
-    batches = list(plan_batches(array, max_tokens=max_tokens, max_names=max_names))
-    assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(lengths)))
-    for batch in batches:
-        assert len(batch) <= max_names
-        assert len(batch) == 1 or len(batch) * array[batch].max() <= max_tokens
-
-
-def test_little_padding_is_computed() -> None:
-    """Names as they are in a base cost at most a tenth more than their tokens."""
-    lengths = np.clip(np.random.default_rng(0).poisson(4, 2000) + 3, 3, 64)
-    batches = plan_batches(lengths, max_tokens=2048, max_names=256)
-    cells = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
-    assert cells <= 1.1 * lengths.sum()
 
 
 def test_predicted_types_are_the_argmax_of_the_marginal() -> None:

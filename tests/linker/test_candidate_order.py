@@ -14,7 +14,15 @@ from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, LinkQuery, Name, ScoredMention, Scorer, rerank, score_names
+from pearl_qdrant.linking.ranking.scoring import (
+    SAME_LOGIT,
+    LinkQuery,
+    MatchedName,
+    ScoredMention,
+    Scorer,
+    rerank,
+    score_names,
+)
 from pearl_qdrant.store.schema import NamePoint
 
 BY_SPELLING = Scorer(RankingModel.from_names({"lexical": 1.0}, {}), 0.0, 0.0)
@@ -29,7 +37,7 @@ logit_lists = st.lists(st.integers(0, 15).map(lambda n: 0.500002 + n * STEP), mi
 
 def scored(logits: Sequence[float], *, limit: int = 20) -> ScoredMention:
     """Candidates a, b, c and so on whose logits are given."""
-    names = [Name(NamePoint("kb", chr(97 + i), "x", "x", True), None, logit) for i, logit in enumerate(logits)]
+    names = [MatchedName(NamePoint("kb", chr(97 + i), "x", "x", True), None, logit) for i, logit in enumerate(logits)]
     return score_names("y", names, None, LinkQuery(limit), BY_SPELLING)
 
 
@@ -126,5 +134,5 @@ def test_a_reranker_that_gives_no_scores_is_refused(scores: list[float]) -> None
         def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
             return scores
 
-    with pytest.raises(ModelError, match=r"was given 2 candidates and gave the scores \["):
+    with pytest.raises(ModelError, match=r"read 2 candidates and returned the scores \["):
         rerank(scored([0.5, 0.4]), Broken(), "y")

@@ -7,20 +7,27 @@ import pytest
 
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scoring import LinkQuery, Name, ScoredEntity, ScoredMention, Scorer, score_names
+from pearl_qdrant.linking.ranking.scoring import (
+    LinkQuery,
+    MatchedName,
+    ScoredEntity,
+    ScoredMention,
+    Scorer,
+    score_names,
+)
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
 NOTHING = RankingModel.from_names({}, {})
 
 
-def name(number: int, *, dense: float | None = 0.5, lexical: float = 0.0, called: str | None = None) -> Name:
+def name(number: int, *, dense: float | None = 0.5, lexical: float = 0.0, called: str | None = None) -> MatchedName:
     """A name of an entity of its own."""
     called = f"n{number}" if called is None else called
-    return Name(NamePoint("kb", f"E{number:02}", called, called, True), dense, lexical)
+    return MatchedName(NamePoint("kb", f"E{number:02}", called, called, True), dense, lexical)
 
 
-def scored(mention: str, names: list[Name], *, baseline: float = 0.0, log_size: float = 0.0) -> ScoredMention:
+def scored(mention: str, names: list[MatchedName], *, baseline: float = 0.0, log_size: float = 0.0) -> ScoredMention:
     """With no coefficients, so that the features alone are looked at."""
     return score_names(mention, names, None, LinkQuery(len(names) or 1), Scorer(NOTHING, baseline, log_size))
 

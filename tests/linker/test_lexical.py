@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pearl_qdrant.lexical.idf import BUCKETS, IdfTable, compare, top_weighted_features
+from pearl_qdrant.lexical.idf import BUCKETS, IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import string_features as facts
@@ -98,7 +98,7 @@ GOLDEN = [22785137, 1321970317, 2461053240, 2483543878, 2564657153, 2897686960]
 def test_rare_words_weigh_more() -> None:
     """What half of the base has in its names says little; what one name has says much."""
     idf = IdfTable.from_names(["common " + word for word in ("alpha", "beta", "gamma", "rho")] * 5)
-    rows = idf.weigh(ngram_rows(["common alpha"]))
+    rows = idf.weighted(ngram_rows(["common alpha"]))
     common = set(ngram_rows(["common"]).indices.tolist())
 
     _, values = rows.row(0)
@@ -112,9 +112,9 @@ def test_rarities_survive_being_written() -> None:
     idf = IdfTable.from_names(NAMES)
     rows = ngram_rows(NAMES)
 
-    assert np.array_equal(IdfTable.from_text(idf.to_text()).weigh(rows).values, idf.weigh(rows).values)
+    assert np.array_equal(IdfTable.from_text(idf.to_text()).weighted(rows).values, idf.weighted(rows).values)
     for damaged in ("", "AAAA", idf.to_text()[:-400]):
-        with pytest.raises(ValueError, match=r"rarit|base64|Incorrect padding|Invalid"):
+        with pytest.raises(ValueError, match=r"IDF table|base64|Incorrect padding|Invalid"):
             IdfTable.from_text(damaged)
 
 
@@ -123,10 +123,10 @@ def test_scores_equal_a_plain_loop() -> None:
     rng = random.Random(3)
     mentions = ["".join(rng.choices("abcde ", k=rng.randrange(0, 14))) for _ in range(12)]
     idf = IdfTable.from_names(NAMES + mentions)
-    left, right = idf.weigh(ngram_rows(mentions)), idf.weigh(ngram_rows(NAMES + mentions))
+    left, right = idf.weighted(ngram_rows(mentions)), idf.weighted(ngram_rows(NAMES + mentions))
     pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
 
-    scores = compare(left, right, pairs)
+    scores = score_pairs(left, right, pairs)
 
     for (i, j), cosine, ours, theirs in zip(
         pairs, scores.cosine, scores.mention_coverage, scores.name_coverage, strict=True
@@ -142,7 +142,7 @@ def test_scores_equal_a_plain_loop() -> None:
 def test_the_most_telling_features_are_kept() -> None:
     """A search takes the features of the largest weight, sorted by index."""
     idf = IdfTable.from_names(NAMES)
-    whole = idf.weigh(ngram_rows(["The New York Times", "", "heart"]))
+    whole = idf.weighted(ngram_rows(["The New York Times", "", "heart"]))
 
     cut = top_weighted_features(whole, 3)
 
@@ -208,7 +208,7 @@ def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:
     assert sum(found) == pytest.approx(1 - 1 / (1 + sum(np.exp(2 * np.array([3.0, 1.0, 3.0]) - 5.0))))
     assert Calibration().probabilities([1e4, -1e4], 0.0) == pytest.approx([1.0, 0.0])
     assert Calibration().probabilities([], 1.0) == []
-    with pytest.raises(ValueError, match="slope is positive"):
+    with pytest.raises(ValueError, match="slope must be positive"):
         Calibration(slope=0.0)
 
 

@@ -6,54 +6,19 @@ So the threshold is 0 here, unless a test is about it.
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
 import pytest
-from linker_base import ENTITIES, fill
-from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.errors import (
-    CollectionNotFoundError,
-    EntityNotFoundError,
-    ModelError,
-    ModelMismatchError,
     UnknownTypeError,
 )
-from pearl_qdrant.linking.mention_stream import TypeMode
+from pearl_qdrant.linking.options import TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
-from pearl_qdrant.linking.ranking.model import FEATURES, Calibration
-from pearl_qdrant.linking.ranking.reranker import CrossEncoder
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.schema import LinkCalibration, NamePoint
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny random model."""
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    make_pearl(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def store_path(tmp_path_factory: pytest.TempPathFactory, model: str) -> Path:
-    """A store with the collection `base`."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "base", model, ENTITIES)
-    return path
-
-
-@pytest.fixture(scope="module")
-def linker(store_path: Path) -> Iterator[EntityLinker]:
-    """A linker over the collection `base`."""
-    with EntityLinker.open("base", store=str(store_path), threshold=0.0) as opened:
-        yield opened
+from pearl_qdrant.linking.ranking.model import FEATURES
 
 
 def test_a_name_of_the_base_is_linked_to_its_entity(linker: EntityLinker) -> None:
@@ -160,81 +125,6 @@ def test_a_batch_gives_what_single_mentions_give(linker: EntityLinker) -> None:
         assert [c.score for c in together.candidates] == pytest.approx([c.score for c in alone.candidates], abs=1e-4)
 
 
-def test_an_entity_can_be_looked_up(linker: EntityLinker) -> None:
-    """By its id I get all names, types and the description."""
-    entity = linker.entity("nyt")
-
-    assert entity.canonical_name == "The New York Times"
-    assert set(entity.aliases) == {"NYTimes", "nytimes.com"}
-    assert (entity.kb_types, entity.types) == (("ORG", "newspaper"), ("ORG",))
-    assert entity.description == "A newspaper"
-    with pytest.raises(EntityNotFoundError, match="No entity 'NYT' in base"):
-        linker.entity("NYT")
-
-
-def test_an_added_entity_is_found_at_once_and_a_deleted_one_is_not(tmp_path: Path, model: str) -> None:
-    """A dozen entities more or less need no new ingest."""
-    fill(tmp_path, "small", model, ENTITIES[:3])
-    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
-        assert linker.add([Entity("heart", "heart attack", ("aspirin",))]) == 2
-        assert linker.link("aspirin").entity_id == "heart"
-        # Added again with other names, it keeps only those.
-        assert linker.add([Entity("heart", "heart attack", ("w of heart",), ("disease",))]) == 2
-        assert set(linker.entity("heart").names()) == {"heart attack", "w of heart"}
-        assert linker.entity("heart").kb_types == ("disease",)
-        assert linker.delete(["heart", "never there"]) == 2
-        with pytest.raises(EntityNotFoundError):
-            linker.entity("heart")
-    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
-        assert linker.link("NYC").entity_id == "nyc"
-
-
-def test_several_collections_answer_together(tmp_path: Path, model: str) -> None:
-    """I can link against two bases at once, and each candidate says which one it is from."""
-    fill(tmp_path, "news", model, ENTITIES[:2])
-    fill(tmp_path, "medicine", model, [ENTITIES[4]])
-    with EntityLinker.open("news", "medicine", store=str(tmp_path), threshold=0.0) as linker:
-        assert linker.link("heart attack").entity_id == "mi"
-        assert linker.link("NYTimes").candidates[0].kb == "news"
-        assert {c.kb for c in linker.link("NYTimes").candidates} == {"news", "medicine"}
-        with pytest.raises(ValueError, match="say which collection"):
-            linker.add([Entity("x", "x")])
-        assert linker.add([Entity("x", "aspirin")], collection="medicine") == 1
-        assert linker.link("aspirin").candidates[0].kb == "medicine"
-
-
-def test_the_order_of_collections_decides_nothing(tmp_path: Path, model: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Where they are calibrated differently, what comes with the package is used, and said."""
-    for name in ("one", "two"):
-        fill(tmp_path, name, model, [Entity(name, f"{name} street")])
-    store = EdgeStore(tmp_path)
-    one = store.open("one")
-    fitted = LinkCalibration(slope=2.0, nil_bias=0.0, threshold=0.1)
-    one.write_manifest(one.manifest.model_copy(update={"calibration": fitted}))
-    store.close()
-
-    for order in (("one", "two"), ("two", "one")):
-        with EntityLinker.open(*order, store=str(tmp_path)) as linker:
-            assert linker.calibration == Calibration()
-            assert linker.link("one street").kb == "one"
-    assert "calibrated differently" in caplog.text
-    with EntityLinker.open("one", store=str(tmp_path)) as linker:
-        assert linker.calibration.threshold == 0.1
-
-
-def test_another_model_is_refused(tmp_path: Path, store_path: Path) -> None:
-    """A model of the same width but other weights would give wrong answers without an error; it is refused."""
-    make_pearl(tmp_path / "other", name="other", seed=7)
-    with pytest.raises(ModelMismatchError, match=r"holds vectors of .*but the model in use is .*other"):
-        EntityLinker.open("base", store=str(store_path), model=str(tmp_path / "other"))
-
-
-def test_a_missing_collection_is_named_with_those_that_exist(store_path: Path) -> None:
-    """A typo in the collection's name is answered with the names there are."""
-    with pytest.raises(CollectionNotFoundError, match=r"'bsae' does not exist \(there are: base\)"):
-        EntityLinker.open("bsae", store=str(store_path))
-
-
 def test_arguments_that_make_no_sense_are_refused(linker: EntityLinker) -> None:
     """A wrong threshold or limit is an error at the call, not a strange answer."""
     with pytest.raises(ValueError, match="probability"):
@@ -252,19 +142,6 @@ def test_a_single_type_may_be_a_string(linker: EntityLinker) -> None:
     assert linker.link("New York", types="GPE") == linker.link("New York", types=["GPE"])
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [Entity("", "Ghost"), Entity("e1", " "), Entity("e1", "x", ("",)), Entity("e1", "x", cast("tuple[str]", "yz"))],
-)
-def test_an_entity_without_id_or_name_is_refused(tmp_path: Path, model: str, bad: Entity) -> None:
-    """A link to the id '' would look like NIL."""
-    fill(tmp_path, "base", model, [Entity("a", "Acme")])
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        with pytest.raises((ValueError, TypeError), match=r"empty|not the string"):
-            linker.add([bad])
-        assert linker.link("Ghost", threshold=0).entity_id != ""
-
-
 def test_the_first_of_many_namesakes_is_the_first_by_id(store_path: Path) -> None:
     """However many entities bear one name, the first by id is taken, not the first that was found."""
     with EntityLinker.open("base", store=str(store_path), threshold=0.0) as linker:
@@ -275,17 +152,6 @@ def test_the_first_of_many_namesakes_is_the_first_by_id(store_path: Path) -> Non
 
     assert link.entity_id == "s000"
     assert [candidate.entity_id for candidate in link.candidates] == [f"s{i:03}" for i in range(5)]
-
-
-def test_counts_follow_what_is_added_and_deleted(store_path: Path) -> None:
-    """The manifest says how many names there are, so that `collections verify` can."""
-    with EntityLinker.open("base", store=str(store_path)) as linker:
-        (collection,) = linker._collections
-        linker.add([Entity("new", "New Thing", ("Thing, New",))])
-        with_it = collection.manifest.names
-        linker.delete(["new"])
-
-        assert (with_it - collection.manifest.names, collection.manifest.names) == (2, collection.count())
 
 
 def test_a_filter_on_an_unknown_type_names_near_ones(linker: EntityLinker) -> None:
@@ -378,73 +244,3 @@ def test_the_linker_explains_itself(linker: EntityLinker) -> None:
     assert any(line.startswith("runner-up") for line in lines)
     assert explain_link(linker.link("New York"), linker.calibration)[0].startswith("NIL: 2 entities share")
     assert explain_link(linker.link(""), linker.calibration) == [explain_link(linker.link(""), linker.calibration)[0]]
-
-
-def test_what_was_calibrated_is_used(tmp_path: Path, model: str) -> None:
-    """A calibration in the manifest moves the probabilities and the threshold of that collection."""
-    fill(tmp_path, "base", model, ENTITIES)
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        before = linker.link("heart attack").candidates[0].probability
-        (collection,) = linker._collections
-        fitted = LinkCalibration(slope=1.0, nil_bias=30.0, threshold=0.25)
-        collection.write_manifest(collection.manifest.model_copy(update={"calibration": fitted}))
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        after = linker.link("heart attack").candidates[0].probability
-
-        assert linker.calibration == Calibration(1.0, 30.0, 0.25)
-        assert before is not None
-        assert after is not None
-        assert after < before
-
-
-class Contrary:
-    """A reranker that wants the candidate with the longest name."""
-
-    def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
-        assert mention
-        return [50.0 * len(point.name) for point in candidates]
-
-
-def test_a_reranker_changes_the_order(store_path: Path) -> None:
-    """A model of my own may look at the best candidates again, and its word counts."""
-    with EntityLinker.open("base", store=str(store_path), threshold=0.0, reranker=Contrary()) as linker:
-        link = linker.link("New York")
-
-    assert link.candidates[0].name == max((c.name for c in link.candidates), key=len)
-    assert link.entity_id == link.candidates[0].entity_id
-
-
-def test_a_cross_encoder_is_loaded_from_a_folder(store_path: Path, tmp_path: Path) -> None:
-    """Any sequence classifier of transformers serves; what is none is refused with a word on what to give."""
-    folder = make_classifier(tmp_path / "classifier")
-    encoder = CrossEncoder(str(folder))
-    point = NamePoint("kb", "x", "New York", "New York", True, description="a city")
-
-    alone = encoder.score("Big Apple", [point])
-    together = encoder.score("Big Apple", [point, replace(point, name="New York Post", description=None)])
-
-    assert together[0] == pytest.approx(alone[0], abs=1e-5)
-    with EntityLinker.open("base", store=str(store_path), threshold=0.0, reranker=encoder) as linker:
-        assert linker.link("heart attack").candidates
-    with pytest.raises(ModelError, match=r"Cross-encoder .* cannot be loaded .*Give a folder or a hub id"):
-        CrossEncoder(str(tmp_path / "nothing"))
-
-
-def make_classifier(folder: Path) -> Path:
-    """A tiny random sequence classifier with the tokenizer of the tiny models."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    made = make_pearl(folder / "pearl").folder
-    vocabulary = len(json.loads((made / "tokenizer.json").read_text("utf-8"))["model"]["vocab"])
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        num_labels=1,
-    )
-    BertForSequenceClassification(config).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
-        shutil.copy(made / name, folder / name)
-    return folder

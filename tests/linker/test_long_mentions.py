@@ -65,7 +65,7 @@ def test_a_mention_longer_than_any_name_is_nil_and_says_so(linker: EntityLinker)
     assert [link.entity_id for link in links] == ["nyc", None, "nyt"]
     assert (links[1].nil_reason, links[1].candidates, links[1].mention) == (NilReason.TOO_LONG, (), long)
     assert explain_link(links[1], linker.calibration) == [
-        "NIL: longer than any name, over 10,000 characters; it was not looked up"
+        "NIL: longer than any name, over 10,000 characters; it was not searched"
     ]
     encoder = linker.encoder
     assert isinstance(encoder, Listening)
@@ -136,7 +136,7 @@ def test_a_line_longer_than_any_mention_is_refused_by_its_number(ask: Run, endle
     "words, message",
     [
         (("calibrate", "--pairs"), ":3: longer than 1,048,576 bytes"),
-        (("annotate", "--file"), ": longer than the 1,048,576 bytes that are annotated at once. Split it"),
+        (("annotate", "--file"), ": longer than 1,048,576 bytes, the maximum for one passage. Split it"),
     ],
 )
 def test_other_files_are_read_within_bounds_too(ask: Run, endless: str, words: tuple[str, ...], message: str) -> None:

@@ -20,9 +20,9 @@ from pearl_qdrant import Candidate, Link
 from pearl_qdrant.linking.mention_detection.abbreviations import (
     Abbreviation,
     Use,
+    expand,
     find_abbreviations,
     find_uses,
-    write_out,
 )
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.spans import find_spans
@@ -173,7 +173,7 @@ def test_a_span_late_in_a_text_is_written_out_as_fast_as_an_early_one() -> None:
     uses = Watched([Use(4 * i, 4 * i + 3, meaning) for i in range(1, 5001)])
     text = "TNF " * 5001
 
-    written, has_any = write_out(text, 20_000, 20_003, uses)
+    written, has_any = expand(text, 20_000, 20_003, uses)
 
     assert (written, has_any) == ("tumor necrosis factor", True)
     assert uses.n_looks < 50

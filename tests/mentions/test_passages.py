@@ -1,88 +1,22 @@
-"""Mentions in running text.
-
-Most tests link by exact names, which is what a linker at its most certain does; a few run the shipped model on some
-entities, and the command line.
-"""
+"""Mentions in running text, linked by exact names; a few tests use the shipped model."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-import spacy
-from cli_runner import Run
+from exact_linker import KNOWN, Everything, Names, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pearl_qdrant import Annotation, Candidate, Link, NilReason
-from pearl_qdrant.cli import cli
+from pearl_qdrant import Candidate, Link, NilReason
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations, find_uses
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
 from pearl_qdrant.linking.mention_detection.tokens import character_classes, split_words
-
-SURE = 0.97
-
-
-class Names:
-    """Links by exact name, ignoring case; a name of several entities is a tie."""
-
-    def __init__(self, names: Iterable[tuple[str, str]], *, probability: float = SURE) -> None:
-        self.names = list(names)
-        self.probability = probability
-        self.calls: list[tuple[list[str], tuple[str, ...]]] = []
-
-    def link_batch(
-        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
-    ) -> Iterator[Link]:
-        wanted = list(mentions)
-        self.calls.append((wanted, tuple(types)))
-        for mention in wanted:
-            yield self._link(mention)
-
-    def _link(self, mention: str) -> Link:
-        found = [(name, i) for name, i in self.names if name.lower() == mention.lower()]
-        if not found:
-            return Link(mention, None, None, None, NilReason.NO_CANDIDATES)
-        each = self.probability / len(found)
-        is_tie = len(found) > 1
-        candidates = tuple(
-            Candidate(i, "kb", name, name, types=("T",), description=i, score=1.0, probability=each, tie=is_tie)
-            for name, i in found
-        )
-        if is_tie:
-            return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
-        return Link(mention, found[0][1], found[0][0], each, None, candidates)
-
-
-class Everything(Names):
-    """Every string is an entity, and which ones are more probable does not matter."""
-
-    def __init__(self) -> None:
-        super().__init__([])
-
-    def _link(self, mention: str) -> Link:
-        probability = 0.5 + len(mention) % 7 / 20
-        candidate = Candidate(mention, "kb", mention, mention, score=probability, probability=probability)
-        return Link(mention, mention, mention, probability, None, (candidate,))
-
-
-def found(annotations: Iterable[Annotation]) -> list[tuple[str, str | None]]:
-    """What was found, as text and entity."""
-    return [(a.text, a.link.entity_id) for a in annotations]
-
-
-def mentions(text: str, *names: str) -> list[str]:
-    """The mentions found in a text by a base of some names, in lower case where a name is."""
-    return [a.text for a in annotate(Names((name, name) for name in names), text)]
 
 
 @pytest.mark.parametrize(
@@ -185,197 +119,11 @@ def test_a_base_that_capitalises_everything_still_finds_lower_case_words() -> No
     ]
 
 
-@pytest.mark.parametrize(
-    "text, short, long",
-    [
-        ("High tumor necrosis factor (TNF) levels", "TNF", "tumor necrosis factor"),
-        ("TNF (tumor necrosis factor) is high", "TNF", "tumor necrosis factor"),
-        ("an old myocardial infarction [MI] there", "MI", "myocardial infarction"),
-        ("the heat shock protein 70 (HSP70)", "HSP70", "heat shock protein 70"),
-        ("given interleukin-2 (IL-2)", "IL-2", "interleukin-2"),
-        ("hemolytic uremic syndrome (HUS, rare)", "HUS", "hemolytic uremic syndrome"),
-        ("the World Health Organization (WHO)", "WHO", "World Health Organization"),
-        ("İstanbul Technical University (ITU)", "ITU", "İstanbul Technical University"),
-    ],
-)
-def test_an_abbreviation_is_found_where_it_is_defined(text: str, short: str, long: str) -> None:
-    """Brackets after a long form define a short one, and the other way round."""
-    (abbreviation,) = find_abbreviations(text)
-
-    assert (abbreviation.short, abbreviation.long) == (short, long)
-    assert text[abbreviation.long_start :].startswith(long)
-    assert text[abbreviation.short_start :].startswith(short)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "They met in London (UK) in May.",
-        "It rained (again). Nothing (at all) happened (2019).",
-        "The patient (John) left.",
-        "TNF (TNF)",
-        "()",
-        "(TNF)",
-        "a sentence about tumor necrosis. Factor (TNX)",
-        "See the figure (Fig. 3; p < 0.01).",
-    ],
-)
-def test_other_brackets_define_nothing(text: str) -> None:
-    """A remark in brackets is not an abbreviation."""
-    assert find_abbreviations(text) == []
-
-
-def test_every_use_of_an_abbreviation_is_looked_up_by_its_long_form() -> None:
-    """The passage's own meaning of a short form counts, not the base's, and the annotation says so."""
-    names = Names([("myocardial infarction", "mi"), ("MI", "michigan"), ("mi", "third-note")])
-    text = "MI was feared. A myocardial infarction (MI) was found; both MIs healed, but MIA did not. MI again."
-
-    annotations = annotate(names, text)
-
-    assert found(annotations) == [
-        ("MI", "mi"),
-        ("myocardial infarction", "mi"),
-        ("MI", "mi"),
-        ("MIs", "mi"),
-        ("MI", "mi"),
-    ]
-    assert [a.long_form for a in annotations] == ["myocardial infarction", None, *["myocardial infarction"] * 3]
-
-
-def test_an_abbreviation_of_something_unknown_is_not_taken_for_something_else() -> None:
-    """`MS` that the passage defines as mass spectrometry is not multiple sclerosis, alone or in a phrase."""
-    names = Names([("MS", "multiple-sclerosis"), ("MS patients", "multiple-sclerosis")])
-
-    assert found(annotate(names, "By mass spectrometry (MS) we saw it. MS is good, so MS patients laughed.")) == []
-
-
-def test_a_new_definition_replaces_an_older_one() -> None:
-    """A short form means what it was last said to mean."""
-    text = "A pulmonary embolism (PE) came. PE hurts. In physical education (PE) he ran. PE was fun."
-
-    uses = find_uses(text, find_abbreviations(text))
-
-    assert [use.meaning.long.split()[0] for use in uses] == ["pulmonary", "pulmonary", "physical", "physical"]
-
-
 def test_case_breaks_a_tie() -> None:
     """Of entities that differ only by a capital letter, the one spelled as the mention is meant."""
     names = Names([("turkey", "bird"), ("Turkey", "country")])
 
     assert found(annotate(names, "She ate turkey when in Turkey.")) == [("turkey", "bird"), ("Turkey", "country")]
-
-
-@dataclass
-class Thing:
-    """An entity as spaCy has it."""
-
-    start_char: int
-    end_char: int
-
-
-@dataclass
-class Doc:
-    """A document as spaCy has it."""
-
-    text: str
-    ents: tuple[Thing, ...]
-    was_recognised: bool = True
-
-    def has_annotation(self, name: str) -> bool:
-        return self.was_recognised and name == "ENT_IOB"
-
-
-TEXT = "A heart attack in New York."
-HEART_NEW_YORK = [("heart attack", "mi"), ("York", "york")]
-KNOWN = [("heart attack", "mi"), ("New York", "ny"), ("York", "york")]
-
-
-@pytest.mark.parametrize(
-    "spans",
-    [
-        [(2, 14), (22, 26)],
-        [[2, 14], [22, 26]],
-        (Thing(start, end) for start, end in [(2, 14), (22, 26)]),
-        [{"start": 2, "end": 14, "text": "heart attack", "label": "disease", "score": 0.9}, {"start": 22, "end": 26}],
-    ],
-    ids=["tuples", "lists", "spacy", "gliner"],
-)
-def test_spans_of_a_caller_are_taken_as_they_are(spans: Iterable[object]) -> None:
-    """Whatever found the mentions, they are linked and nothing else is."""
-    assert found(annotate(Names(KNOWN), TEXT, spans=spans)) == HEART_NEW_YORK  # type: ignore[arg-type]
-
-
-def test_a_doc_brings_its_entities() -> None:
-    """A document that has been through entity recognition is annotated where entities were recognised."""
-    doc = Doc(TEXT, (Thing(2, 14), Thing(22, 26)))
-
-    assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
-    assert found(annotate(Names(KNOWN), Doc(TEXT, ()))) == []
-    assert [found(f) for f in annotate_batch(Names(KNOWN), [doc])] == [HEART_NEW_YORK]
-
-
-def test_a_doc_without_recognition_is_read_as_text() -> None:
-    """A pipeline that recognises no entities leaves it to us."""
-    assert found(annotate(Names(KNOWN), Doc(TEXT, (), was_recognised=False))) == [
-        ("heart attack", "mi"),
-        ("New York", "ny"),
-    ]
-
-
-def test_spacy_itself_is_understood() -> None:
-    """A real spaCy document is read as text until entities are recognised in it, and then where they are."""
-    doc = spacy.blank("en")(TEXT)
-    assert found(annotate(Names(KNOWN), doc)) == [("heart attack", "mi"), ("New York", "ny")]
-    doc.ents = [spacy.tokens.Span(doc, 1, 3, label="DISEASE"), spacy.tokens.Span(doc, 5, 6, label="GPE")]
-
-    assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
-
-
-def test_spacys_entities_keep_their_offsets_in_characters() -> None:
-    """Where a pipeline recognises entities they are the spans, after emoji, combining marks and CRLF too."""
-    names = ["Zu\u0308rich", "\U0001d510ünchen", "👩\u200d🔬 Lab", "heart attack"]
-    pipeline = spacy.blank("en")
-    ruler: Any = pipeline.add_pipe("entity_ruler")
-    ruler.add_patterns([{"label": "T", "pattern": name} for name in names])
-    text = "🦄 of Zu\u0308rich\r\n\r\nsaw \U0001d510ünchen,\r\nthe 👩\u200d🔬 Lab and New York: a heart attack.\r\n"
-    base = Names((name, name) for name in [*names, "New York"])
-
-    first, second = annotate_batch(base, pipeline.pipe([text, "We left New York."]))
-
-    assert [a.text for a in first] == names
-    assert [(a.start, a.end) for a in first] == [(text.index(name), text.index(name) + len(name)) for name in names]
-    assert second == []
-
-
-def test_a_caller_gets_one_answer_for_each_span() -> None:
-    """With NIL included there is an annotation for each span, in the caller's order, overlapping ones too."""
-    spans = [(22, 26), (18, 26), (0, 1), (2, 14)]
-
-    annotations = annotate(Names(KNOWN), TEXT, spans=spans, include_nil=True)
-
-    assert [(a.start, a.end) for a in annotations] == spans
-    assert found(annotations) == [("York", "york"), ("New York", "ny"), ("A", None), ("heart attack", "mi")]
-
-
-@pytest.mark.parametrize(
-    "span, message",
-    [
-        ((3, 3), "from 3 to 3, but the text has 27 characters"),
-        ((5, 2), "0 <= start < end <= 27"),
-        ((-1, 2), "from -1 to 2"),
-        ((2, 28), "from 2 to 28"),
-        ((1.0, 2.0), r"span 0 is \(1.0, 2.0\); give"),
-        ((True, 2), "give"),
-        ("ab", "give"),
-        (7, "span 0 is 7; give"),
-        ({"begin": 1, "end": 2}, "a mapping with start and end"),
-        (None, "give"),
-    ],
-)
-def test_a_span_that_makes_no_sense_is_refused(span: object, message: str) -> None:
-    """The error shows the span, the length of the text and what is expected."""
-    with pytest.raises(ValueError, match=message):
-        annotate(Names(KNOWN), TEXT, spans=[span])  # type: ignore[list-item]
 
 
 def test_what_cannot_be_annotated_is_refused() -> None:
@@ -456,6 +204,8 @@ ODD = (
     "aZ9 .,;()[]'-/&$%+#\n\r\t\x00\x0b\x85\u2028\u200b\ufeff\u200d\u200f"
     "e\u0301İß👩🔬🏽🇩ا\u064eש北京トの서กร\ud800\udfff"
 )
+
+
 texts = st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=[])), max_size=80)
 
 
@@ -514,82 +264,3 @@ def test_a_context_breaks_a_tie(shipped: Encoder) -> None:
     assert about("astronomy, planets and stars") == [("Mercury", "smallest planet of the solar system")]
     assert about("rock music and its singers") == [("Mercury", "British singer of a rock band")]
     assert about("\U0001f5de") == []
-
-
-BASE = (
-    "id\tname\ttype\taliases\n"
-    "mi\tmyocardial infarction\tdisease\theart attack\n"
-    "asa\taspirin\tdrug\t\n"
-    "nyt\tThe New York Times\tORG|newspaper\tNYTimes\n"
-    "paris\tParis\tGPE|city\t\n"
-    "a-texan-city\tParis\tGPE|city\t\n"
-)
-PASSAGE = "In Paris\r\nthe NYTimes wrote: a heart attack (HA) is no headache. Then HA and aspirin."
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with a small base of the shipped model."""
-    folder = tmp_path_factory.mktemp("passages")
-    path = folder / "base.tsv"
-    path.write_text(BASE, encoding="utf-8")
-    cli(["ingest", str(path), "--store", str(folder / "store")], standalone_mode=False)
-    return str(folder / "store")
-
-
-@pytest.fixture
-def loaded(run: Run, store: str) -> Run:
-    """The command line, with that store."""
-    return partial(run, "annotate", "--store", store)
-
-
-def test_the_command_prints_a_line_a_mention(loaded: Run) -> None:
-    """`annotate` reads an argument, a file or standard input, and says what stands where, in words or JSON."""
-    words = loaded(PASSAGE)
-    assert words.status == 0, words.err
-    assert words.out.splitlines()[0].startswith("14-21  NYTimes  ->  The New York Times  [nyt]  1.00")
-    assert "HA (heart attack)  ->  myocardial infarction  [mi]" in words.out
-
-    as_json = loaded("--file", "-", "--json", stdin=PASSAGE.encode())
-    lines = as_json.lines()
-    assert {PASSAGE[int(str(x["start"])) : int(str(x["end"]))] == x["text"] for x in lines} == {True}
-    assert [(x["text"], x["entity_id"], x["long_form"]) for x in lines] == [
-        ("NYTimes", "nyt", None),
-        ("heart attack", "mi", None),
-        ("HA", "mi", "heart attack"),
-        ("HA", "mi", "heart attack"),
-        ("aspirin", "asa", None),
-    ]
-    assert lines[0].keys() == set("start end text kb entity_id canonical_name probability types long_form".split())
-    assert lines[0]["types"] == ["ORG", "newspaper"]
-
-
-def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
-    """`--type` leaves the rest out, `--nil` shows ties, `--on-tie first` cuts them."""
-    drugs = loaded(PASSAGE, "--type", "drug", "--json").lines()
-    assert [line["entity_id"] for line in drugs] == ["asa"]
-
-    assert "7-12  Paris  ->  NIL (ambiguous)" in loaded("We saw Paris.", "--nil").out
-
-    first = loaded("We saw Paris.", "--on-tie", "first", "--json").lines()
-    assert [line["entity_id"] for line in first] == ["a-texan-city"]
-
-
-def test_the_command_refuses_what_it_cannot_read(loaded: Run, tmp_path: Path) -> None:
-    """Text and file together, neither, and a file that is not UTF-8 are errors that say what to do."""
-    path = tmp_path / "latin.txt"
-    path.write_bytes("München".encode("latin-1"))
-
-    assert loaded().status == 2
-    assert loaded("x", "--file", str(path)).status == 2
-    wrong = loaded("--file", str(path))
-    assert wrong.status == 1
-    assert "latin.txt: not UTF-8 at byte 1" in wrong.err
-
-
-def test_an_argument_that_is_no_unicode_does_no_harm(loaded: Run) -> None:
-    """A lone surrogate, which is how a shell's stray byte arrives, ends a mention and is counted as one character."""
-    outcome = loaded("\udcff NYTimes\udcff", "--json")
-
-    assert outcome.status == 0, outcome.err
-    assert [(line["start"], line["entity_id"]) for line in outcome.lines()] == [(2, "nyt")]

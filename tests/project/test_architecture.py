@@ -21,7 +21,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 
-BASE = ("errors", "installing", "records", "phrase_types", "_version")
+BASE = ("errors", "installing", "records", "phrase_types", "_version", "_lazy")
 READING = (
     "ingest.io.report",
     "ingest.formats",
@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "records": (),
     "phrase_types": (),
     "_version": (),
+    "_lazy": (),
     "settings": BASE,
     "lexical": (),
     "encoder": (*BASE, "settings"),

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the opening of what they name."""
+"""Options that several commands share, and functions that open the store, files and linker they name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _check_store(context: click.Context, parameter: click.Parameter, location: str) -> str:
-    """Refuse a location that names no store before anything is read."""
+    """Refuse an invalid location before anything is read."""
     check_store_location(location)
     return location
 
@@ -30,7 +30,7 @@ store_option: Callable[[F], F] = click.option(
     show_default="the user's data folder",
     metavar="DIR|URL",
     callback=_check_store,
-    help="Folder of the embedded store, or URL of a Qdrant server (its key: QDRANT_API_KEY).",
+    help="Folder of an embedded store, or URL of a Qdrant server (key: QDRANT_API_KEY).",
 )
 
 device_option: Callable[[F], F] = click.option(
@@ -40,10 +40,10 @@ device_option: Callable[[F], F] = click.option(
     default=DEFAULT_DEVICE,
     show_default=True,
     metavar="auto|cpu|cuda",
-    help="Where the encoder runs.",
+    help="Device that runs the encoder.",
 )
 
-json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="JSON Lines on stdout.")
+json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
 
 type_option: Callable[[F], F] = click.option(
     "--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated."
@@ -54,7 +54,7 @@ on_tie_option: Callable[[F], F] = click.option(
     type=click.Choice(["null", "first"]),
     default="null",
     show_default=True,
-    help="When nothing separates several entities: NIL, or the first by id.",
+    help="If nothing separates several entities: NIL (null), or the first by id.",
 )
 
 wait_option: Callable[[F], F] = click.option(
@@ -64,22 +64,22 @@ wait_option: Callable[[F], F] = click.option(
     default=DEFAULT_WAIT_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for a Qdrant server that restarts or is busy.",
+    help="Maximum time to wait for a Qdrant server that restarts or is busy.",
 )
 
-yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 collection_option: Callable[[F], F] = click.option(
     "--collection",
     metavar="NAME",
-    help="The collection; may be left out where the store holds only one.",
+    help="The collection; optional if the store has only one.",
 )
 
 
 def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
-    """The store that `--store` names; `wait_s` as in `open_store`.
+    """Open the store that `--store` names; `wait_s` as in `open_store`.
 
-    The key comes from the environment only: a command line shows in the list of processes.
+    The key comes only from the environment, because other users can read command lines in the list of processes.
     """
     from pearl_qdrant.settings import ServerAccess
     from pearl_qdrant.store.open import open_store
@@ -88,7 +88,7 @@ def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
 
 
 class InputFile(click.File):
-    """A file that is read as bytes, - for standard input; says so where a named pipe has no writer yet."""
+    """A file opened for reading bytes; - is standard input. A named pipe without a writer is reported."""
 
     def __init__(self) -> None:
         super().__init__("rb")
@@ -101,13 +101,13 @@ class InputFile(click.File):
 
 
 def name_of(file: BinaryIO) -> str:
-    """The path of a file that was opened, for errors; - for standard input."""
+    """The path of an open file, for errors; - for standard input."""
     name = str(getattr(file, "name", "-"))
     return "-" if name == "<stdin>" else name
 
 
 def only_collection(location: str) -> str:
-    """The one collection of a store, for a command that was given none."""
+    """The only collection of a store, for a command without --collection."""
     store = open_store_at(location)
     try:
         names = store.collections()
@@ -117,14 +117,14 @@ def only_collection(location: str) -> str:
         return names[0]
     if not names:
         raise click.UsageError(f"The store at {location} is empty. Fill it with: pearl-qdrant ingest FILE")
-    raise click.UsageError(f"Say which collection with --collection, one of: {', '.join(names)}")
+    raise click.UsageError(f"Choose a collection with --collection, one of: {', '.join(names)}")
 
 
 model_option: Callable[[F], F] = click.option(
     "--model",
     envvar="PEARL_QDRANT_MODEL",
     show_envvar=True,
-    help="Instead of the collection's own.",
+    help="Shipped name, folder or hub id, in place of the collection's own model.",
 )
 
 
@@ -136,7 +136,7 @@ def open_linker(
     device: str = DEFAULT_DEVICE,
     threshold: float | None = None,
 ) -> EntityLinker:
-    """A linker over the collections named, or over the only one there is."""
+    """Open a linker over the named collections, or over the only one of the store."""
     from pearl_qdrant.linking.linker import EntityLinker
 
     return EntityLinker.open(

@@ -1,1 +1,23 @@
-"""Calibration: probabilities, threshold and coefficients fitted to a collection."""
+"""Calibration: probabilities, threshold and coefficients of a linker, fitted to a collection and measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pearl_qdrant._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.calibration.calibrate import CollectionFit, calibrate_collection
+    from pearl_qdrant.linking.calibration.labels import Label, read_pairs
+
+__all__ = ["CollectionFit", "Label", "calibrate_collection", "read_pairs"]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "CollectionFit": "pearl_qdrant.linking.calibration.calibrate",
+        "Label": "pearl_qdrant.linking.calibration.labels",
+        "calibrate_collection": "pearl_qdrant.linking.calibration.calibrate",
+        "read_pairs": "pearl_qdrant.linking.calibration.labels",
+    },
+)

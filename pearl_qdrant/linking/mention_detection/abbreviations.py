@@ -1,8 +1,8 @@
-"""Abbreviations that a passage defines: `tumor necrosis factor (TNF)` and `TNF (tumor necrosis factor)`.
+"""Finds abbreviations that a passage defines: `tumor necrosis factor (TNF)` and `TNF (tumor necrosis factor)`.
 
-The short form is one or two words in brackets after the long form, or before a long form in brackets. It is read from
-its end: each of its letters and digits must occur in the long form in order, the first one at the beginning of a word;
-the long form is the shortest that fits, and not longer than min(n + 5, 2 n) words for n characters.
+The short form is one or two words, in brackets after the long form or directly before a long form in brackets. It is
+matched from its end: each of its letters and digits must occur in the long form in order, the first one at the start of
+a word. The long form is the shortest that matches, with at most min(n + 5, 2 n) words for n characters.
 
 Source: Schwartz and Hearst 2003, "A simple algorithm for identifying abbreviation definitions in biomedical text".
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 MIN_CHARACTERS, MAX_CHARACTERS = 2, 10
 MAX_SHORT_WORDS = 2
-LONGEST = 300  # characters of text before or in the brackets that are looked at
+LONGEST = 300  # characters read before and inside the brackets
 
 _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+(?=\S)|\n\s*\n|\r\n\s*\r\n|[()\[\]（）]")
@@ -45,12 +45,12 @@ class Abbreviation:
 
 
 def find_abbreviations(text: str) -> list[Abbreviation]:
-    """The definitions of a text in their order; linear in its length."""
+    """The definitions of a text in order; linear in its length."""
     return [found for brackets in _BRACKETS.finditer(text) if (found := _definition(text, brackets)) is not None]
 
 
 def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
-    """What a pair of brackets defines, if anything."""
+    """The definition at a pair of brackets, if there is one."""
     before_start = max(0, brackets.start() - LONGEST)
     for end in _SENTENCE_END.finditer(text, before_start, brackets.start()):
         if not _is_after_initial(text, end.start()):
@@ -79,14 +79,17 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
 
 
 def _is_after_initial(text: str, stop: int) -> bool:
-    """Whether a full stop belongs to an initial: `E. coli`."""
+    """Whether a full stop follows an initial: `E. coli`."""
     return (
         text[stop] == "." and stop > 0 and text[stop - 1].isupper() and not text[max(0, stop - 2) : stop - 1].isalnum()
     )
 
 
 def _is_short(form: str) -> bool:
-    """Whether a string looks like an abbreviation: short, few words, a letter or digit in front, a capital or two."""
+    """Whether a string looks like an abbreviation: 2 to 10 characters, 1 or 2 words, with a letter.
+
+    It starts with a letter or digit, and has a capital or a digit unless it is at most 4 characters long.
+    """
     return (
         MIN_CHARACTERS <= len(form) <= MAX_CHARACTERS
         and len(form.split()) <= MAX_SHORT_WORDS
@@ -97,8 +100,8 @@ def _is_short(form: str) -> bool:
 
 
 def _match_backwards(short: str, before: str) -> int | None:
-    """Where in `before` the shortest long form begins that ends with it; None if there is none."""
-    # Letter by letter, and one for one: the small form of İ is two characters.
+    """Start of the shortest long form at the end of `before`; None if there is none."""
+    # Lower-case letter by letter and keep one character each: the lower case of İ is two characters.
     short, text = ("".join(c.lower()[0] for c in form) for form in (short, before))
     at = len(text)
     for i in range(len(short) - 1, -1, -1):
@@ -109,7 +112,7 @@ def _match_backwards(short: str, before: str) -> int | None:
             at -= 1
         if at < 0:
             return None
-    # The form begins with the word that its first letter was found in.
+    # The long form starts at the start of the word that contains its first letter.
     while at > 0 and not text[at - 1].isspace() and (text[at - 1] in "-/'’" or text[at - 1].isalnum()):
         at -= 1
     long = before[at:]
@@ -120,7 +123,7 @@ def _match_backwards(short: str, before: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Where a short form is used, and what for."""
+    """A place where a short form is used, and its definition there."""
 
     start: int
     end: int
@@ -128,9 +131,9 @@ class Use:
 
 
 def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
-    """The uses of the short forms in their order, as whole words, the plural `s` of capitals and digits included.
+    """The uses of the short forms as whole words, in order; a plural `s` after a capital or digit is included.
 
-    Of several definitions of one short form the last one before the use counts, before all of them the first.
+    If a short form has several definitions, the last one before the use applies, or the first if none is before it.
     """
     meanings: dict[str, list[Abbreviation]] = {}
     for found in abbreviations:
@@ -144,16 +147,16 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
         start = match.start()
         if start < at:
             continue
-        # By dictionary, not by one pattern of all short forms: a passage may define thousands.
+        # A dictionary lookup per length, not one pattern of all short forms: a passage may define thousands.
         ends = (_ends_of_use(text, start, start + n, meanings) for n in lengths)
         short_end, at = next(filter(None, ends), (start, start))
         if short_end == start:
             continue
         short = text[start:short_end]
         if at > short_end and not (short[-1].isupper() or short[-1].isdigit()):
-            continue  # no plural
+            continue  # not a plural
         if unicodedata.category(text[at : at + 1] or " ").startswith("M"):
-            continue  # an accent goes on
+            continue  # a combining accent continues the word
         known = meanings[short]
         n_earlier = bisect_right(known, start, key=lambda a: min(a.short_start, a.long_start))
         uses.append(Use(start, at, known[max(0, n_earlier - 1)]))
@@ -161,17 +164,17 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
 
 
 def _ends_of_use(text: str, start: int, end: int, known: Container[str]) -> tuple[int, int] | None:
-    """Where a short form ends, and where its use does, the plural `s` included; None if it is none or goes on."""
+    """End of a short form, and end of its use with the plural `s`; None if the text is no short form or continues."""
     if end > len(text) or text[start:end] not in known:
         return None
     after = end + text.startswith("s", end)
     return None if _IN_WORD.match(text, after) else (end, after)
 
 
-def write_out(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:
-    """A stretch of text with its short forms written out, and whether it has any.
+def expand(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:
+    """A stretch of text with its short forms replaced by their long forms, and whether there were any.
 
-    A stretch that holds the definition of a short form itself is left as it is.
+    A stretch that contains the definition of a short form keeps that short form.
     """
     parts, at = [], start
     for i in range(bisect_left(uses, start, key=lambda u: u.start), len(uses)):

@@ -1,8 +1,8 @@
-"""Mentions in running text: found, linked and laid out without overlaps.
+"""Annotates running text: finds mentions, links them, and keeps a set without overlaps.
 
-Candidate spans come from the shape of the words (`spans.py`) or from the caller (`given_spans.py`); what the passage
-abbreviates is looked up by its long form (`abbreviations.py`). Every distinct string is linked once, and the spans that
-the base knows best are kept (`selection.py`).
+Candidate spans come from the shapes of words (`spans.py`) or from the caller (`given_spans.py`). Abbreviations that the
+passage defines are looked up by their long form (`abbreviations.py`). Each distinct string is linked once, and the most
+probable spans are kept (`selection.py`).
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.abbreviations import (
     Abbreviation,
     Use,
+    expand,
     find_abbreviations,
     find_uses,
-    write_out,
 )
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
 from pearl_qdrant.linking.mention_detection.selection import (
     CASED_BASE,
     SpanCandidate,
     as_nil,
-    is_hopeless,
+    can_reach,
     n_lower_case,
     select,
     select_nil,
@@ -35,35 +35,39 @@ from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
 from pearl_qdrant.linking.mention_detection.tie_breaking import (
     Choose,
     ContextChooser,
-    OnTie,
     break_by_case,
     break_tie,
     first_by_id,
 )
+from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
+from pearl_qdrant.settings import DEFAULT_LIMIT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from pearl_qdrant.linking.options import AnnotateKeywords
 
 PASSAGES_AT_ONCE = 32
-"""Passages whose spans are linked together: some thousand strings, enough to fill the encoder's batches."""
+"""Passages whose spans are linked together: a few thousand strings, enough to fill the encoder's batches."""
 
-
-MAX_WRITTEN_OUT = 500
-"""Characters of a span whose short forms are written out; a longer one is no name, only many definitions in a row."""
+MAX_EXPANDED = 500
+"""Characters of a span with its short forms expanded. A longer one is not a name, but many definitions in a row."""
 
 
 class BatchLinker(Protocol):
-    """What links strings, such as an `EntityLinker`."""
+    """Links many strings; `EntityLinker` is one."""
 
     def link_batch(
         self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = ..., threshold: float | None = None
     ) -> Iterator[Link]:
-        """Link mentions, in order; see `EntityLinker.link_batch`."""
+        """Yield the links of mentions, in order; see `EntityLinker.link_batch`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A span, and the string that it is looked up by."""
+    """A span and the string that is linked for it."""
 
     span: Span
     query: str
@@ -71,12 +75,14 @@ class _Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a string was linked to.
+class _StringLink:
+    """The link of one distinct string.
 
     Attributes:
-        link: Without its candidates if nobody will see them, which is so of most spans: they would fill the memory.
-        n_candidates, n_lower: How many there were, and how many of them have a name in lower case.
+        link: Without candidates if no span with it can be kept. That holds for most strings, and their candidates
+            would fill the memory.
+        n_candidates: Number of candidates.
+        n_lower: Number of candidates with a name in lower case.
     """
 
     link: Link
@@ -86,7 +92,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A text and what is looked up for it."""
+    """A text and the lookups of its spans."""
 
     text: str
     lookups: list[_Lookup]
@@ -96,106 +102,92 @@ class _Passage:
 def annotate(
     linker: BatchLinker,
     text: str | DocLike,
+    options: AnnotateOptions | None = None,
     *,
     spans: Iterable[GivenSpan] | None = None,
-    types: Sequence[str] = (),
-    threshold: float | None = None,
-    context: str | None = None,
-    on_tie: OnTie = "null",
-    include_nil: bool = False,
     encoder: Encoder | None = None,
+    **keywords: Unpack[AnnotateKeywords],
 ) -> list[Annotation]:
     """Find the mentions of a passage and link them.
 
     Args:
         linker: Links the candidate spans.
-        text: The passage, or a spaCy `Doc`; the entities that were recognised in a `Doc` are the spans.
-        spans: Where the mentions are, if the caller knows: (start, end) in characters, objects with `start_char` and
-            `end_char`, or mappings with `start` and `end`. They are taken as they are, overlapping ones too.
-        types: Only entities of one of these types, native or coarse; empty for all.
-        threshold: Least probability, in [0, 1].
-        context: What the passage is about; chooses between entities that nothing else separates.
-        on_tie: What becomes of ties that remain: "null" leaves them NIL, "first" takes the first by id.
-        include_nil: Also return what was taken for a mention but has no entity.
-        encoder: Encodes the context; by default the linker's own, where it has an `encoder`.
+        text: The passage, or a spaCy `Doc`; the entities recognised in a `Doc` are the spans.
+        options: How to annotate; the defaults of `AnnotateOptions` if None.
+        spans: The places of the mentions if the caller knows them: (start, end) in characters, objects with
+            `start_char` and `end_char`, or mappings with `start` and `end`. All are used, overlapping ones too.
+        encoder: Encodes the context; by default `linker.encoder`.
+        keywords: Fields of `AnnotateOptions`; each replaces that field of `options`.
 
     Returns:
-        Annotations in the order of the text; where the caller gave the spans and wants NIL, one for each, in the
-        caller's order.
+        Annotations in the order of the text. With `spans` and `include_nil`: one for each span, in the order of the
+        spans.
 
     Raises:
-        ValueError: If a span is not within the text, the threshold not in [0, 1], or there is no encoder for a context.
+        ValueError: If a span is outside the text, an option is out of range, or a context has no encoder.
     """
-    bar, choose = _checked(linker, threshold, context, on_tie, encoder)
+    chosen = (options or AnnotateOptions()).updated(**keywords)
+    choose = _tie_breaker(linker, chosen, encoder)
     own_text, own_spans = read_text(text)
     passage = _prepare(own_text, own_spans if spans is None else spans)
-    return next(_annotate_group(linker, [passage], types, bar, choose, include_nil))
+    return next(_annotate_group(linker, [passage], chosen, choose))
 
 
 def annotate_batch(
     linker: BatchLinker,
     texts: Iterable[str | DocLike],
+    options: AnnotateOptions | None = None,
     *,
-    types: Sequence[str] = (),
-    threshold: float | None = None,
-    context: str | None = None,
-    on_tie: OnTie = "null",
-    include_nil: bool = False,
     encoder: Encoder | None = None,
+    **keywords: Unpack[AnnotateKeywords],
 ) -> Iterator[list[Annotation]]:
-    """Annotate many passages, in order; takes any iterable and reads `PASSAGES_AT_ONCE` ahead.
+    """Annotate many passages, in order; accepts any iterable and reads `PASSAGES_AT_ONCE` ahead.
 
-    A passage gets the annotations that it would get alone. Arguments as in `annotate`.
+    A passage gets the same annotations as it would alone. Arguments as for `annotate`.
     """
     if isinstance(texts, (str, bytes)):
-        raise TypeError("texts is one string, whose letters would be annotated one by one: give a list")
-    bar, choose = _checked(linker, threshold, context, on_tie, encoder)
+        raise TypeError("texts is one string, whose letters would be annotated one by one: pass a list")
+    chosen = (options or AnnotateOptions()).updated(**keywords)
+    choose = _tie_breaker(linker, chosen, encoder)
 
     def stream() -> Iterator[list[Annotation]]:
         remaining = iter(texts)
         while group := [_prepare(*read_text(text)) for text in islice(remaining, PASSAGES_AT_ONCE)]:
-            yield from _annotate_group(linker, group, types, bar, choose, include_nil)
+            yield from _annotate_group(linker, group, chosen, choose)
 
     return stream()
 
 
-def _checked(
-    linker: BatchLinker, threshold: float | None, context: str | None, on_tie: OnTie, encoder: Encoder | None
-) -> tuple[float, Choose | None]:
-    """The threshold, and what breaks ties."""
-    bar = DEFAULT_PASSAGE_THRESHOLD if threshold is None else threshold
-    if not 0.0 <= bar <= 1.0:
-        raise ValueError(f"threshold is a probability in [0, 1], not {bar}")
-    if on_tie not in ("null", "first"):
-        raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")
-    last = first_by_id if on_tie == "first" else None
-    if context is None:
-        return bar, last
+def _tie_breaker(linker: BatchLinker, options: AnnotateOptions, encoder: Encoder | None) -> Choose | None:
+    """The function that chooses between tied entities; None leaves ties as they are."""
+    last = first_by_id if options.on_tie == "first" else None
+    if options.context is None:
+        return last
     encoder = encoder or getattr(linker, "encoder", None)
     if encoder is None:
-        raise ValueError(f"a context needs an encoder, and {type(linker).__name__} has none; give one with encoder=")
-    by_context = ContextChooser(context, encoder)
+        raise ValueError(f"a context needs an encoder, and {type(linker).__name__} has none: pass one as encoder=")
+    by_context = ContextChooser(options.context, encoder)
     if last is None:
-        return bar, by_context
-    return bar, lambda candidates: by_context(candidates) or first_by_id(candidates)
+        return by_context
+    return lambda candidates: by_context(candidates) or first_by_id(candidates)
 
 
 def _prepare(text: str, given: Iterable[GivenSpan] | None) -> _Passage:
-    """The spans of a text and what they are looked up by."""
+    """The spans of a text and the strings to look them up by."""
     abbreviations = find_abbreviations(text)
     uses = find_uses(text, abbreviations)
     lookups = []
     for span in _candidate_spans(text, abbreviations, uses) if given is None else read_spans(text, given):
-        written, is_abbreviated = write_out(text, span.start, span.end, uses)
-        if given is None and len(written) > MAX_WRITTEN_OUT:
+        expanded, is_abbreviated = expand(text, span.start, span.end, uses)
+        if given is None and len(expanded) > MAX_EXPANDED:
             continue
-        # The white space within a name is no part of it.
-        lookups.append(_Lookup(span, " ".join(written.split()), is_abbreviated))
+        # Line breaks and repeated spaces are not part of a name.
+        lookups.append(_Lookup(span, " ".join(expanded.split()), is_abbreviated))
     return _Passage(text, lookups, given is not None)
 
 
 def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> list[Span]:
-    """Candidate spans; what the passage defines is a mention, and no span cuts it."""
+    """Spans by shape, plus the short and long forms that the passage defines; no span cuts a short form."""
     used = [(use.start, use.end) for use in uses]
     defined = {*used, *((a.long_start, a.long_start + len(a.long)) for a in abbreviations)}
     within = {offset for start, end in used for offset in range(start + 1, end)}
@@ -209,54 +201,53 @@ def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Seq
 
 
 def _annotate_group(
-    linker: BatchLinker,
-    passages: Sequence[_Passage],
-    types: Sequence[str],
-    threshold: float,
-    choose: Choose | None,
-    include_nil: bool,
+    linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: Choose | None
 ) -> Iterator[list[Annotation]]:
-    """Link the distinct strings of some passages together, and lay each passage out."""
+    """Link the distinct strings of some passages together, then select the annotations of each passage."""
     distinct = list(dict.fromkeys(lookup.query for passage in passages for lookup in passage.lookups))
-    found = linker.link_batch(distinct, types=types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else iter(())
-    bar = 0.0 if include_nil else threshold
-    answers = {query: _answer(link, bar) for query, link in zip(distinct, found, strict=True)}
+    # Without a threshold: it applies to spans, whose probability also depends on their shape.
+    links = linker.link_batch(distinct, types=options.types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else ()
+    least = 0.0 if options.include_nil else options.least_probability
+    link_of = {query: _without_unused(link, least) for query, link in zip(distinct, links, strict=True)}
     for passage in passages:
-        kept = _lay_out(passage, _read(passage, answers), threshold, include_nil)
-        settled = [r if choose is None else replace(r, link=break_tie(r.link, choose)) for r in kept]
+        kept = _select_spans(passage, _span_candidates(passage, link_of), options)
+        resolved = kept if choose is None else [replace(c, link=break_tie(c.link, choose)) for c in kept]
         yield [
-            Annotation(passage.text[r.span.start : r.span.end], r.span.start, r.span.end, r.link, r.long_form)
-            for r in settled
-            if include_nil or r.link.entity_id is not None
+            Annotation(passage.text[c.span.start : c.span.end], c.span.start, c.span.end, c.link, c.long_form)
+            for c in resolved
+            if options.include_nil or c.link.entity_id is not None
         ]
 
 
-def _answer(link: Link, threshold: float) -> _Answer:
-    kept = replace(link, candidates=()) if is_hopeless(link, threshold) else link
-    return _Answer(kept, len(link.candidates), n_lower_case(link))
+def _without_unused(link: Link, threshold: float) -> _StringLink:
+    """A link without its candidates if no span with it can reach the threshold."""
+    kept = link if can_reach(link, threshold) else replace(link, candidates=())
+    return _StringLink(kept, len(link.candidates), n_lower_case(link))
 
 
-def _read(passage: _Passage, answers: Mapping[str, _Answer]) -> list[SpanCandidate]:
-    """Each span of a passage with its link and its probability."""
-    every = [answers[lookup.query] for lookup in passage.lookups]
-    in_cased_base = sum(a.n_lower for a in every) > CASED_BASE * sum(a.n_candidates for a in every)
-    readings = []
+def _span_candidates(passage: _Passage, link_of: Mapping[str, _StringLink]) -> list[SpanCandidate]:
+    """The spans of a passage, each with its link and its probability of being a mention."""
+    string_links = [link_of[lookup.query] for lookup in passage.lookups]
+    n_lower, n_candidates = sum(s.n_lower for s in string_links), sum(s.n_candidates for s in string_links)
+    in_cased_base = n_lower > CASED_BASE * n_candidates
+    candidates = []
     for lookup in passage.lookups:
-        span, link = lookup.span, answers[lookup.query].link
-        settled = break_by_case(link) if span.knows_case else link
-        name = next((c.name for c in link.candidates if settled.entity_id in (None, c.entity_id)), None)
+        span, link = lookup.span, link_of[lookup.query].link
+        by_case = break_by_case(link) if span.knows_case else link
+        name = next((c.name for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
         probability = span_probability(span, link, in_cased_base=in_cased_base, name=name)
-        readings.append(SpanCandidate(span, settled, probability, lookup.query if lookup.is_abbreviated else None))
-    return readings
+        candidates.append(SpanCandidate(span, by_case, probability, lookup.query if lookup.is_abbreviated else None))
+    return candidates
 
 
-def _lay_out(
-    passage: _Passage, readings: Sequence[SpanCandidate], threshold: float, include_nil: bool
+def _select_spans(
+    passage: _Passage, candidates: Sequence[SpanCandidate], options: AnnotateOptions
 ) -> list[SpanCandidate]:
-    """The readings to show, in the order of the text, or all of the caller's in the caller's order."""
+    """The spans to return, in the order of the text; of given spans all, in the caller's order."""
+    threshold = options.least_probability
     if passage.is_given:
-        return [r if r.probability >= threshold else replace(r, link=as_nil(r.link)) for r in readings]
-    kept = select(readings, threshold=threshold)
-    if include_nil:
-        kept += select_nil(readings, kept)
-    return sorted(kept, key=lambda r: r.span.start)
+        return [c if c.probability >= threshold else replace(c, link=as_nil(c.link)) for c in candidates]
+    kept = select(candidates, threshold=threshold)
+    if options.include_nil:
+        kept += select_nil(candidates, kept)
+    return sorted(kept, key=lambda c: c.span.start)

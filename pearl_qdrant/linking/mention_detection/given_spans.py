@@ -1,4 +1,4 @@
-"""Spans that a caller has found: offsets, spaCy's entities, GLiNER's dictionaries."""
+"""Reads spans that the caller found: offsets, entities of spaCy, dictionaries of GLiNER."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
 @runtime_checkable
 class SpanLike(Protocol):
-    """What spaCy calls a Span: offsets in characters."""
+    """A span of spaCy: offsets in characters."""
 
     @property
     def start_char(self) -> int: ...
@@ -22,7 +22,7 @@ class SpanLike(Protocol):
 
 @runtime_checkable
 class DocLike(Protocol):
-    """What spaCy calls a Doc: a text and the entities found in it."""
+    """A `Doc` of spaCy: a text and its recognised entities."""
 
     @property
     def text(self) -> str: ...
@@ -36,18 +36,18 @@ GivenSpan = tuple[int, int] | SpanLike | Mapping[str, object]
 
 
 def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
-    """The text, and the spans of a `Doc` that has been through entity recognition; None where none was done.
+    """The text, and the entities of a `Doc` as spans; None if no entity recognition ran.
 
     Raises:
-        TypeError: If it is neither a string nor a `Doc`.
+        TypeError: If `text` is neither a string nor a `Doc`.
     """
     if isinstance(text, str):
         return text, None
     if isinstance(text, DocLike):
-        # A pipeline without entity recognition leaves `ents` empty, which says nothing.
-        was_done = getattr(text, "has_annotation", None)
-        is_done = bool(was_done("ENT_IOB")) if callable(was_done) else True
-        return text.text, list(text.ents) if is_done else None
+        # A pipeline without entity recognition also leaves `ents` empty; then the spans come from shapes.
+        has_annotation = getattr(text, "has_annotation", None)
+        is_recognised = bool(has_annotation("ENT_IOB")) if callable(has_annotation) else True
+        return text.text, list(text.ents) if is_recognised else None
     raise TypeError(f"a passage is a str or a spaCy Doc, not {type(text).__name__}")
 
 
@@ -55,16 +55,16 @@ def read_spans(text: str, spans: Iterable[GivenSpan]) -> list[Span]:
     """The caller's spans, checked, in the caller's order.
 
     Raises:
-        ValueError: If a span is empty or not within the text, or is none of the known kinds.
+        ValueError: If a span is empty or outside the text, or of an unknown kind.
     """
-    return [_read(text, number, given) for number, given in enumerate(spans)]
+    return [_read_span(text, number, given) for number, given in enumerate(spans)]
 
 
-def _read(text: str, number: int, given: GivenSpan) -> Span:
+def _read_span(text: str, number: int, given: GivenSpan) -> Span:
     bounds = _bounds(given)
     if bounds is None:
         raise ValueError(
-            f"span {number} is {given!r}; give (start, end), an object with start_char and end_char, "
+            f"span {number} is {given!r}; pass (start, end), an object with start_char and end_char, "
             f"or a mapping with start and end"
         )
     start, end = bounds
@@ -77,7 +77,7 @@ def _read(text: str, number: int, given: GivenSpan) -> Span:
 
 
 def _bounds(given: GivenSpan) -> tuple[int, int] | None:
-    """The offsets of a span of any kind; None if they are not there or not whole numbers."""
+    """The offsets of a span of any kind; None if they are missing or not integers."""
     start: object
     end: object
     if isinstance(given, SpanLike):

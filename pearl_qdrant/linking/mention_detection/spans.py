@@ -1,8 +1,8 @@
-"""Where a passage may mention something: candidate spans by the shape of the words, no model needed.
+"""Finds candidate spans of a passage by the shapes of its words; needs no model.
 
-Spans are runs of words that no punctuation or stop word ends: capitalised ones with the small words between them,
+A span is a run of words without punctuation or stop words at its ends: capitalised words with small words between them,
 acronyms and mixtures of letters and digits, lower-case phrases of up to six words, and pieces of text that is written
-without spaces. There are far more of them than mentions; which ones are is for the base to say.
+without spaces. There are far more spans than mentions; the base decides which ones are mentions.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from pearl_qdrant.linking.mention_detection.stop_words import (
 from pearl_qdrant.linking.mention_detection.tokens import TITLES, Gap, Word, character_classes, split_words
 
 MAX_WORDS = 6
-"""Words of a phrase; of its capitalised ones `MAX_CAPITALISED`, as in long names of organisations."""
+"""Words of a phrase. A fully capitalised one may have `MAX_CAPITALISED`, as long names of organisations do."""
 
 MAX_CAPITALISED = 9
 MAX_SMALL_WORDS = 3  # "hardening of the arteries" has two
-MAX_CHARACTERS = 200  # longer runs without a space are no names, but addresses and code
+MAX_CHARACTERS = 200  # longer spans are not names, but addresses and code
 MAX_CUT_WORDS = 12
-"""Words of a span that begins or ends within a run of joined words, as "TNF" in "anti-TNF". Names of enzymes have up to
-25 joined words, but so long a piece of a run is no name; without a bound a run of n words has n^2 pieces."""
+"""Words of a span that starts or ends within a run of joined words, such as "TNF" in "anti-TNF". Names of enzymes have
+up to 25 joined words, but a piece of such a run is shorter. Without a limit, a run of n words has n^2 pieces."""
 
 _FIRST_HANGUL, _LAST_HANGUL = "\uac00", "\ud7a3"
 MIN_UNSPACED, MAX_UNSPACED = 2, 8  # characters of a name in a script without spaces
 
 
 class Shape(Enum):
-    """What a span looks like."""
+    """The shape of a span."""
 
-    NAME = "name"  # capitalised, and nothing capitalised beside it
+    NAME = "name"  # capitalised, with no capitalised word beside it
     PART = "part"  # a piece of a longer capitalised run
     ACRONYM = "acronym"  # TNF, IL-2, p53
     MIXED = "mixed"  # "type 2 diabetes", "Parkinson's disease"
     LOWER = "lower"
-    UNCASED = "uncased"  # a script, or a whole text, without capital letters
+    UNCASED = "uncased"  # a script or a whole text without capital letters
     PIECE = "piece"  # some characters of a run without spaces
-    GIVEN = "given"  # by the caller, or by the passage's own definition
+    GIVEN = "given"  # from the caller, or from a definition in the passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Span:
 
     Attributes:
         start: Offset of its first character.
-        end: Offset after its last one.
-        shape: What it looks like.
-        n_words: Its length in words, small ones not counted; a character is half a word where there are no spaces.
-        knows_case: Whether a lower-case letter in it says that it is no proper name.
+        end: Offset after its last character.
+        shape: Its shape.
+        n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
+        knows_case: Whether letter case is informative: a lower-case span is probably not a proper name.
     """
 
     start: int
@@ -69,43 +69,44 @@ class Span:
 
 def find_spans(text: str) -> list[Span]:
     """All candidate spans of a text, in the order of their starts."""
-    return list(_Finder(text).spans())
+    return list(_SpanFinder(text).spans())
 
 
 _END = re.compile(r"\++(?![Ulo9])|#(?![Ulo9])")
 _MID_JOINERS = frozenset("-/·–+")
-"""A span may begin or end at one of these joiners, but not within U.S. or AT&T."""
+"""A span may start or end at one of these joiners. At others it may not: U.S., AT&T."""
 
 
-class _Finder:
-    """The words of one text, and what is known of each of them."""
+class _SpanFinder:
+    """The words of one text with their properties, and the spans made from them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.classes = character_classes(text)
         self.words = split_words(text, self.classes)
         self.lowered = [text[w.start : w.end].lower() for w in self.words]
-        # In a text without capitals, or with nothing else, they say nothing.
+        # If a text has no capitals, or nothing else, capitals are not informative.
         self.is_cased = "U" in self.classes and "l" in self.classes
         self.initial = [i == 0 or self.words[i - 1].gap is Gap.SENTENCE for i in range(len(self.words))]
         self.capital = [self._is_capital(i) for i in range(len(self.words))]
         self.stop = [word in STOP_WORDS and not self.capital[i] for i, word in enumerate(self.lowered)]
 
     def _is_capital(self, i: int) -> bool:
-        """Whether a word is written as a name: a capital that is not due to the sentence's beginning."""
+        """Whether a word is capitalised, and not only because it starts a sentence."""
         shape = self.words[i].shape
         if not self.is_cased or "U" not in shape:
             return False
-        return not self.initial[i] or "U" in shape[1:] or self._begins_name(i)
+        return not self.initial[i] or "U" in shape[1:] or self._starts_name(i)
 
-    def _begins_name(self, i: int) -> bool:
-        """Whether a capital at a sentence's beginning is followed by another one, and no stop word itself."""
+    def _starts_name(self, i: int) -> bool:
+        """Whether the first word of a sentence is followed by a capitalised one, and is not itself a stop word."""
         if i + 1 == len(self.words) or self.words[i].gap not in (Gap.SPACE, Gap.JOINED):
             return False
         is_small = self.lowered[i] in STOP_WORDS and self.lowered[i] not in ARTICLES
         return self.words[i + 1].has_capital and not is_small
 
     def spans(self) -> Iterator[Span]:
+        """All candidate spans, in the order of their starts."""
         for i, word in enumerate(self.words):
             if word.is_unspaced:
                 yield from self._pieces(word)
@@ -113,24 +114,25 @@ class _Finder:
                 continue
             elif word.shape[0] == "e":
                 yield Span(word.start, word.end, Shape.UNCASED)
-            elif self._may_begin(i):
-                yield from self._without_ending(word)
-                yield from self._from(i)
+            elif self._may_start(i):
+                yield from self._without_particle(word)
+                yield from self._starting_at(i)
 
-    def _may_begin(self, i: int) -> bool:
+    def _may_start(self, i: int) -> bool:
+        """Whether a span may start at word i."""
         before = self.words[i - 1] if i else None
         if before is not None and before.gap is Gap.JOINED and before.joiner not in _MID_JOINERS:
             return False
         return not self.stop[i]
 
-    def _from(self, i: int) -> Iterator[Span]:
-        """The spans that begin with one word."""
+    def _starting_at(self, i: int) -> Iterator[Span]:
+        """The spans that start at word i."""
         n_words, n_small, n_commas, n_lower = 1, 0, 0, 0
-        begins_within = i > 0 and self.words[i - 1].gap is Gap.JOINED
+        starts_within = i > 0 and self.words[i - 1].gap is Gap.JOINED
         for j in range(i, len(self.words)):
             word = self.words[j]
             is_long = j - i >= MAX_CUT_WORDS
-            if begins_within and is_long:
+            if starts_within and is_long:
                 return
             if word.is_unspaced or word.shape[0] == "e" or word.end - self.words[i].start > MAX_CHARACTERS:
                 return
@@ -158,17 +160,18 @@ class _Finder:
             n_words += word.gap is not Gap.JOINED
 
     def _is_clitic(self, j: int) -> bool:
-        """Whether a word is the s of a genitive, with which a name may end: McDonald's."""
+        """Whether word j is a genitive s, which may end a name: McDonald's."""
         return j > 0 and self.lowered[j] == "s" and self.words[j - 1].joiner == "'"
 
     def _may_end(self, j: int) -> bool:
+        """Whether a span may end at word j."""
         word = self.words[j]
         if word.gap is not Gap.JOINED:
             return True
         return word.joiner in _MID_JOINERS or (word.joiner == "'" and self.lowered[j + 1] == "s")
 
     def _is_likely(self, i: int, j: int) -> bool:
-        """Whether the words are more than a common word, a number, or a number of things."""
+        """Whether words i to j are more than a common word, a number, or a count of things."""
         first = self.words[i]
         if i == j:
             if first.is_number:
@@ -183,15 +186,15 @@ class _Finder:
         return any(self.capital[k] or self.lowered[k] not in COMMON_WORDS for k in range(i, j + 1))
 
     def _is_whole(self, i: int, j: int) -> bool:
-        """Whether a span of capitalised and other words does not cut a capitalised run: not "friend in New" York."""
-        cuts_before = self.capital[i] and self._goes_on(i - 1)
-        cuts_after = self.capital[j] and self._goes_on(j)
+        """Whether a span of mixed words cuts no capitalised run, unlike "friend in New" in "friend in New York"."""
+        cuts_before = self.capital[i] and self._continues(i - 1)
+        cuts_after = self.capital[j] and self._continues(j)
         if not (cuts_before or cuts_after):
             return True
         return all(self.capital[k] or self.words[k].is_number for k in range(i, j + 1))
 
-    def _goes_on(self, i: int) -> bool:
-        """Whether a capitalised run goes on from word i to the next one."""
+    def _continues(self, i: int) -> bool:
+        """Whether a capitalised run continues from word i to word i + 1."""
         if not 0 <= i < len(self.words) - 1 or self.words[i].gap not in (Gap.SPACE, Gap.JOINED):
             return False
         is_first_article = self.initial[i] and self.lowered[i] in ARTICLES
@@ -210,13 +213,13 @@ class _Finder:
         return Span(start, self._end(i, j), shape, max(1, n_words), knows_case)
 
     def _has_point_before(self, i: int) -> bool:
-        """Whether a name begins with a full stop: .NET."""
+        """Whether a full stop starts the name at word i: .NET."""
         start = self.words[i].start
         before = self.classes[max(0, start - 2) : start]
         return self.capital[i] and before in (".", " .", "n.")
 
     def _end(self, i: int, j: int) -> int:
-        """Where a span ends with what belongs to its last word: C++, C#, 5%, U.S., Inc."""
+        """End of a span, with the symbols that belong to its last word: C++, C#, 5%, U.S., Inc."""
         end = self.words[j].end
         longer = end
         following = self.classes[end : end + 1]
@@ -245,15 +248,15 @@ class _Finder:
         return Shape.PART if self._is_inside(i, j) else Shape.NAME
 
     def _has_loose_article(self, i: int, j: int) -> bool:
-        """Whether an article follows a name: one name in "Alexander the Great", two in "In Boston the Red Sox"."""
+        """Whether an article follows a name: "Alexander the Great" is one name, "In Boston the Red Sox" has two."""
         return any(self.lowered[k] in ARTICLES and self.stop[k] and self.capital[k - 1] for k in range(i + 1, j))
 
     def _is_inside(self, i: int, j: int) -> bool:
-        """Whether capitalised words go on before or after a span."""
-        return self._goes_on(i - 1) or self._goes_on(j)
+        """Whether a capitalised run continues before or after the span."""
+        return self._continues(i - 1) or self._continues(j)
 
     def _pieces(self, word: Word) -> Iterator[Span]:
-        """Parts of a run without spaces, cut between characters and never before a mark."""
+        """Pieces of a run without spaces, cut between characters but never before a combining mark."""
         kind = word.shape[0]
         if kind == "h":
             return  # mostly particles and endings
@@ -263,15 +266,15 @@ class _Finder:
         for a in range(n):
             for b in range(a + MIN_UNSPACED, min(a + MAX_UNSPACED, n) + 1):
                 is_whole = b - a == n
-                # Katakana is written for one foreign name at a time.
+                # A katakana run is usually one foreign name, so it is not cut.
                 if is_whole or (kind != "k" and not self._has_particle(cuts[a], cuts[b])):
                     yield Span(cuts[a], cuts[b], Shape.UNCASED if is_whole else Shape.PIECE, (b - a) / 2)
 
     def _has_particle(self, start: int, end: int) -> bool:
         return self.text[start] in HAN_PARTICLES or self.text[end - 1] in HAN_PARTICLES
 
-    def _without_ending(self, word: Word) -> Iterator[Span]:
-        """Korean writes particles of one or two syllables behind a name, without a space."""
+    def _without_particle(self, word: Word) -> Iterator[Span]:
+        """A Korean word without its last one or two syllables: particles follow a name without a space."""
         if _FIRST_HANGUL <= self.text[word.start] <= _LAST_HANGUL and "m" not in word.shape:
             for end in (word.end - 2, word.end - 1):
                 if end - word.start >= MIN_UNSPACED:

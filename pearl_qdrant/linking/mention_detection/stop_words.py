@@ -1,12 +1,12 @@
-"""English words that a mention does not begin or end with, or is not made of alone. Written for this project.
+"""English words that a mention does not start or end with, or does not consist of. Written for this project.
 
-Other languages work without a list of their own: they get more candidate spans, which the base then refuses.
+Other languages work without lists: they get more candidate spans, which the base then rejects.
 """
 
 from __future__ import annotations
 
 ARTICLES = frozenset("a an the".split())
-"""May begin a capitalised name."""
+"""May start a capitalised name."""
 
 CONNECTORS = frozenset(
     "a an the of in and or for to with by on at from as into de del della der des di da du la le les el los las van von"
@@ -71,10 +71,10 @@ hundred hundreds thousand thousands million millions billion billions dozen doze
 """
 
 STOP_WORDS = CONNECTORS | frozenset(_FUNCTION.split()) | frozenset(_VERBS.split())
-"""No mention begins or ends with one of them, unless it is written as a name."""
+"""A mention does not start or end with one of these, unless it is capitalised as a name."""
 
 COMMON_WORDS = STOP_WORDS | frozenset(_ADJECTIVES.split()) | frozenset(_NOUNS.split())
-"""No mention is one of them alone, unless it is written as a name."""
+"""A mention does not consist of one of these alone, unless it is capitalised as a name."""
 
 HAN_PARTICLES = frozenset("的了是在和与也不有就都而及或但被把对从为这那其之以于他她它们我你很还又再着过吗呢吧啊")
-"""Characters that a Chinese name rarely begins or ends with."""
+"""Characters that a Chinese name rarely starts or ends with."""

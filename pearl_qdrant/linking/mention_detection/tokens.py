@@ -1,8 +1,8 @@
-"""Text cut into words, and what stands between them, without losing an offset.
+"""Splits text into words and the gaps between them, with exact offsets.
 
-Each character is turned into the letter of its class, one for one, so that plain regular expressions over the string
-of classes find words of every script, and an offset there is an offset in the text. A combining mark or a joiner stays
-with the character before it; a control character, a lone surrogate or an unassigned code point ends everything.
+Each character is replaced by one letter for its class. So regular expressions over the string of classes find words of
+every script, and an offset in that string is an offset in the text. A combining mark or a joiner belongs to the
+character before it; a control character, a lone surrogate or an unassigned code point ends a word and a sentence.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import lru_cache
 
 
 class Gap(Enum):
-    """What stands between a word and the next one."""
+    """The kind of gap between a word and the next one."""
 
     JOINED = "joined"  # IL-2, U.S., AC/DC
-    SPACE = "space"  # one name may go on: a space, a line's end, "St. Louis", "Johnson & Johnson"
-    COMMA = "comma"  # a capitalised name may go on: "Washington, D.C."
-    BREAK = "break"  # no name goes on
-    SENTENCE = "sentence"  # nor a sentence: a capital letter after it says nothing
+    SPACE = "space"  # a name may continue: a space, a line end, "St. Louis", "Johnson & Johnson"
+    COMMA = "comma"  # a capitalised name may continue: "Washington, D.C."
+    BREAK = "break"  # ends a name
+    SENTENCE = "sentence"  # ends a sentence: a capital letter after it is not informative
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Word:
 
     Attributes:
         start: Offset of its first character.
-        end: Offset after its last one.
-        shape: The classes of its characters, see `character_classes`.
-        gap: What stands after it.
-        joiner: The character of a `JOINED` gap, else empty.
+        end: Offset after its last character.
+        shape: The classes of its characters; see `character_classes`.
+        gap: The gap after it.
+        joiner: The character of a `JOINED` gap; else empty.
     """
 
     start: int
@@ -52,7 +52,7 @@ class Word:
 
     @property
     def is_unspaced(self) -> bool:
-        """Whether its script is written without spaces, so that it may hold several words."""
+        """Whether its script is written without spaces, so that it may consist of several words."""
         return self.shape[0] in "ckht"
 
 
@@ -128,7 +128,7 @@ def character_classes(text: str) -> str:
 
     U, l and o are upper-case, lower-case and other letters, 9 digits, m marks and joiners, c Han, k katakana, h
     hiragana, t scripts of South-East Asia, e emoji and other symbols, b invisible marks of direction, $ currencies,
-    r and n line ends, x what ends everything; ASCII punctuation stands for itself.
+    r and n line ends, x characters that end a sentence; ASCII punctuation is its own class.
     """
     return text.translate({ord(character): _class_of(character) for character in set(text)})
 
@@ -149,7 +149,7 @@ def _class_of(character: str) -> str:
 
 
 def split_words(text: str, classes: str) -> list[Word]:
-    """The words of a text in order, each with what follows it.
+    """The words of a text in order, each with the gap after it.
 
     Args:
         text: The text.
@@ -170,18 +170,18 @@ def split_words(text: str, classes: str) -> list[Word]:
 
 
 def _gap(word: str, shape: str, between: str, following: str, *, is_inner: bool) -> tuple[Gap, str]:
-    """What a gap is, by the classes in it and the words beside it.
+    """The kind of a gap and its joiner, from the classes in it and the words beside it.
 
     Args:
-        word: The word before it.
-        shape: Its classes.
-        between: The classes of the gap.
-        following: The classes of the word after it.
-        is_inner: Whether the word is joined to the one before it, as the H of M*A*S*H, so that it is no initial.
+        word: The word before the gap.
+        shape: The classes of that word.
+        between: The classes in the gap.
+        following: The classes of the word after the gap.
+        is_inner: Whether the word is joined to the one before it, like the H of M*A*S*H; then it is not an initial.
     """
     if len(between) == 1 and between in JOINERS:
-        forgotten_space = between == "." and shape[0] == "l" and following[0] == "U"
-        return (Gap.SENTENCE, "") if forgotten_space else (Gap.JOINED, between)
+        is_missing_space = between == "." and shape[0] == "l" and following[0] == "U"
+        return (Gap.SENTENCE, "") if is_missing_space else (Gap.JOINED, between)
     if between == "," and shape[-1] == "9" and following[0] == "9":
         return Gap.JOINED, ","
     if _SPACE.fullmatch(between):
@@ -190,10 +190,10 @@ def _gap(word: str, shape: str, between: str, following: str, *, is_inner: bool)
     mark = (marked.group(1) or marked.group(2)) if marked else None
     if mark == ",":
         return Gap.COMMA, ""
-    # "Graves' disease" and "Guns N' Roses" go on, a quotation mostly does not; "J. S. Bach" and "St. Louis" do.
+    # "Graves' disease", "Guns N' Roses", "J. S. Bach" and "St. Louis" continue; a quotation mostly does not.
     lowered = word.lower()
     is_initial = shape == "U" and not is_inner
-    may_go_on = is_initial or (lowered.endswith("s") if mark == "'" else lowered in TITLES)
-    if mark == "&" or (mark is not None and may_go_on):
+    may_continue = is_initial or (lowered.endswith("s") if mark == "'" else lowered in TITLES)
+    if mark == "&" or (mark is not None and may_continue):
         return Gap.SPACE, ""
     return (Gap.SENTENCE if _SENTENCE.search(between) else Gap.BREAK), ""

@@ -1,1 +1,25 @@
-"""The ranking of candidates: features, the linear model, the optional cross-encoder, and what explains a score."""
+"""Ranking: features of candidates, the linear model over them, the optional cross-encoder, and explanations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pearl_qdrant._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.ranking.explain import explain_link
+    from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+    from pearl_qdrant.linking.ranking.reranker import CrossEncoder, Reranker
+
+__all__ = ["Calibration", "CrossEncoder", "RankingModel", "Reranker", "explain_link"]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Calibration": "pearl_qdrant.linking.ranking.model",
+        "CrossEncoder": "pearl_qdrant.linking.ranking.reranker",
+        "RankingModel": "pearl_qdrant.linking.ranking.model",
+        "Reranker": "pearl_qdrant.linking.ranking.reranker",
+        "explain_link": "pearl_qdrant.linking.ranking.explain",
+    },
+)

@@ -1,4 +1,4 @@
-"""Why a mention was linked as it was, in words."""
+"""Explains a link in words: the rule that applied, the features of the best candidate, and the runner-up."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, RankingMod
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 _WORDS: Mapping[str, str] = {
-    "dense": "meaning (dense cosine beyond that of unrelated names)",
-    "dense_squared": "close in meaning (the same, squared)",
+    "dense": "meaning (dense cosine above that of unrelated names)",
+    "dense_squared": "close meaning (the same, squared)",
     "lexical": "spelling (n-gram cosine)",
-    "some_lexical": "spelling somewhat alike (n-gram cosine up to 0.5)",
-    "mention_coverage": "share of the mention that the name has",
-    "name_coverage": "share of the name that the mention has",
-    "equal_core": "same but for case, accents, punctuation, brackets",
+    "some_lexical": "similar spelling (n-gram cosine up to 0.5)",
+    "mention_coverage": "share of the mention that the name covers",
+    "name_coverage": "share of the name that the mention covers",
+    "equal_core": "equal except for case, accents, punctuation, brackets",
     "missing_numbers": "a number of the mention is not in the name",
     "extra_numbers": "a number of the name is not in the mention",
     "equal_numbers": "the same numbers",
     "acronym": "one is an acronym of the other",
     "first_word": "the same first word",
-    "type_agreement": "the model takes the mention for another type",
-    "wanted_type": "of a type that was asked for",
+    "type_agreement": "the model predicts another type for the mention",
+    "wanted_type": "has a requested type",
 }
 
-_SMALL = 0.05  # of a logit: not worth a line
+_SMALL = 0.05  # logits; smaller contributions are not shown
 
 
 def explain_link(link: Link, calibration: Calibration, model: RankingModel | None = None) -> list[str]:
-    """Lines that say what decided: the rule, what speaks for the best candidate, and the runner-up.
+    """Lines that explain a link: the rule, the contributions to the best candidate, and the runner-up.
 
     Args:
-        link: From a linker.
-        calibration: That linker's own.
-        model: That linker's coefficients; by default those that come with the package.
+        link: The link.
+        calibration: The calibration of the linker that made it.
+        model: The coefficients of that linker; by default the ones of the package.
     """
     lines = [_rule(link, calibration)]
     if not link.candidates:
@@ -51,19 +51,20 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
 
 
 def _rule(link: Link, calibration: Calibration) -> str:
-    bar = f"{calibration.threshold:g}"
+    threshold = f"{calibration.threshold:g}"
     if link.nil_reason is None:
-        why = "the first of a tie" if link.candidates[0].tie else f"at least the threshold ({bar})"
+        why = "the first of a tie" if link.candidates[0].tie else f"at least the threshold ({threshold})"
         return f"linked: probability {link.probability or 0:.2f}, {why}"
     if link.nil_reason is NilReason.NO_CANDIDATES:
-        return "NIL: nothing in the collection is near, or the type filter leaves nothing"
+        return "NIL: no candidates, as no name is close or the type filter excludes all of them"
     if link.nil_reason is NilReason.TOO_LONG:
-        return f"NIL: longer than any name, over {MAX_CHARACTERS:,} characters; it was not looked up"
+        return f"NIL: longer than any name, over {MAX_CHARACTERS:,} characters; it was not searched"
     if link.nil_reason is NilReason.AMBIGUOUS:
         names = sum(c.tie or c.name == link.candidates[0].name for c in link.candidates)
         several = f"{names} or more" if names == len(link.candidates) else f"{names}"
-        return f"NIL: {several} entities share the best name, and nothing separates them well enough"
-    return f"NIL: the best has probability {link.candidates[0].probability or 0:.2f}, under the threshold ({bar})"
+        return f"NIL: {several} entities share the best name, and nothing separates them clearly enough"
+    probability = link.candidates[0].probability or 0
+    return f"NIL: the best candidate has probability {probability:.2f}, below the threshold ({threshold})"
 
 
 def _label(candidate: Candidate) -> str:
@@ -73,14 +74,14 @@ def _label(candidate: Candidate) -> str:
 
 
 def _parts(candidate: Candidate, coefficients: Mapping[str, float]) -> list[str]:
-    """Each feature that counts, the weightiest first."""
-    weighed = {name: coefficients[name] * value for name, value in candidate.features.items()}
-    kept = sorted((n for n in weighed if abs(weighed[n]) >= _SMALL), key=lambda n: -abs(weighed[n]))
-    return [f"  {weighed[name]:+6.2f}  {_WORDS[name]}: {candidate.features[name]:.3f}" for name in kept]
+    """The contributions of features to a logit, the largest first."""
+    parts = {name: coefficients[name] * value for name, value in candidate.features.items()}
+    shown = sorted((n for n in parts if abs(parts[n]) >= _SMALL), key=lambda n: -abs(parts[n]))
+    return [f"  {parts[name]:+6.2f}  {_WORDS[name]}: {candidate.features[name]:.3f}" for name in shown]
 
 
 def _differences(best: Candidate, other: Candidate, coefficients: Mapping[str, float]) -> list[str]:
-    """In what the best one is better or worse, the weightiest first."""
-    apart = {name: coefficients[name] * (best.features[name] - other.features[name]) for name in best.features}
-    kept = sorted((n for n in apart if abs(apart[n]) >= _SMALL), key=lambda n: -abs(apart[n]))[:4]
-    return [f"  {apart[name]:+6.2f}  {_WORDS[name]}" for name in kept]
+    """The largest differences between the contributions of two candidates."""
+    gaps = {name: coefficients[name] * (best.features[name] - other.features[name]) for name in best.features}
+    shown = sorted((n for n in gaps if abs(gaps[n]) >= _SMALL), key=lambda n: -abs(gaps[n]))[:4]
+    return [f"  {gaps[name]:+6.2f}  {_WORDS[name]}" for name in shown]

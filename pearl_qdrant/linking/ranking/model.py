@@ -4,31 +4,31 @@
     logit_NIL   = sum over NIL features of coefficient * value
     p_i         = exp(slope * logit_i) / (sum_j exp(slope * logit_j) + exp(slope * logit_NIL + nil_bias))
 
-The coefficients are data (`ranking.json`), made by `runs/linking_model.py`, which says on what; a coefficient is 0 or
-has the sign that its feature's meaning asks for. Slope and bias are 1 and 0 until `pearl-qdrant calibrate` fits them to
-a collection.
+The coefficients are in `ranking.json`. `runs/linking_model.py` fits them and documents the data. A coefficient has the
+sign that its feature's meaning requires, or is 0. Slope and bias are 1 and 0 until `pearl-qdrant calibrate` fits them
+to a collection.
 
-Features of a candidate, all of its best name:
-    dense               cosine of the vectors, less what unrelated names have with this encoder: (c - u) / (1 - u)
-    dense_squared       its square if it is positive: between close names a step counts for more
-    lexical             cosine of idf-weighted n-grams
-    some_lexical        the same up to 0.5: between names that share most n-grams ("increased size", "decreased size") a
-                        step counts for less
-    mention_coverage    share of the mention's n-grams that the name has, by idf; name_coverage the reverse
-    equal_core          same but for brackets, blanks, case, accents, punctuation
-    missing_numbers     the mention has a number that the name has not; extra_numbers the reverse
+Features of a candidate, computed from its best name:
+    dense               cosine c of the vectors above the cosine u of unrelated names: (c - u) / (1 - u)
+    dense_squared       the square of `dense` if positive: among close names, a difference counts for more
+    lexical             cosine of IDF-weighted n-grams
+    some_lexical        the same up to 0.5: names that share most n-grams can still differ in meaning ("increased size",
+                        "decreased size"), so a difference above 0.5 counts for less
+    mention_coverage    IDF-weighted share of the mention's n-grams that the name has; name_coverage: the reverse
+    equal_core          equal except for brackets, spaces, case, accents, punctuation
+    missing_numbers     the mention has a number that the name does not have; extra_numbers: the reverse
     equal_numbers       both have the same numbers, at least one
-    acronym             one is an acronym of the other, or holds it
+    acronym             one is an acronym of the other, or contains it
     first_word          the same first word
-    type_agreement      what the head says of the mention's type against the base's: 0 or less (`type_agreement.py`)
-    wanted_type         of a type that the caller asked for in soft mode
+    type_agreement      predicted type of the mention against the types of the base: 0 or less (`type_agreement.py`)
+    wanted_type         has a type that the caller named in soft mode
 
 Features of NIL:
     bias                1
     background_dense    mean of `dense` over the candidates ranked 6 to 10: how crowded the base is around the mention
-    background_lexical  the same of `lexical`
-    length              letters and digits of the mention, up to 30, over 30
-    log_size            natural logarithm of the names in the collections, over 10
+    background_lexical  mean of `lexical` over the same candidates
+    length              letters and digits of the mention, up to 30, divided by 30
+    log_size            natural logarithm of the number of names in the collections, divided by 10
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ FEATURES = (
 )
 
 NEGATIVE = frozenset(("missing_numbers", "extra_numbers"))
-"""Features that speak against a candidate; all others speak for it."""
+"""Features that lower a candidate's score; all others raise it."""
 
 UNFITTED = frozenset(("wanted_type",))
-"""How much a caller's wish weighs: no data tells."""
+"""Features without training data: their coefficients were set by hand."""
 
 NIL_FEATURES = ("bias", "background_dense", "background_lexical", "length", "log_size")
 
@@ -73,7 +73,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RankingModel:
-    """Coefficients.
+    """The coefficients of the ranking.
 
     Attributes:
         features: (len(FEATURES),).
@@ -85,7 +85,7 @@ class RankingModel:
 
     @classmethod
     def from_json(cls, text: str) -> RankingModel:
-        """Read coefficients by name; one that is not named is 0.
+        """Read coefficients by name; missing ones are 0.
 
         Raises:
             ValueError: If a name is unknown.
@@ -95,7 +95,7 @@ class RankingModel:
 
     @classmethod
     def from_names(cls, features: Mapping[str, float], nil_features: Mapping[str, float]) -> RankingModel:
-        """Coefficients by name; one that is not named is 0.
+        """Coefficients by name; missing ones are 0.
 
         Raises:
             ValueError: If a name is unknown.
@@ -103,14 +103,14 @@ class RankingModel:
         return cls(_in_order(features, FEATURES), _in_order(nil_features, NIL_FEATURES))
 
     def by_name(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The coefficients of candidates and of NIL, as `from_json` reads them."""
+        """The coefficients of candidates and of NIL by name, in the form that `from_json` reads."""
         return (
             dict(zip(FEATURES, self.features.tolist(), strict=True)),
             dict(zip(NIL_FEATURES, self.nil_features.tolist(), strict=True)),
         )
 
     def without(self, feature: str) -> RankingModel:
-        """With one coefficient 0, for an ablation."""
+        """A copy with one coefficient set to 0, for an ablation."""
         keep = np.array([name != feature for name in FEATURES], dtype=np.float64)
         return RankingModel(self.features * keep, self.nil_features)
 
@@ -129,12 +129,12 @@ def shipped_model() -> RankingModel:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How logits become probabilities in one collection.
+    """Maps logits to probabilities in one collection.
 
     Attributes:
-        slope: Times every logit; > 0.
-        nil_bias: Added to that of NIL.
-        threshold: Probability under which a mention is NIL, in [0, 1].
+        slope: Multiplies every logit; > 0.
+        nil_bias: Added to the scaled logit of NIL.
+        threshold: Minimum probability of a link, in [0, 1]; below it a mention is NIL.
     """
 
     slope: float = 1.0
@@ -143,10 +143,11 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if not (0.0 < self.slope < math.inf and math.isfinite(self.nil_bias) and 0.0 <= self.threshold <= 1.0):
-            raise ValueError(f"slope is positive, threshold a probability, both and the bias finite, not {self}")
+            raise ValueError(f"slope must be positive, threshold a probability, and slope and bias finite, not {self}")
 
     def probabilities(self, logits: Sequence[float], nil_logit: float) -> list[float]:
         """Probability of each candidate; 1 minus their sum is that of NIL."""
+        # Numerically stable softmax: subtracting the highest logit keeps exp from overflowing.
         scaled = [self.slope * logit for logit in logits]
         nil = self.slope * nil_logit + self.nil_bias
         highest = max([nil, *scaled])

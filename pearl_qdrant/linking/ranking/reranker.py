@@ -1,8 +1,8 @@
-"""A second look at the best candidates, by a model that reads mention and name together.
+"""Reranking: an optional second scoring of the best candidates, by a model that reads mention and name together.
 
-Optional: `EntityLinker.open(..., reranker=CrossEncoder(HUB_ID))`. What it says is added to the candidates' logits,
-less its mean over them: it changes their order and leaves the odds against NIL to the ranking. Calibrate afterwards
-(`pearl-qdrant calibrate` fits the linker as it is without one).
+Use it as `EntityLinker.open(..., reranker=CrossEncoder(HUB_ID))`. Its scores are centred on their mean and added to the
+candidates' logits. So it changes the order of the candidates and not their odds as a group against NIL. A calibration
+stored in the collection was fitted without a reranker.
 """
 
 from __future__ import annotations
@@ -17,35 +17,37 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.schema import NamePoint
 
 TOP = 10
-"""Candidates a mention that are looked at again."""
+"""Candidates per mention that are reranked."""
 
 MAX_TOKENS = 128
-"""Of a pair; longer ones are cut."""
+"""Tokens of a pair of mention and name; longer pairs are truncated."""
 
 
 class Reranker(Protocol):
     """Scores candidates for a mention. Safe to call from several threads."""
 
     def score(self, mention: str, candidates: Sequence[NamePoint]) -> Sequence[float]:
-        """How well each candidate fits, in logits: one more makes it e times as likely.
+        """Score each candidate in logits: one more makes it e times as likely.
 
         Args:
-            mention: The string to be linked.
-            candidates: The best name of each entity, with its types and description; at most `TOP`.
+            mention: The string to link.
+            candidates: The best name of each entity, with types and description; at most `TOP`.
         """
         ...
 
 
 class CrossEncoder:
-    """A sequence classifier of transformers that reads a pair of texts; its last logit says that they are the same.
+    """A sequence classifier of transformers that reads a pair of texts; its last logit means that they are the same.
+
+    Needs the extra `torch`.
 
     Args:
         model: Folder or hub id.
-        revision: Of a hub id.
-        device: Of torch.
+        revision: Revision of a hub id.
+        device: Device of torch.
 
     Raises:
-        ModelError: If it cannot be loaded; needs the extra `torch`.
+        ModelError: If the model cannot be loaded.
     """
 
     def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu") -> None:
@@ -62,13 +64,13 @@ class CrossEncoder:
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(
-                f"Cross-encoder '{model}' cannot be loaded ({reason}). Give a folder or a hub id."
+                f"Cross-encoder '{model}' cannot be loaded ({reason}). Pass a folder or a hub id."
             ) from error
         self._network = network.eval().to(device)
         self._device = device
 
     def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
-        """See `Reranker.score`; a candidate is read as its name, with its description where it has one."""
+        """See `Reranker.score`. The model reads the name of a candidate, and its description if it has one."""
         import torch
 
         texts = [f"{p.name}: {p.description}" if p.description else p.name for p in candidates]

@@ -1,6 +1,6 @@
-"""Scoring the names that were found for a mention: features, logits, order.
+"""Scores the names found for a mention: features, logits, order.
 
-names, one for each entity  ->  features  ->  logit of each, and of NIL  ->  best first, ties marked
+names, one per entity  ->  features  ->  logits of the entities and of NIL  ->  best first, ties marked
 """
 
 from __future__ import annotations
@@ -13,37 +13,45 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.ranking import string_features as facts
 from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
+from pearl_qdrant.linking.ranking.string_features import (
+    StringFeatures,
+    equal_core,
+    equal_first_word,
+    equal_numbers,
+    extra_numbers,
+    is_acronym,
+    missing_numbers,
+    string_features,
+)
 from pearl_qdrant.linking.ranking.type_agreement import type_agreement
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 
 LEXICAL_SHARE = 0.5
-"""Of the lexical score in the order in which names are folded and cut, before they are scored."""
+"""Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
 
 SAME_LOGIT = 1e-4
-"""Logits closer than this are equal: cosines of one and the same name differ by rounding."""
+"""Logits this close are equal: two cosines of the same name differ by rounding."""
 
 SOME_LEXICAL = 0.5
-"""Lexical score from which on more of it counts for less."""
+"""Lexical score above which more of it adds less."""
 
 BACKGROUND = slice(5, 10)
-"""Ranks of the candidates that tell how crowded the base is."""
+"""Ranks of the candidates that measure how crowded the base is around the mention."""
 
-_LONG = 30  # letters of a long mention
+_LONG = 30  # letters and digits; the length feature does not grow beyond
 
 
 @dataclass(slots=True)
-class Name:
-    """A name that was found, with its scores.
+class MatchedName:
+    """A name that the search found, with its scores.
 
     Attributes:
-        point: Its payload.
+        point: Payload of the name.
         dense: Cosine, or None without vectors.
-        lexical, mention_coverage, name_coverage: As in `lexical.LexicalScores`.
+        lexical, mention_coverage, name_coverage: As in `lexical.idf.LexicalScores`.
     """
 
     point: NamePoint
@@ -53,39 +61,39 @@ class Name:
     name_coverage: float = 0.0
 
     @property
-    def before(self) -> float:
-        """What names are ordered by before they are scored, in [-1, 1.5]."""
+    def preliminary_score(self) -> float:
+        """Sorts names before they are ranked; in [-1, 1.5]."""
         return (self.lexical if self.dense is None else self.dense) + LEXICAL_SHARE * self.lexical
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredEntity:
-    """An entity that was found and scored.
+    """A candidate entity with its features and logit.
 
     Attributes:
-        name: Its best name.
+        name: The best name of the entity.
         features: (len(FEATURES),).
-        logit: Sum of the features by their coefficients.
-        tie: Whether nothing separates it from another one with an equal best name.
+        logit: Dot product of features and coefficients.
+        tie: Whether another entity has an equal best name, and nothing separates the two.
     """
 
-    name: Name
+    name: MatchedName
     features: npt.NDArray[np.float64]
     logit: float
     tie: bool = False
 
     @property
     def point(self) -> NamePoint:
-        """The best name's payload."""
+        """Payload of the best name."""
         return self.name.point
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells an entity apart: base and id."""
+        """Base and id, which identify an entity."""
         return self.point.kb, self.point.entity_id
 
     def to_candidate(self, probability: float) -> Candidate:
-        """The candidate, with its probability."""
+        """The public record of this entity."""
         point = self.point
         return Candidate(
             entity_id=point.entity_id,
@@ -111,9 +119,9 @@ class ScoredMention:
     """A mention with its candidate entities.
 
     Attributes:
-        mention: As given.
-        found: Best first.
-        nil_logit: That of NIL.
+        mention: The string as given.
+        found: The entities, best first.
+        nil_logit: Logit of NIL.
         nil_features: (len(NIL_FEATURES),).
     """
 
@@ -124,19 +132,19 @@ class ScoredMention:
 
     @property
     def logits(self) -> list[float]:
-        """Those of the candidates."""
+        """Logits of the entities."""
         return [entity.logit for entity in self.found]
 
 
 @dataclass(frozen=True, slots=True)
 class LinkQuery:
-    """What is asked of every mention of a batch.
+    """What to search for, for every mention of a batch.
 
     Attributes:
-        limit: Entities a mention.
+        limit: Entities per mention.
         types: Types that the caller named.
-        is_filter: Whether they filter; if not, they weigh.
-        is_typed: Whether the head's view of the mention's type counts.
+        is_filter: Whether only entities of these types are searched; otherwise the types are a feature.
+        is_typed: Whether the mention's predicted type counts.
     """
 
     limit: int
@@ -146,18 +154,18 @@ class LinkQuery:
 
     @property
     def filter(self) -> tuple[str, ...]:
-        """The types that candidates must have one of."""
+        """Types that restrict the search; empty for all."""
         return self.types if self.is_filter else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """What candidates are scored by.
+    """The parameters of the scoring.
 
     Attributes:
-        model: Coefficients.
-        baseline: Cosine of unrelated names with this encoder, in [0, 1).
-        log_size: Natural logarithm of the names in all collections.
+        model: Coefficients of the ranking.
+        baseline: Mean cosine of unrelated names with this encoder, in [0, 1).
+        log_size: Natural logarithm of the number of names in all collections.
     """
 
     model: RankingModel
@@ -166,15 +174,27 @@ class Scorer:
 
 
 def score_names(
-    mention: str, names: Sequence[Name], types: npt.NDArray[np.float32] | None, link_query: LinkQuery, scorer: Scorer
+    mention: str,
+    names: Sequence[MatchedName],
+    types: npt.NDArray[np.float32] | None,
+    link_query: LinkQuery,
+    scorer: Scorer,
 ) -> ScoredMention:
-    """Features, logits and order of the entities of one mention."""
-    ours = string_features(mention)
-    nil_features = _nil_features(ours, names, scorer)
+    """Score and sort the entities of one mention.
+
+    Args:
+        mention: The cleaned string.
+        names: The best name of each entity, sorted by preliminary score.
+        types: (19,), probabilities of the mention's entity types; None if they do not count.
+        link_query: The search that found the names.
+        scorer: Parameters of the scoring.
+    """
+    of_mention = string_features(mention)
+    nil_features = _nil_features(of_mention, names, scorer)
     nil_logit = float(nil_features @ scorer.model.nil_features)
     if not names:
         return ScoredMention(mention, [], nil_logit, nil_features)
-    features = np.array([_features(ours, name, types, link_query, scorer) for name in names])
+    features = np.array([_features(of_mention, name, types, link_query, scorer) for name in names])
     logits = (features @ scorer.model.features).tolist()
     found = in_order(ScoredEntity(name, row, logit) for name, row, logit in zip(names, features, logits, strict=True))
     n_tied = sum(entity.tie for entity in found)
@@ -182,13 +202,13 @@ def score_names(
 
 
 def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMention:
-    """The same with what a reranker says of the first candidates added to their logits, in the new order of all.
+    """Add a reranker's scores to the logits of the first candidates, and sort all candidates again.
 
-    Its scores count less their mean, so that they say of the others, which it has not seen, as much as it says of the
-    first ones on average: nothing. These keep their logits, and may come before those that it speaks against.
+    The scores are centred on their mean. So the reranker changes the order of the candidates that it read, and does
+    not change their odds as a group against NIL and against the candidates that it did not read.
 
     Raises:
-        ModelError: If it does not give one finite score for each candidate.
+        ModelError: If the reranker does not return one finite score per candidate.
     """
     first = scored.found[:TOP]
     if len(first) < 2:
@@ -196,8 +216,8 @@ def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMen
     scores = reranker.score(mention, [entity.point for entity in first])
     if len(scores) != len(first) or not all(map(math.isfinite, scores)):
         raise ModelError(
-            f"The reranker was given {len(first)} candidates and gave the scores {list(scores)}. One finite number for "
-            f"each is needed."
+            f"The reranker read {len(first)} candidates and returned the scores {list(scores)}. It must return one "
+            f"finite number for each."
         )
     mean = math.fsum(scores) / len(scores)
     moved = [replace(entity, logit=entity.logit + score - mean) for entity, score in zip(first, scores, strict=True)]
@@ -205,39 +225,45 @@ def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMen
 
 
 def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The order of candidates: first those that nothing separates from the best one, then the others by their logits.
+    """Order of candidates: first those tied with the best one, then the others by logit.
 
     Args:
-        logits: Finite ones, and minus infinity where there is no candidate, (..., k); k > 0.
+        logits: (..., k), k > 0; minus infinity where there is no candidate.
 
     Returns:
-        Places in `logits`, (..., k), equal ones as they come; and how many of the first nothing separates, (...,): 1
-        for a single best one, 0 where there is none.
+        Indices into `logits`, (..., k), equal logits in their given order; and the number of tied first candidates,
+        (...,): 1 for a single best one, 0 without candidates.
     """
     is_tied = np.isfinite(logits) & (logits >= logits.max(axis=-1, keepdims=True) - SAME_LOGIT)
+    # Rounded to the same 1e-4 as ties, and stable: differences of rounding never change the order of equal names.
     order = np.argsort(np.where(is_tied, -np.inf, -np.round(logits, 4)), axis=-1, kind="stable")
     return order, is_tied.sum(axis=-1)
 
 
 def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
-    """Entities, best first, equal ones by base and id, with the ties marked; at least one."""
+    """Entities best first, equal ones by base and id, with ties marked; expects at least one."""
     by_key = sorted(found, key=lambda entity: entity.key)
     order, tied = best_first(np.array([entity.logit for entity in by_key]))
     n_tied = int(tied)
-    return [replace(by_key[i], tie=place < n_tied and n_tied > 1) for place, i in enumerate(order.tolist())]
+    return [replace(by_key[i], tie=rank < n_tied and n_tied > 1) for rank, i in enumerate(order.tolist())]
 
 
-def _dense(name: Name, scorer: Scorer) -> float:
+def _dense(name: MatchedName, scorer: Scorer) -> float:
+    """The `dense` feature: the cosine relative to that of unrelated names; the lexical score without vectors."""
     if name.dense is None:
         return name.lexical
     return (name.dense - scorer.baseline) / (1 - scorer.baseline)
 
 
 def _features(
-    ours: StringFeatures, name: Name, types: npt.NDArray[np.float32] | None, link_query: LinkQuery, scorer: Scorer
+    of_mention: StringFeatures,
+    name: MatchedName,
+    types: npt.NDArray[np.float32] | None,
+    link_query: LinkQuery,
+    scorer: Scorer,
 ) -> tuple[float, ...]:
-    """In the order of `FEATURES`."""
-    theirs = string_features(name.point.name)
+    """Features in the order of `FEATURES`."""
+    of_name = string_features(name.point.name)
     is_wanted = bool(link_query.types) and not link_query.is_filter and _has_type(name.point, link_query.types)
     dense = _dense(name, scorer)
     return (
@@ -247,12 +273,12 @@ def _features(
         min(name.lexical, SOME_LEXICAL),
         name.mention_coverage,
         name.name_coverage,
-        facts.equal_core(ours, theirs),
-        facts.missing_numbers(ours, theirs),
-        facts.extra_numbers(ours, theirs),
-        facts.equal_numbers(ours, theirs),
-        facts.is_acronym(ours, theirs),
-        facts.equal_first_word(ours, theirs),
+        equal_core(of_mention, of_name),
+        missing_numbers(of_mention, of_name),
+        extra_numbers(of_mention, of_name),
+        equal_numbers(of_mention, of_name),
+        is_acronym(of_mention, of_name),
+        equal_first_word(of_mention, of_name),
         type_agreement(types, name.point.types),
         float(is_wanted),
     )
@@ -262,17 +288,17 @@ def _has_type(point: NamePoint, types: Sequence[str]) -> bool:
     return not set(types).isdisjoint(point.filter_types)
 
 
-def _nil_features(ours: StringFeatures, names: Sequence[Name], scorer: Scorer) -> npt.NDArray[np.float64]:
-    """In the order of `NIL_FEATURES`."""
-    behind = names[BACKGROUND]
-    dense = [_dense(name, scorer) for name in behind]
-    lexical = [name.lexical for name in behind]
+def _nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], scorer: Scorer) -> npt.NDArray[np.float64]:
+    """Features in the order of `NIL_FEATURES`."""
+    background = names[BACKGROUND]
+    dense = [_dense(name, scorer) for name in background]
+    lexical = [name.lexical for name in background]
     return np.array(
         [
             1.0,
             sum(dense) / len(dense) if dense else 0.0,
             sum(lexical) / len(lexical) if lexical else 0.0,
-            min(len(ours.joined), _LONG) / _LONG,
+            min(len(of_mention.joined), _LONG) / _LONG,
             scorer.log_size / 10,
         ]
     )

@@ -1,4 +1,4 @@
-"""What `pearl-qdrant calibrate` left in a collection's manifest, as the linker uses it."""
+"""Reads the calibration that `pearl-qdrant calibrate` stored in the manifest of a collection."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _log = logging.getLogger(__name__)
 
 
 def calibration_of(stored: LinkCalibration) -> Calibration:
-    """Slope, bias and threshold."""
+    """The stored slope, bias and threshold."""
     return Calibration(stored.slope, stored.nil_bias, stored.threshold)
 
 
 def model_of(stored: LinkCalibration) -> RankingModel | None:
-    """The coefficients; None: those that come with the package.
+    """The stored coefficients; None if only slope, bias and threshold were fitted.
 
     Raises:
-        CalibrationError: If there is one that this version does not know.
+        CalibrationError: If this version does not know one of the features.
     """
     if stored.features is None or stored.nil_features is None:
         return None
@@ -30,18 +30,17 @@ def model_of(stored: LinkCalibration) -> RankingModel | None:
         return RankingModel.from_names(stored.features, stored.nil_features)
     except ValueError as error:
         raise CalibrationError(
-            f"This collection was calibrated by another version of pearl-qdrant ({error}). Fit it again: pearl-qdrant "
+            f"Another version of pearl-qdrant calibrated this collection ({error}). Calibrate it again: pearl-qdrant "
             f"calibrate"
         ) from error
 
 
 def common_calibration(collections: Sequence[Collection]) -> LinkCalibration | None:
-    """What was fitted to the collections, if it is the same for all; the order in which they are named is no reason."""
+    """The calibration that all collections share; None if they differ, so that their order does not matter."""
     first = collections[0].manifest.calibration
     if all(collection.manifest.calibration == first for collection in collections):
         return first
     _log.warning(
-        "the collections are calibrated differently: probabilities, threshold and ranking are those that come with the "
-        "package"
+        "the collections have different calibrations: the default probabilities, threshold and ranking are used"
     )
     return None

@@ -1,6 +1,6 @@
-"""What mention and name say about each other as strings, beyond their n-grams.
+"""String features of a pair of mention and name that n-grams do not capture.
 
-Each fact is a number in [0, 1]; all are 0 where a side has no letters or digits.
+Each feature is a number in [0, 1], and 0 if one side has no letters or digits.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from functools import lru_cache
 
 from pearl_qdrant.lexical.ngrams import fold_name
 
-_BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # tried once a run of white space, not at each of its blanks
+_BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
 _SMALL = frozenset("the of and in de a an for la le el at on to di du des der von und et y".split())
-"""Words that an acronym passes over."""
+"""Words that an acronym may skip."""
 
 _ACRONYM = range(2, 9)
-"""Letters of an acronym."""
+"""Possible lengths of an acronym."""
 
-_LONG = 500  # characters: a thousand such strings taken apart would fill many MB
+_LONG = 500  # characters; longer strings are not cached, because a thousand of them would fill many MB
 
 
 @dataclass(frozen=True, slots=True)
 class StringFeatures:
-    """A string taken apart once.
+    """A string prepared for comparisons.
 
     Attributes:
-        folded: As `fold_name` gives it.
-        core: The same without what stands in brackets, if anything is left.
-        joined: `folded` without blanks.
-        first: Its first word.
-        words: Its words.
-        numbers: Those that are numbers.
-        initials: First letters of its words, with and without the small ones; empty for one word.
+        folded: The result of `fold_name`.
+        core: The same without text in brackets, unless nothing else is left.
+        joined: `folded` without spaces.
+        first: The first word.
+        words: All words.
+        numbers: The words that are numbers.
+        initials: First letters of the words, with and without small words; empty for a single word.
     """
 
     folded: str
@@ -46,16 +46,16 @@ class StringFeatures:
 
 
 def string_features(text: str) -> StringFeatures:
-    """Take a string apart; of the last ones that were not long it is remembered."""
-    return _remembered(text) if len(text) <= _LONG else _take_apart(text)
+    """Prepare a string; the last 1,000 strings that are not long are cached."""
+    return _cached(text) if len(text) <= _LONG else _prepare(text)
 
 
-@lru_cache(maxsize=1000)  # each holds four objects that the garbage collector walks through
-def _remembered(text: str) -> StringFeatures:
-    return _take_apart(text)
+@lru_cache(maxsize=1000)  # not larger: the garbage collector visits four objects per entry
+def _cached(text: str) -> StringFeatures:
+    return _prepare(text)
 
 
-def _take_apart(text: str) -> StringFeatures:
+def _prepare(text: str) -> StringFeatures:
     folded = fold_name(text)
     core = fold_name(_BRACKETS.sub("", text)) if "(" in text or "[" in text else folded
     words = folded.split()
@@ -72,7 +72,7 @@ def _take_apart(text: str) -> StringFeatures:
 
 
 def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether they are the same but for brackets, blanks and all that folding takes away."""
+    """Whether the two are equal except for brackets, spaces and everything that `fold_name` removes."""
     if not mention.joined or not name.joined:
         return 0.0
     same = mention.joined == name.joined or name.folded == mention.core or mention.folded == name.core
@@ -80,12 +80,12 @@ def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
 
 
 def missing_numbers(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether the mention has a number that the name has not."""
+    """Whether the mention has a number that the name does not have."""
     return float(bool(mention.numbers - name.numbers))
 
 
 def extra_numbers(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether the name has a number that the mention has not."""
+    """Whether the name has a number that the mention does not have."""
     return float(bool(name.numbers - mention.numbers))
 
 
@@ -95,7 +95,7 @@ def equal_numbers(mention: StringFeatures, name: StringFeatures) -> float:
 
 
 def is_acronym(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether one of them is made of the other's first letters, or holds such a word."""
+    """Whether one side is the initials of the other, or has them as a word."""
     for short, long in ((mention, name), (name, mention)):
         if short.joined in long.initials or any(len(i) > 2 and i in short.words for i in long.initials):
             return 1.0
@@ -103,5 +103,5 @@ def is_acronym(mention: StringFeatures, name: StringFeatures) -> float:
 
 
 def equal_first_word(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether both begin with the same word."""
+    """Whether both start with the same word."""
     return float(bool(mention.first) and mention.first == name.first)

@@ -1,10 +1,10 @@
-"""Soft typing: what the head says of a mention's type, against the coarse types that the base gives an entity.
+"""Soft typing: compares the predicted type of a mention with the coarse types of an entity in the base.
 
-    confidence = max over real types t of p(t)                      OTHER is no real type
+    confidence = max over real types t of p(t)                      OTHER is not a real type
     agreement  = max over the entity's real types t of p(t) - confidence      in [-1, 0]
 
-So it is 0 for an entity of the type that the head believes in, and for one whose type the base does not know or calls
-OTHER; it falls with the head's confidence in another type, and is near 0 where the head believes in none.
+The agreement is 0 for an entity of the predicted type, and for an entity without a real type. It falls with the
+confidence in another type, and is near 0 if no type is probable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def type_agreement(marginals: npt.NDArray[np.float32] | None, types: Sequence[st
     """Agreement of one mention and one entity.
 
     Args:
-        marginals: (19,), probability of each entity type of the mention; None without a head.
+        marginals: (19,), probabilities of the mention's entity types; None without a type head.
         types: Coarse types of the entity.
 
     Returns:

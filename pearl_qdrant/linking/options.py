@@ -1,0 +1,127 @@
+"""Options of linking and annotating: one frozen dataclass each, with every default written once.
+
+The public methods take an options object, or its fields as keyword arguments, or both; a keyword overrides the field.
+The `...Keywords` classes give type checkers the names and types of those keyword arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TypeMode = Literal["hard", "soft", "off"]
+OnTie = Literal["null", "first"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """How mentions are linked.
+
+    Attributes:
+        types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
+        type_mode: "hard" admits only entities of one of `types`; "soft" prefers them. In both modes the mention's
+            predicted type also counts, weighted by its confidence. "off" ignores types altogether.
+        limit: Maximum number of candidates in a link, at least 1.
+        threshold: Minimum probability of a link, in [0, 1]; None for the linker's own threshold.
+        on_tie: What to do when nothing separates several entities: "null" makes the mention NIL with the reason
+            `ambiguous` and lists them first among the candidates; "first" links the first by id.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    types: Sequence[str] = ()
+    type_mode: TypeMode = "hard"
+    limit: int = DEFAULT_LIMIT
+    threshold: float | None = None
+    on_tie: OnTie = "null"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "types", _as_types(self.types))
+        if self.limit < 1:
+            raise ValueError(f"limit must be at least 1, not {self.limit}")
+        if self.type_mode not in ("hard", "soft", "off"):
+            raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {self.type_mode!r}")
+        check_threshold(self.threshold)
+        _check_on_tie(self.on_tie)
+
+    def updated(self, **keywords: Unpack[LinkKeywords]) -> LinkOptions:
+        """These options with some fields replaced."""
+        return replace(self, **keywords)
+
+
+class LinkKeywords(TypedDict, total=False):
+    """The fields of `LinkOptions` as keyword arguments."""
+
+    types: Sequence[str]
+    type_mode: TypeMode
+    limit: int
+    threshold: float | None
+    on_tie: OnTie
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotateOptions:
+    """How the mentions of a passage are found and linked.
+
+    Attributes:
+        types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
+        threshold: Minimum probability of a mention, in [0, 1]; None for the default, 0.5.
+        context: What the passage is about; chooses between entities that nothing else separates.
+        on_tie: What to do with ties that remain: "null" makes them NIL, "first" links the first by id.
+        include_nil: Whether to return spans that look like mentions but have no entity, too.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    types: Sequence[str] = ()
+    threshold: float | None = None
+    context: str | None = None
+    on_tie: OnTie = "null"
+    include_nil: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "types", _as_types(self.types))
+        check_threshold(self.threshold)
+        _check_on_tie(self.on_tie)
+
+    @property
+    def least_probability(self) -> float:
+        """The threshold, or the default where there is none."""
+        return DEFAULT_PASSAGE_THRESHOLD if self.threshold is None else self.threshold
+
+    def updated(self, **keywords: Unpack[AnnotateKeywords]) -> AnnotateOptions:
+        """These options with some fields replaced."""
+        return replace(self, **keywords)
+
+
+class AnnotateKeywords(TypedDict, total=False):
+    """The fields of `AnnotateOptions` as keyword arguments."""
+
+    types: Sequence[str]
+    threshold: float | None
+    context: str | None
+    on_tie: OnTie
+    include_nil: bool
+
+
+def _as_types(types: Sequence[str]) -> tuple[str, ...]:
+    return (types,) if isinstance(types, str) else tuple(types)
+
+
+def check_threshold(threshold: float | None) -> None:
+    """Raise a ValueError unless the threshold is None or a probability."""
+    if threshold is not None and not 0.0 <= threshold <= 1.0:
+        raise ValueError(f"threshold is a probability in [0, 1], not {threshold}")
+
+
+def _check_on_tie(on_tie: str) -> None:
+    if on_tie not in ("null", "first"):
+        raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")

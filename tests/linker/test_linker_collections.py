@@ -1,0 +1,138 @@
+"""The collections of a linker: opening, several at once, calibration, added and deleted entities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from linker_base import ENTITIES, fill
+from tiny_models import make_pearl
+
+from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.errors import (
+    CollectionNotFoundError,
+    EntityNotFoundError,
+    ModelMismatchError,
+)
+from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.schema import LinkCalibration
+
+
+def test_an_entity_can_be_looked_up(linker: EntityLinker) -> None:
+    """By its id I get all names, types and the description."""
+    entity = linker.entity("nyt")
+
+    assert entity.canonical_name == "The New York Times"
+    assert set(entity.aliases) == {"NYTimes", "nytimes.com"}
+    assert (entity.kb_types, entity.types) == (("ORG", "newspaper"), ("ORG",))
+    assert entity.description == "A newspaper"
+    with pytest.raises(EntityNotFoundError, match="No entity 'NYT' in base"):
+        linker.entity("NYT")
+
+
+def test_an_added_entity_is_found_at_once_and_a_deleted_one_is_not(tmp_path: Path, model: Path) -> None:
+    """A dozen entities more or less need no new ingest."""
+    fill(tmp_path, "small", str(model), ENTITIES[:3])
+    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
+        assert linker.add([Entity("heart", "heart attack", ("aspirin",))]) == 2
+        assert linker.link("aspirin").entity_id == "heart"
+        # Added again with other names, it keeps only those.
+        assert linker.add([Entity("heart", "heart attack", ("w of heart",), ("disease",))]) == 2
+        assert set(linker.entity("heart").names()) == {"heart attack", "w of heart"}
+        assert linker.entity("heart").kb_types == ("disease",)
+        assert linker.delete(["heart", "never there"]) == 2
+        with pytest.raises(EntityNotFoundError):
+            linker.entity("heart")
+    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
+        assert linker.link("NYC").entity_id == "nyc"
+
+
+def test_several_collections_answer_together(tmp_path: Path, model: Path) -> None:
+    """I can link against two bases at once, and each candidate says which one it is from."""
+    fill(tmp_path, "news", str(model), ENTITIES[:2])
+    fill(tmp_path, "medicine", str(model), [ENTITIES[4]])
+    with EntityLinker.open("news", "medicine", store=str(tmp_path), threshold=0.0) as linker:
+        assert linker.link("heart attack").entity_id == "mi"
+        assert linker.link("NYTimes").candidates[0].kb == "news"
+        assert {c.kb for c in linker.link("NYTimes").candidates} == {"news", "medicine"}
+        with pytest.raises(ValueError, match="name the collection to add to"):
+            linker.add([Entity("x", "x")])
+        assert linker.add([Entity("x", "aspirin")], collection="medicine") == 1
+        assert linker.link("aspirin").candidates[0].kb == "medicine"
+
+
+def test_the_order_of_collections_does_not_matter(
+    tmp_path: Path, model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If collections have different calibrations, the default one is used, and a warning says so."""
+    for name in ("one", "two"):
+        fill(tmp_path, name, str(model), [Entity(name, f"{name} street")])
+    store = EdgeStore(tmp_path)
+    one = store.open("one")
+    fitted = LinkCalibration(slope=2.0, nil_bias=0.0, threshold=0.1)
+    one.write_manifest(one.manifest.model_copy(update={"calibration": fitted}))
+    store.close()
+
+    for order in (("one", "two"), ("two", "one")):
+        with EntityLinker.open(*order, store=str(tmp_path)) as linker:
+            assert linker.calibration == Calibration()
+            assert linker.link("one street").kb == "one"
+    assert "different calibrations" in caplog.text
+    with EntityLinker.open("one", store=str(tmp_path)) as linker:
+        assert linker.calibration.threshold == 0.1
+
+
+def test_another_model_is_refused(tmp_path: Path, store_path: Path) -> None:
+    """A model of the same width but other weights would give wrong answers without an error; it is refused."""
+    make_pearl(tmp_path / "other", name="other", seed=7)
+    with pytest.raises(ModelMismatchError, match=r"holds vectors of .*but the model in use is .*other"):
+        EntityLinker.open("base", store=str(store_path), model=str(tmp_path / "other"))
+
+
+def test_a_missing_collection_is_named_with_those_that_exist(store_path: Path) -> None:
+    """A typo in the collection's name is answered with the names there are."""
+    with pytest.raises(CollectionNotFoundError, match=r"'bsae' does not exist \(there are: base\)"):
+        EntityLinker.open("bsae", store=str(store_path))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [Entity("", "Ghost"), Entity("e1", " "), Entity("e1", "x", ("",)), Entity("e1", "x", cast("tuple[str]", "yz"))],
+)
+def test_an_entity_without_id_or_name_is_refused(tmp_path: Path, model: Path, bad: Entity) -> None:
+    """A link to the id '' would look like NIL."""
+    fill(tmp_path, "base", str(model), [Entity("a", "Acme")])
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        with pytest.raises((ValueError, TypeError), match=r"empty|not the string"):
+            linker.add([bad])
+        assert linker.link("Ghost", threshold=0).entity_id != ""
+
+
+def test_counts_follow_what_is_added_and_deleted(store_path: Path) -> None:
+    """The manifest says how many names there are, so that `collections verify` can."""
+    with EntityLinker.open("base", store=str(store_path)) as linker:
+        (collection,) = linker._collections
+        linker.add([Entity("new", "New Thing", ("Thing, New",))])
+        with_it = collection.manifest.names
+        linker.delete(["new"])
+
+        assert (with_it - collection.manifest.names, collection.manifest.names) == (2, collection.count())
+
+
+def test_what_was_calibrated_is_used(tmp_path: Path, model: Path) -> None:
+    """A calibration in the manifest moves the probabilities and the threshold of that collection."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        before = linker.link("heart attack").candidates[0].probability
+        (collection,) = linker._collections
+        fitted = LinkCalibration(slope=1.0, nil_bias=30.0, threshold=0.25)
+        collection.write_manifest(collection.manifest.model_copy(update={"calibration": fitted}))
+    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+        after = linker.link("heart attack").candidates[0].probability
+
+        assert linker.calibration == Calibration(1.0, 30.0, 0.25)
+        assert before is not None
+        assert after is not None
+        assert after < before

@@ -1,0 +1,75 @@
+"""Public names of the packages `encoder` and `linking`, and of modules that were moved."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
+from pearl_qdrant.linking.ranking.reranker import CrossEncoder
+
+PACKAGES = [
+    "pearl_qdrant.encoder",
+    "pearl_qdrant.linking",
+    "pearl_qdrant.linking.calibration",
+    "pearl_qdrant.linking.ranking",
+]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_exports_its_names_as_type_checkers_see_them(package: str) -> None:
+    """What I import from a package is what its module defines, and a misspelt name fails as in any module."""
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+    typed = {
+        alias.name: node.module or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}.")
+        for alias in node.names
+    }
+
+    assert sorted(typed) == module.__all__
+    for name, source in typed.items():
+        assert getattr(module, name) is getattr(importlib.import_module(source), name)
+        assert name in dir(module)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'load_encodr'"):
+        _ = module.load_encodr
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_costs_nothing_until_a_name_is_used(package: str) -> None:
+    """Importing a package loads no model library and no Qdrant."""
+    code = f"import sys, {package}; assert not {{'numpy', 'torch', 'qdrant_client', 'onnxruntime'}} & set(sys.modules)"
+
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=600)
+
+
+def test_the_old_module_of_the_cross_encoder_still_works() -> None:
+    """Code written for the last release runs, and is told where the name is now."""
+    with pytest.warns(DeprecationWarning, match=r"CrossEncoder moved to pearl_qdrant\.linking\.ranking\.reranker\."):
+        from pearl_qdrant.linking.reranker import CrossEncoder as Old
+
+    assert Old is CrossEncoder
+
+
+def test_the_old_module_of_calibrate_collection_still_works() -> None:
+    """Code written for the last release runs, and is told where the name is now."""
+    with pytest.warns(
+        DeprecationWarning, match=r"calibrate_collection moved to pearl_qdrant\.linking\.calibration\.calibrate\."
+    ):
+        from pearl_qdrant.linking.calibrate import calibrate_collection as old
+
+    assert old is calibrate_collection
+
+
+def test_a_name_that_an_old_module_never_had_is_an_attribute_error() -> None:
+    """An old module has its documented names alone."""
+    module = importlib.import_module("pearl_qdrant.linking.reranker")
+
+    with pytest.raises(AttributeError, match="has no attribute 'TOP'"):
+        _ = module.TOP

@@ -1,0 +1,66 @@
+"""Linkers for tests of mention detection: exact names, or every string."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pearl_qdrant import Annotation, Candidate, Link, NilReason
+from pearl_qdrant.linking.mention_detection.annotate import annotate
+
+SURE = 0.97
+
+KNOWN = [("heart attack", "mi"), ("New York", "ny"), ("York", "york")]
+"""Names with their entities."""
+
+
+class Names:
+    """Links by exact name, ignoring case; a name of several entities is a tie."""
+
+    def __init__(self, names: Iterable[tuple[str, str]], *, probability: float = SURE) -> None:
+        self.names = list(names)
+        self.probability = probability
+        self.calls: list[tuple[list[str], tuple[str, ...]]] = []
+
+    def link_batch(
+        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
+    ) -> Iterator[Link]:
+        wanted = list(mentions)
+        self.calls.append((wanted, tuple(types)))
+        for mention in wanted:
+            yield self._link(mention)
+
+    def _link(self, mention: str) -> Link:
+        found = [(name, i) for name, i in self.names if name.lower() == mention.lower()]
+        if not found:
+            return Link(mention, None, None, None, NilReason.NO_CANDIDATES)
+        each = self.probability / len(found)
+        is_tie = len(found) > 1
+        candidates = tuple(
+            Candidate(i, "kb", name, name, types=("T",), description=i, score=1.0, probability=each, tie=is_tie)
+            for name, i in found
+        )
+        if is_tie:
+            return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
+        return Link(mention, found[0][1], found[0][0], each, None, candidates)
+
+
+class Everything(Names):
+    """Every string is an entity, and which ones are more probable does not matter."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def _link(self, mention: str) -> Link:
+        probability = 0.5 + len(mention) % 7 / 20
+        candidate = Candidate(mention, "kb", mention, mention, score=probability, probability=probability)
+        return Link(mention, mention, mention, probability, None, (candidate,))
+
+
+def found(annotations: Iterable[Annotation]) -> list[tuple[str, str | None]]:
+    """What was found, as text and entity."""
+    return [(a.text, a.link.entity_id) for a in annotations]
+
+
+def mentions(text: str, *names: str) -> list[str]:
+    """The mentions found in a text by a base of some names, in lower case where a name is."""
+    return [a.text for a in annotate(Names((name, name) for name in names), text)]

@@ -1,0 +1,91 @@
+"""The command `annotate`, with the shipped model on a small base."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+
+from pearl_qdrant.cli import cli
+
+BASE = (
+    "id\tname\ttype\taliases\n"
+    "mi\tmyocardial infarction\tdisease\theart attack\n"
+    "asa\taspirin\tdrug\t\n"
+    "nyt\tThe New York Times\tORG|newspaper\tNYTimes\n"
+    "paris\tParis\tGPE|city\t\n"
+    "a-texan-city\tParis\tGPE|city\t\n"
+)
+
+
+PASSAGE = "In Paris\r\nthe NYTimes wrote: a heart attack (HA) is no headache. Then HA and aspirin."
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with a small base of the shipped model."""
+    folder = tmp_path_factory.mktemp("passages")
+    path = folder / "base.tsv"
+    path.write_text(BASE, encoding="utf-8")
+    cli(["ingest", str(path), "--store", str(folder / "store")], standalone_mode=False)
+    return str(folder / "store")
+
+
+@pytest.fixture
+def loaded(run: Run, store: str) -> Run:
+    """The command line, with that store."""
+    return partial(run, "annotate", "--store", store)
+
+
+def test_the_command_prints_a_line_a_mention(loaded: Run) -> None:
+    """`annotate` reads an argument, a file or standard input, and says what stands where, in words or JSON."""
+    words = loaded(PASSAGE)
+    assert words.status == 0, words.err
+    assert words.out.splitlines()[0].startswith("14-21  NYTimes  ->  The New York Times  [nyt]  1.00")
+    assert "HA (heart attack)  ->  myocardial infarction  [mi]" in words.out
+
+    as_json = loaded("--file", "-", "--json", stdin=PASSAGE.encode())
+    lines = as_json.lines()
+    assert {PASSAGE[int(str(x["start"])) : int(str(x["end"]))] == x["text"] for x in lines} == {True}
+    assert [(x["text"], x["entity_id"], x["long_form"]) for x in lines] == [
+        ("NYTimes", "nyt", None),
+        ("heart attack", "mi", None),
+        ("HA", "mi", "heart attack"),
+        ("HA", "mi", "heart attack"),
+        ("aspirin", "asa", None),
+    ]
+    assert lines[0].keys() == set("start end text kb entity_id canonical_name probability types long_form".split())
+    assert lines[0]["types"] == ["ORG", "newspaper"]
+
+
+def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
+    """`--type` leaves the rest out, `--nil` shows ties, `--on-tie first` cuts them."""
+    drugs = loaded(PASSAGE, "--type", "drug", "--json").lines()
+    assert [line["entity_id"] for line in drugs] == ["asa"]
+
+    assert "7-12  Paris  ->  NIL (ambiguous)" in loaded("We saw Paris.", "--nil").out
+
+    first = loaded("We saw Paris.", "--on-tie", "first", "--json").lines()
+    assert [line["entity_id"] for line in first] == ["a-texan-city"]
+
+
+def test_the_command_refuses_what_it_cannot_read(loaded: Run, tmp_path: Path) -> None:
+    """Text and file together, neither, and a file that is not UTF-8 are errors that say what to do."""
+    path = tmp_path / "latin.txt"
+    path.write_bytes("München".encode("latin-1"))
+
+    assert loaded().status == 2
+    assert loaded("x", "--file", str(path)).status == 2
+    wrong = loaded("--file", str(path))
+    assert wrong.status == 1
+    assert "latin.txt: not UTF-8 at byte 1" in wrong.err
+
+
+def test_an_argument_that_is_no_unicode_does_no_harm(loaded: Run) -> None:
+    """A lone surrogate, which is how a shell's stray byte arrives, ends a mention and is counted as one character."""
+    outcome = loaded("\udcff NYTimes\udcff", "--json")
+
+    assert outcome.status == 0, outcome.err
+    assert [(line["start"], line["entity_id"]) for line in outcome.lines()] == [(2, "nyt")]

@@ -1,0 +1,127 @@
+"""Spans that the caller gives, and documents of spaCy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import spacy
+from exact_linker import KNOWN, Names, found
+
+from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
+
+
+@dataclass
+class Thing:
+    """An entity as spaCy has it."""
+
+    start_char: int
+    end_char: int
+
+
+@dataclass
+class Doc:
+    """A document as spaCy has it."""
+
+    text: str
+    ents: tuple[Thing, ...]
+    was_recognised: bool = True
+
+    def has_annotation(self, name: str) -> bool:
+        return self.was_recognised and name == "ENT_IOB"
+
+
+TEXT = "A heart attack in New York."
+
+
+HEART_NEW_YORK = [("heart attack", "mi"), ("York", "york")]
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(2, 14), (22, 26)],
+        [[2, 14], [22, 26]],
+        (Thing(start, end) for start, end in [(2, 14), (22, 26)]),
+        [{"start": 2, "end": 14, "text": "heart attack", "label": "disease", "score": 0.9}, {"start": 22, "end": 26}],
+    ],
+    ids=["tuples", "lists", "spacy", "gliner"],
+)
+def test_spans_of_a_caller_are_taken_as_they_are(spans: Iterable[object]) -> None:
+    """Whatever found the mentions, they are linked and nothing else is."""
+    assert found(annotate(Names(KNOWN), TEXT, spans=spans)) == HEART_NEW_YORK  # type: ignore[arg-type]
+
+
+def test_a_doc_brings_its_entities() -> None:
+    """A document that has been through entity recognition is annotated where entities were recognised."""
+    doc = Doc(TEXT, (Thing(2, 14), Thing(22, 26)))
+
+    assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
+    assert found(annotate(Names(KNOWN), Doc(TEXT, ()))) == []
+    assert [found(f) for f in annotate_batch(Names(KNOWN), [doc])] == [HEART_NEW_YORK]
+
+
+def test_a_doc_without_recognition_is_read_as_text() -> None:
+    """A pipeline that recognises no entities leaves it to us."""
+    assert found(annotate(Names(KNOWN), Doc(TEXT, (), was_recognised=False))) == [
+        ("heart attack", "mi"),
+        ("New York", "ny"),
+    ]
+
+
+def test_spacy_itself_is_understood() -> None:
+    """A real spaCy document is read as text until entities are recognised in it, and then where they are."""
+    doc = spacy.blank("en")(TEXT)
+    assert found(annotate(Names(KNOWN), doc)) == [("heart attack", "mi"), ("New York", "ny")]
+    doc.ents = [spacy.tokens.Span(doc, 1, 3, label="DISEASE"), spacy.tokens.Span(doc, 5, 6, label="GPE")]
+
+    assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
+
+
+def test_spacys_entities_keep_their_offsets_in_characters() -> None:
+    """Where a pipeline recognises entities they are the spans, after emoji, combining marks and CRLF too."""
+    names = ["Zu\u0308rich", "\U0001d510ünchen", "👩\u200d🔬 Lab", "heart attack"]
+    pipeline = spacy.blank("en")
+    ruler: Any = pipeline.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "T", "pattern": name} for name in names])
+    text = "🦄 of Zu\u0308rich\r\n\r\nsaw \U0001d510ünchen,\r\nthe 👩\u200d🔬 Lab and New York: a heart attack.\r\n"
+    base = Names((name, name) for name in [*names, "New York"])
+
+    first, second = annotate_batch(base, pipeline.pipe([text, "We left New York."]))
+
+    assert [a.text for a in first] == names
+    assert [(a.start, a.end) for a in first] == [(text.index(name), text.index(name) + len(name)) for name in names]
+    assert second == []
+
+
+def test_a_caller_gets_one_answer_for_each_span() -> None:
+    """With NIL included there is an annotation for each span, in the caller's order, overlapping ones too."""
+    spans = [(22, 26), (18, 26), (0, 1), (2, 14)]
+
+    annotations = annotate(Names(KNOWN), TEXT, spans=spans, include_nil=True)
+
+    assert [(a.start, a.end) for a in annotations] == spans
+    assert found(annotations) == [("York", "york"), ("New York", "ny"), ("A", None), ("heart attack", "mi")]
+
+
+@pytest.mark.parametrize(
+    "span, message",
+    [
+        ((3, 3), "from 3 to 3, but the text has 27 characters"),
+        ((5, 2), "0 <= start < end <= 27"),
+        ((-1, 2), "from -1 to 2"),
+        ((2, 28), "from 2 to 28"),
+        ((1.0, 2.0), r"span 0 is \(1.0, 2.0\); pass"),
+        ((True, 2), "pass"),
+        ("ab", "pass"),
+        (7, "span 0 is 7; pass"),
+        ({"begin": 1, "end": 2}, "a mapping with start and end"),
+        (None, "pass"),
+    ],
+)
+def test_a_span_that_makes_no_sense_is_refused(span: object, message: str) -> None:
+    """The error shows the span, the length of the text and what is expected."""
+    with pytest.raises(ValueError, match=message):
+        annotate(Names(KNOWN), TEXT, spans=[span])  # type: ignore[list-item]
