@@ -104,7 +104,7 @@ class MentionStream:
             yield from encode_ahead(self.encoder, mentions, REMOTE_BATCH, check)
             return
         # An embedded search needs the interpreter lock itself: encoding in parallel made both slower
-        # (docs/experiments.md). So the batches follow one another.
+        # (docs/experiments/linking-speed.md). So the batches follow one another.
         while batch := take(mentions, BATCH):
             check()
             cleaned = [clean_mention(mention) for mention in batch]
