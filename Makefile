@@ -51,7 +51,7 @@ soak: $(VENV)/.installed-dev
 	PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
 
 fuzz: $(VENV)/.installed-dev
-	PYTHONPATH=tests/readers $(BIN)/python tests/fuzz/fuzz_readers.py $(FUZZ_ARGS)
+	PYTHONPATH=tests/bases $(BIN)/python tests/fuzz/fuzz_readers.py $(FUZZ_ARGS)
 
 clean:
 	rm -rf $(VENV) demo-store build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -27,10 +27,10 @@ from fuzz_accidents import (
     wrap,
 )
 from hypothesis import strategies as st
-from test_obo_reader import TOES
-from test_umls_reader import CONSO, NLM, RELEASE, definition
-from test_wikidata_reader import dump, item
-from test_yago_reader import FACTS, YAGO_4, YAGO_45, turtle
+from obo_terms import TOES
+from umls_release import CONSO, NLM, RELEASE, definition
+from wikidata_items import dump, item
+from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
 from ingest.readers.tables.columns import TableColumns

@@ -35,9 +35,9 @@ import click
 import zstandard
 from fuzz_inputs import DUMP, INPUTS, Input
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from test_obo_reader import TOES
-from test_umls_reader import CONSO
-from test_yago_reader import FACTS, turtle
+from obo_terms import TOES
+from umls_release import CONSO
+from yago_files import FACTS, turtle
 
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult, scan

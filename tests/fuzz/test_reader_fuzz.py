@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_obo_reader import TOES
-from test_umls_reader import CONSO
-from test_wikidata_reader import item
-from test_yago_reader import FACTS, n_triples, turtle
+from obo_terms import TOES
+from umls_release import CONSO
+from wikidata_items import item
+from yago_files import FACTS, n_triples, turtle
 
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMAT_NAMES, open_reader
@@ -162,7 +162,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 
 def run_fuzzer(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The fuzzer, or a script about it, in a process of its own."""
-    search = os.pathsep.join(map(str, (TESTS, TESTS.parent / "readers", TESTS.parents[1])))
+    search = os.pathsep.join(map(str, (TESTS, TESTS.parent / "bases", TESTS.parents[1])))
     environment = os.environ | {"PYTHONPATH": search, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, *words]
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_runner import Run
-from tiny_models import make_pearl
+from small_loads import CountingEncoder
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
@@ -15,8 +15,7 @@ from ingest.load import update as update_module
 from ingest.load.pipeline import ingest
 from ingest.load.update import UpdateResult, update
 from ingest.readers.tsv.reader import TsvReader
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest, NamePoint
@@ -27,30 +26,6 @@ NEW = (
     HEADER
     + "1\tParis\tGPE\tCity of Light|Lutetia\n2\tRome\tLOC\tRoma\n3\tHilton\tPERSON\tParis Hilton\n5\tBerlin\tGPE\t\n"
 )
-
-
-class CountingEncoder:
-    """Remembers the names that it encodes."""
-
-    def __init__(self, inner: Encoder) -> None:
-        self._inner = inner
-        self.names: list[str] = []
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._inner.info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        self.names.extend(names)
-        return self._inner.encode(names)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    """A tiny random model."""
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    make_pearl(folder)
-    return load_encoder(str(folder), device="cpu")
 
 
 _opened: list[Collection] = []

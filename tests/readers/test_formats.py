@@ -11,8 +11,8 @@ import pyarrow
 import pytest
 from cli_runner import Run
 from pyarrow import parquet
-from test_umls_reader import CONSO, atom
-from test_wikidata_reader import item
+from umls_release import CONSO, atom
+from wikidata_items import item
 
 from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport

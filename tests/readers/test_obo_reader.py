@@ -1,4 +1,4 @@
-"""Reading ontologies in OBO form. The terms are made up."""
+"""The OBO reader. The terms are made up."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from obo_terms import TOES, read
 
 from ingest.base.ancestors import ClassGraph
 from ingest.base.scan import scan
@@ -18,63 +19,6 @@ from ingest.io.report import ReadReport
 from ingest.readers.obo.reader import OboOptions, OboReader, is_obo
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
-
-TOES = r"""format-version: 1.2
-default-namespace: made_up
-! a comment of its own
-ontology: toes
-
-[Term]
-id: MADE:0001 ! sore left toe
-name: sore \"left\" toe {source="MADE:x", note="a \"b\", {c}"} ! the {left} one
-alt_id: MADE:0901
-def: "A toe\nthat hurts." [MADE:curator, "x" "y"] {source="z"}
-comment: not of interest
-synonym: "toe pain, left" EXACT []
-synonym: "a \"toe\" ! that \\ hurts" EXACT layperson [MADE:a, MADE:b] {d="e"} ! why
-synonym: "hurting foot" BROAD [MADE:curator]
-synonym: "no scope" []
-xref: OTHER:77 {source="MADE:curator"} ! other
-xref: OTHER:78
-is_a: MADE:0002 {source="q"} ! sore toe
-is_a: MADE:0004
-
-[Term]
-id: MADE:0002
-name: sore toe
-namespace: complaint
-is_a: MADE:0003 ! sore thing
-
-[Term]
-id: MADE:0003
-name: sore thing! {really}
-is_a: MADE:0002 ! a cycle
-
-[Term]
-id: MADE:0004
-name: left thing
-
-[Term]
-id: MADE:0005
-name: obsolete toe
-is_a: MADE:0001
-is_obsolete: true
-replaced_by: MADE:0002
-
-[Term]
-id: OTHER:stub
-
-[Typedef]
-id: part_of
-name: part of
-"""
-
-
-def read(content: str | bytes, options: OboOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
-    """Entities of an ontology that comes through standard input."""
-    data = content if isinstance(content, bytes) else content.encode()
-    with OboReader(["-"], options, stdin=io.BytesIO(data)) as reader:
-        return list(reader.read(report if report is not None else ReadReport()))
 
 
 def test_a_term_is_an_entity() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
-from test_umls_reader import atom, sty
-from test_wikidata_reader import dump, item
-from test_yago_reader import PREFIXES, n_triples, turtle, write
+from umls_release import atom, sty
+from wikidata_items import dump, item
+from yago_files import PREFIXES, n_triples, turtle, write
 
 from ingest.base import merge
 from ingest.base.merge import batches

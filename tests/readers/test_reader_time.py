@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from test_obo_reader import read as read_obo
-from test_umls_reader import RELEASE, atom, definition, read_rows
-from test_umls_reader import write as write_umls
-from test_wikidata_reader import dump, item
-from test_wikidata_reader import read as read_wikidata
-from test_yago_reader import PREFIXES, n_triples, turtle
-from test_yago_reader import read as read_yago
-from test_yago_reader import write as write_yago
+from obo_terms import read as read_obo
+from umls_release import RELEASE, atom, definition, read_rows
+from umls_release import write as write_umls
+from wikidata_items import dump, item
+from wikidata_items import read as read_wikidata
+from yago_files import PREFIXES, n_triples, turtle
+from yago_files import read as read_yago
+from yago_files import write as write_yago
 
 from ingest.base import ancestors
 from ingest.base.ancestors import ClassGraph, nearest_types, walk_up

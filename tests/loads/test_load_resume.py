@@ -1,0 +1,175 @@
+"""An interrupted load resumes, and writes what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_double import QdrantDouble
+from small_loads import CountingEncoder, contents, load, manifest_for, write_base
+
+from ingest.base.scan import scan
+from ingest.io.report import ReadReport
+from ingest.load.pipeline import ingest
+from ingest.readers.tsv.reader import TsvReader
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.records import Entity
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.server.store import ServerStore
+
+
+def test_the_manifest_says_loading_until_the_last_point_is_stored(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that failed half way can be told from one that is complete, and goes on where it stopped."""
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
+    path = write_base(tmp_path / "base.tsv", 100)
+    failing = CountingEncoder(encoder, fail_at=6)
+    with pytest.raises(MemoryError):
+        load(path, store, failing)
+    collection = store.open("base")
+    manifest = collection.manifest
+    collection.close()
+    assert manifest.state == "loading"
+    (checkpoint,) = manifest.checkpoints
+    assert 0 < checkpoint.entities < 100
+
+    counting = CountingEncoder(encoder)
+    result = load(path, store, counting)
+
+    assert result.resumed_at == checkpoint.entities
+    assert len(counting.names) < 200, "what was stored is not encoded again"
+    assert result.points == 200
+    collection = store.open("base")
+    assert (collection.manifest.state, collection.manifest.checkpoints) == ("ready", ())
+    collection.close()
+    resumed = contents(store)
+    fresh = EdgeStore(tmp_path / "fresh")
+    load(path, fresh, encoder)
+    assert resumed == contents(fresh)
+
+
+def test_a_changed_input_is_not_resumed(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If I change the file after an interrupted load, it is read from the start."""
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
+    with pytest.raises(MemoryError):
+        load(write_base(tmp_path / "base.tsv", 100), store, CountingEncoder(encoder, fail_at=6))
+
+    result = load(write_base(tmp_path / "base.tsv", 101), store, encoder)
+
+    assert result.resumed_at == 0
+    assert result.points == 202
+
+
+def test_an_input_that_changed_far_from_its_start_is_not_resumed(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
+    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 2000)
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 2000)
+    path = tmp_path / "base.tsv"
+    padding = "x" * 1000  # so that what changes lies beyond the first MiB
+    rows = [f"E{i}\tw{i} times\t{padding}\n" for i in range(4000)]
+    path.write_text("".join(rows), encoding="utf-8")
+    with pytest.raises(MemoryError):
+        load(path, store, CountingEncoder(encoder, fail_at=2))
+    rows[1500] = rows[1500].replace("times", "posts")
+    path.write_text("".join(rows), encoding="utf-8")
+    result = load(path, store, encoder)
+
+    assert result.resumed_at == 0
+    assert "w1500 posts" in {point.name for point in contents(store).values()}  # type: ignore[attr-defined]
+
+
+class NeverFinalized(Exception):
+    """The process dies while the graph is built."""
+
+
+def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
+    """A load that is killed when all names are stored."""
+
+    def die(done: int, total: int) -> None:
+        raise NeverFinalized
+
+    with pytest.raises(NeverFinalized):
+        load(path, store, encoder, on_finalize=die)
+
+
+def test_a_load_resumes_after_an_entity_was_deleted(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """After a kill, deleting an entity is no dead end: the same ingest writes what is missing and ends."""
+    path = write_base(tmp_path / "base.tsv", 30)
+    load_until_the_graph(path, store, encoder)
+    collection = store.open("base")
+    collection.delete_entities(["E3"])
+    collection.close()
+    result = load(path, store, encoder)
+
+    assert (result.resumed_at, result.points, result.rewritten) == (30, 60, 2)
+    fresh = EdgeStore(tmp_path / "fresh")
+    load(path, fresh, encoder)
+    assert contents(store) == contents(fresh)
+
+
+def test_a_load_resumes_after_one_entity_was_added_and_another_deleted(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder
+) -> None:
+    """What I add by hand to an unfinished collection stays, and hides no name of the base that is gone."""
+    path = write_base(tmp_path / "base.tsv", 30)
+    load_until_the_graph(path, store, encoder)
+    linker = EntityLinker(store, [store.open("base")], encoder)
+    linker.add([Entity("mine", "my times", ("my post", "my city"))])
+    linker.delete(["E3"])
+    linker.close()
+    result = load(path, store, encoder)
+
+    assert (result.points, result.rewritten) == (63, 2)
+    assert {"E3", "mine"} <= {point.entity_id for point in contents(store).values()}  # type: ignore[attr-defined]
+    assert load(path, store, encoder).points == 63
+
+
+def test_points_that_a_server_lost_are_written_again(tmp_path: Path, encoder: Encoder) -> None:
+    """If a server came back without some points, the same ingest restores them."""
+    path = write_base(tmp_path / "base.tsv", 30)
+    with QdrantDouble() as double:
+        load_until_the_graph(path, ServerStore.connect(double.url), encoder)
+        store = ServerStore.connect(double.url)
+        collection = store.open("base")
+        lost = {point.id for point in collection.scroll() if point.entity_id in ("E1", "E2")}
+        collection.delete_points(lost)
+        result = load(path, store, encoder)
+
+        assert (result.points, result.rewritten) == (60, 4)
+        store.close()
+
+
+def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """If the store holds fewer points than were written, I am told instead of being left with a hole."""
+    from pearl_qdrant.errors import StoreError
+
+    class Forgetful:
+        """A collection that counts one point too few."""
+
+        def __init__(self, inner: Collection) -> None:
+            self._inner = inner
+            self.counted = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def count(self) -> int:
+            self.counted += 1
+            return self._inner.count() - (self.counted > 1)
+
+    with TsvReader([write_base(tmp_path / "base.tsv", 10)]) as reader:
+        scanned = scan(reader, ReadReport())
+        collection: Any = Forgetful(store.create(manifest_for(encoder)))
+        with pytest.raises(StoreError, match="holds 19 points after a load of 20"):
+            ingest(reader, scanned, encoder, collection, max_errors=0)
+        collection.close()

@@ -1,0 +1,255 @@
+"""Files of Wikidata: JSON in every form, truthy triples, and damage. The items are made up."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, wd
+
+from ingest.base.scan import scan
+from ingest.io.report import ReadReport
+from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader, is_wikidata
+from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from pearl_qdrant.records import Entity
+
+
+def test_all_line_forms_are_read() -> None:
+    """An array, JSON Lines, CRLF, brackets that share a line, a comma at the end, a byte order mark, blank lines."""
+    one, two = (json.dumps(item(i), separators=(", ", " : ")).encode() for i in (1, 2))
+    forms = [
+        b"[\n%s,\n%s\n]\n",
+        b"[\r\n%s,\r\n%s\r\n]",
+        b"%s\n%s",
+        b"[%s,\n%s]",
+        b"\xef\xbb\xbf[\n\n%s,\n,\n%s,\n",
+        b"%s,\n%s,\n]\n",
+        b"[\n%s,\n%s]",
+    ]
+    for form in forms:
+        report = ReadReport(max_errors=1)
+        assert [e.entity_id for e in read(form % (one, two), report=report)] == ["Q1", "Q2"], form
+        assert bool(report.notes) == (form.count(b"]") == 0 and b"[\n" in form), form
+
+
+def test_shards_of_any_compression_are_one_dump(tmp_path: Path) -> None:
+    """Classes go from shard to shard; the streams of one file are read to the last."""
+    data = dump(item(1, classes=[2]), item(2, above=[3]), item(3, above=[HUMAN]), item(4, classes=[3]))
+    lines = data.splitlines(keepends=True)
+    shards = {
+        "a.json": lines[0] + lines[1],
+        "b.json.gz": gzip.compress(lines[2][:20]) + gzip.compress(lines[2][20:]),
+        "c.bz2": bz2.compress(lines[3]) + bz2.compress(b""),
+        "d": zstandard.compress(b"".join(lines[4:])),
+    }
+    for name, content in shards.items():
+        (tmp_path / name).write_bytes(content)
+    with WikidataReader([tmp_path / name for name in shards]) as reader:
+        report = ReadReport()
+        entities = list(reader.read(report))
+        scanned = scan(reader)
+
+    assert [e.kb_types for e in entities] == [("Q2", "Q3", "Q5"), ("Q3", "Q5"), ("Q5",), ("Q3", "Q5")]
+    assert [e.types for e in entities] == [("PERSON",)] * 4
+    assert (scanned.entities, scanned.names, report.rows) == (4, 4, 4)
+    assert report.notes == [f"{tmp_path / 'a.json'}: its array is not closed: it is a part of a dump, or was cut off"]
+
+
+DEEP = b"[" * 50_000 + b"]" * 50_000
+
+
+@pytest.mark.parametrize(
+    "row, reason",
+    [
+        (b'{"type":"item","id":"Q9","labels":{"en":{"val', "invalid_json"),
+        (b"\x01\x02", "invalid_json"),
+        (b"{\0}", "invalid_json"),
+        (b"null", "not_an_entity"),
+        (b"[{]", "invalid_json"),
+        (b'"Q1"', "not_an_entity"),
+        (b"{}", "no_id"),
+        (json.dumps(item(9) | {"id": "Q09"}).encode(), "no_id"),
+        (json.dumps(item(9) | {"id": "Q99999999999999999999"}).encode(), "no_id"),
+        (json.dumps(item(9) | {"labels": [1]}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"labels": 5}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"labels": {"en": "x"}}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"labels": {"en": {"value": None}}}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"aliases": {"en": {"value": "x"}}}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"claims": {"P31": [{"mainsnak": "x"}]}}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"claims": {"P279": 3}}).encode(), "not_an_entity"),
+        (json.dumps(item(9, {"en": "a\udc00b"})).encode(), "invalid_json"),
+        (json.dumps(item(9, {"en": "a\0b"})).encode(), "nul_character"),
+        (json.dumps(item(9, {"en": "xx"})).encode().replace(b"xx", b"\xff\xfe"), "invalid_utf8"),
+        (json.dumps(item(9)).encode().replace(b'"lastrevid": 1', b'"x": ' + DEEP), "nested_too_deep"),
+        (b'{"P279":' + b"x" * (100 << 20) + b"}", "line_too_long"),
+    ],
+    ids=lambda value: str(value[:24]),
+)
+def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
+    """It is counted with its place, and what stands around it is read."""
+    report = ReadReport()
+    with WikidataReader(["-"], stdin=io.BytesIO(dump(item(1), row, item(2)))) as reader:
+        entities = list(reader.read_runs(report))
+
+    assert [e.entity_id for e in entities] == ["Q1", "Q2"]
+    assert report.skipped == {reason: 1}
+    assert (report.examples[0].path, report.examples[0].line, report.rows) == ("-", 3, 3)
+
+
+def test_damage_in_what_is_not_wanted_harms_nothing() -> None:
+    """Another language's broken text is passed over with the rest."""
+    row = json.dumps(item(9, {"en": "good", "fi": "xx"})).encode().replace(b"xx", b"\xff")
+
+    assert [e.canonical_name for e in read(dump(row), report=ReadReport(max_errors=0))] == ["good"]
+
+
+def test_too_many_bad_lines_stop() -> None:
+    """Past --max-errors reading ends with the line."""
+    with pytest.raises(TooManyErrorsError, match="-:3: invalid_json"):
+        read(dump(item(1), b"{"), report=ReadReport(max_errors=0))
+
+
+MANY = dump(*(item(i, {"en": f"name {i * 7919 % 10007}"}, above=[i + 1]) for i in range(1, 3000)))
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (b"", "is empty"),
+        (b"[\n]\n", "holds no entity"),
+        (gzip.compress(MANY)[:-9], r"-:\d+: after this line, its gzip data ends early"),
+        (bz2.compress(MANY)[:-9], "bzip2 data ends early"),
+        (
+            gzip.compress(MANY)[:20_000] + b"\0\xff" * 99 + gzip.compress(MANY)[20_198:],
+            r"-:\d+: after this line, its gzip data is damaged",
+        ),
+        (b"PK\x03\x04", "zip archive"),
+    ],
+    ids=["empty", "no entity", "cut gzip", "cut bzip2", "damaged gzip", "zip"],
+)
+def test_what_is_no_dump_says_so(data: bytes, message: str) -> None:
+    """Another kind of file, or a damaged one, is a typed error."""
+    with pytest.raises(FormatError, match=message):
+        read(data)
+
+
+@pytest.mark.parametrize("encode", [bytes, gzip.compress, bz2.compress])
+def test_truthy_triples_give_the_same_entities(encode: Any) -> None:
+    """The rows of an item become one entity, with ancestors and filters as from JSON."""
+    report = ReadReport(max_errors=0)
+
+    assert read(encode(TRUTHY.encode()), report=report) == [
+        Entity("Q7", 'Ada "Example" Ä', ("A. Example", "Ada"), ("Q5", "Q215627"), ("PERSON",), "made-up writer"),
+        Entity("Q5", "human", (), ("Q215627",), ("PERSON",)),
+    ]
+    assert {key: report.filtered[key] for key in ("not_an_item", "no_label", "wikimedia_internal")} == {
+        "not_an_item": 1,
+        "no_label": 1,
+        "wikimedia_internal": 1,
+    }
+
+
+def test_truthy_triples_tell_no_sitelinks() -> None:
+    """To require one is an error, not an empty base."""
+    with pytest.raises(FormatError, match="JSON dump"):
+        read(TRUTHY.encode(), WikidataOptions(require_sitelink=True))
+
+
+def test_a_bad_triple_costs_itself_alone() -> None:
+    """It is counted with its line."""
+    report = ReadReport()
+    data = TRUTHY.encode() + f'{wd("Q5")} {ALIAS} "open@en .\n{wd("Q5")} {ALIAS} "person"@en .\n'.encode()
+
+    assert read(data, report=report)[1].aliases == ("person",)
+    assert report.n_skipped == 1
+    assert report.examples[0].line == TRUTHY.count("\n") + 1
+
+
+def test_dumps_are_recognised(tmp_path: Path) -> None:
+    """By what stands at the start, compressed or not; by nothing else."""
+    contents = {
+        "a": dump(ADA),
+        "b.nt": TRUTHY.encode(),
+        "c.gz": gzip.compress(dump(ADA)),
+        "d": json.dumps(item(1), indent=1).encode(),
+        "e": dump(item(1) | {"type": "property", "id": "P6"}),
+        "n1.json": b'[{"id": "C1", "name": "flu", "type": "x"}]',
+        "n2": b"",
+        "n3": b"id\tname\nQ1\tParis\n",
+        "n4.nt": f"<http://yago-knowledge.org/resource/A> <http://x/sameAs> {wd('Q1')} .\n".encode(),
+        "n5.gz": gzip.compress(dump(ADA))[:20],
+        "n6": b'"type":"item" "id":"Q1"',
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+
+    assert [name for name in contents if is_wikidata(tmp_path / name)] == ["a", "b.nt", "c.gz", "d", "e"]
+    assert not any(is_wikidata(path) for path in ("-", tmp_path, tmp_path / "nowhere", "a\0b"))
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["Q1", "Q5", "item"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                "type id labels aliases descriptions claims sitelinks en mul value P31 P279 mainsnak".split()
+            )
+            | st.sampled_from(["datavalue", "snaktype", "rank"]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(ADA)), JSON, JSON)
+def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -> None:
+    """Whatever JSON stands in a line, or in a field of an item, nothing but a count comes of it."""
+    rows = [json.dumps(ADA | {key: value}).encode(), json.dumps(line).encode().replace(b"\n", b" "), b"\n"]
+    report = ReadReport(max_errors=None)
+    entities = read(dump(*rows, item(1)), report=report)
+
+    assert entities[-1].entity_id == "Q1" or report.merged_rows
+    assert all(entity.canonical_name.strip() and entity.entity_id for entity in entities)
+    kept = report.rows - report.n_skipped - sum(report.filtered.values()) - report.merged_rows
+    assert len(entities) == kept
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.binary(max_size=40) | st.sampled_from([*dump(ADA).splitlines(), *TRUTHY.encode().splitlines()])))
+def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
+    """No bytes at all lead to another error than ours, and reading twice gives the same."""
+    data = b"\n".join(lines)
+    with contextlib.suppress(InputError):
+        entities = read(data, report=ReadReport(max_errors=None))
+        assert entities == read(data, report=ReadReport(max_errors=None))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_damage_gives_a_typed_answer(data: st.DataObject) -> None:
+    """A dump with some bytes changed or cut off is read, counted or refused."""
+    good = data.draw(
+        st.sampled_from([dump(ADA, item(1, above=[2])), TRUTHY.encode(), gzip.compress(dump(ADA), mtime=0)])
+    )
+    at = data.draw(st.integers(0, len(good)))
+    bad = good[:at] + data.draw(st.binary(max_size=4)) + good[at + data.draw(st.integers(0, 40)) :]
+    with contextlib.suppress(InputError):
+        read(bad, report=ReadReport(max_errors=None))

@@ -1,0 +1,72 @@
+"""Small loads into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ingest.base.scan import scan
+from ingest.io.report import ReadReport
+from ingest.load.pipeline import IngestResult, ingest
+from ingest.readers.tsv.reader import TsvReader
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store.schema import Manifest
+
+
+class CountingEncoder:
+    """Passes on to an encoder and remembers every name that it was given; may fail at one call."""
+
+    def __init__(self, inner: Encoder, *, fail_at: int | None = None) -> None:
+        self._inner = inner
+        self._fail_at = fail_at
+        self.calls = 0
+        self.names: list[str] = []
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._inner.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        self.calls += 1
+        if self.calls == self._fail_at:
+            raise MemoryError("out of memory")
+        self.names.extend(names)
+        return self._inner.encode(names)
+
+
+def manifest_for(encoder: Encoder, name: str = "base") -> Manifest:
+    """The manifest of a new collection."""
+    return Manifest.for_model(encoder.info, collection=name, kb=name)
+
+
+def write_base(path: Path, n: int) -> Path:
+    """`n` entities; every tenth shares its second name with the one before it."""
+    lines = ["id\tname\ttype\taliases"]
+    for i in range(n):
+        shared = i if i % 10 else max(0, i - 1)
+        lines.append(f"E{i}\tw{i} times\tORG\tw{shared} post")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> IngestResult:
+    """Ingest a file into the collection `base`, which is made if it is not there."""
+    with TsvReader([path]) as reader:
+        scanned = scan(reader, ReadReport())
+        name = "base"
+        collection = store.open(name) if name in store.collections() else store.create(manifest_for(encoder))
+        try:
+            return ingest(reader, scanned, encoder, collection, max_errors=0, **options)
+        finally:
+            collection.close()
+
+
+def contents(store: Store) -> dict[str, object]:
+    """All points of the collection `base`, by id."""
+    collection = store.open("base")
+    try:
+        return {point.id: point for point in collection.scroll()}
+    finally:
+        collection.close()
