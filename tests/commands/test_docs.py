@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -97,6 +98,20 @@ def documented() -> Iterator[list[str]]:
 def test_every_command_in_the_docs_is_one(words: list[str]) -> None:
     """Commands, options and bounded values in README and docs are known; nothing is run."""
     assert_parses(words)
+
+
+def test_the_generated_reference_shows_every_option() -> None:
+    """The site's page of commands has each command under its name, with all its options."""
+    hook = runpy.run_path(str(DOCS / "command_reference.py"))
+    page = hook["on_page_markdown"]((DOCS / "commands.md").read_text("utf-8"))
+    sections = dict(re.findall(r"^#+ pearl-qdrant (.*?) \{.*?\}\n(.*?)(?=^#|\Z)", page, re.MULTILINE | re.DOTALL))
+
+    assert sections.keys() == {path for path, _ in commands(cli)}
+    for path, command in commands(cli):
+        flags = [
+            flag for one in command.params if isinstance(one, click.Option) and not one.hidden for flag in one.opts
+        ]
+        assert [flag for flag in flags if flag not in sections[path]] == [], path
 
 
 def test_links_within_the_docs_lead_somewhere() -> None:
