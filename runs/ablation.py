@@ -1,11 +1,11 @@
-"""What each part of the training brings, as Table 3 of PEARL has it, at small scale and on development data.
+"""Measure what each part of the training contributes, like Table 3 of PEARL, at small scale and on development data.
 
     python runs/ablation.py --base FOLDER --wordnet FOLDER --data FOLDER --characters FOLDER --work FOLDER
 
-Each row fine-tunes the base anew, everything else alike: 200 steps of 48 pairs, the material of the shipped model,
-averaged half and half with the base. --characters is what `pearl-qdrant train love BASE FOLDER --mimic encoder` wrote.
-Character encoders of other widths are made
-here, alike. Each row keeps its network in --work and is not repeated. About five minutes a row on one core.
+Each row fine-tunes the base model from the start, with all else equal: 200 steps of 48 pairs, the sources of the
+shipped model, averaged half and half with the base model. --characters is the folder that `pearl-qdrant train love
+BASE FOLDER --mimic encoder` wrote. Character encoders of other widths are trained here in the same way. Each row
+keeps its network in --work and is not repeated. A row takes about five minutes on one core.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from typing import Any
 import click
 import torch
 from development import as_line, read_development
-from pearl_mini_en import LOVE, LOVE_WORDS, phrase_vectors, sources
+from mini_en_data import read_sources
+from pearl_mini_en import LOVE, LOVE_WORDS, phrase_vectors
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
-from training.augment import augment, edit_character, swap_words, vary_surface
-from training.data.batches import BatchMaker, NeighbourSampler, Shard, Source, Vary
+from training.augment import augment, edit_character, respell, swap_words
+from training.data.batches import Augment, BatchMaker, ExampleSource, NeighbourSampler, Shard
+from training.data.negative_table import NegativeTable
 from training.data.training_files import as_phrases, by_name
-from training.examples.sources import Example
+from training.examples.example import Example
 from training.finetune.config import FitConfig
 from training.finetune.trainer import fit
 from training.love.run import CharacterWidths, pretrain_character_encoder
 from training.mining.hard_negatives import mine_hard_negatives
-from training.mining.negative_table import NegativeTable
 from training.networks.character_files import read_character_encoder
 from training.networks.weight_average import average_weights
 
 SHARE = 0.1
 N_PAIRS = 48
 N_OTHERS = 60_000
-"""Names that hard negatives are mined among, besides those that are drawn."""
-RUN = 4
+"""Names among which hard negatives are mined, besides those that are drawn."""
+NEIGHBOURS = 4
 CONFIG = FitConfig(
     steps=200,
     learning_rate=5e-5,
@@ -55,28 +56,28 @@ CONFIG = FitConfig(
 
 
 def words_and_letters(phrase: str, rng: random.Random) -> str:
-    """Variants without spellings of the whole phrase."""
+    """Make variants without respelling the whole phrase."""
     draw = rng.random()
     return edit_character(phrase, rng) if draw < 0.8 else swap_words(phrase, rng)
 
 
 def whole_phrases(phrase: str, rng: random.Random) -> str:
-    """Variants without edited characters."""
+    """Make variants without editing characters."""
     draw = rng.random()
-    return swap_words(phrase, rng) if draw < 0.2 else vary_surface(phrase, rng)
+    return swap_words(phrase, rng) if draw < 0.2 else respell(phrase, rng)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the table: what is left out, or put in."""
+    """One row of the table: a part that is removed or added."""
 
     name: str
     config: FitConfig = CONFIG
     characters: bool = True
     width: int = DEFAULT_CHARACTER_DIM
-    run: int = RUN
+    neighbours: int = NEIGHBOURS
     mined: bool = False
-    vary: Vary = augment
+    augment: Augment = augment
     aliases: bool = True
     ratio: float = 0.5
     trained_as: str = ""
@@ -89,10 +90,10 @@ ROWS = (
     Row("characters 32 wide, not 64", width=32),
     Row("characters 128 wide", width=128),
     Row("no type loss", config=replace(CONFIG, type_weight=0.0)),
-    Row("no hard negatives", run=1),
-    Row("mined hard negatives in their place", run=1, mined=True),
-    Row("no edited characters", vary=whole_phrases),
-    Row("no spellings of phrases", vary=words_and_letters),
+    Row("no hard negatives", neighbours=1),
+    Row("mined hard negatives in their place", neighbours=1, mined=True),
+    Row("no edited characters", augment=whole_phrases),
+    Row("no spellings of phrases", augment=words_and_letters),
     Row("no other names as positives", aliases=False),
     Row("false negatives not masked", config=replace(CONFIG, mask="none")),
     Row("multi-similarity loss", config=replace(CONFIG, objective="multi-similarity")),
@@ -107,11 +108,11 @@ def _new_network(base: Path, characters: Path | None) -> PearlNetwork:
     return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
 
 
-def _mined(maker: BatchMaker, material: list[Source], base: Path) -> NegativeTable:
-    """Hard negatives of all that will be drawn, as `train negatives` finds them, among a part of the other names."""
+def _mined(maker: BatchMaker, sources: list[ExampleSource], base: Path) -> NegativeTable:
+    """Mine hard negatives for the names that will be drawn, among a sample of the other names."""
     rngs = (random.Random(f"{maker.seed}/0/{step}") for step in range(1, CONFIG.steps + 1))
     drawn = [example for rng in rngs for example in maker.sampler.draw(1, N_PAIRS, Shard(), rng)]
-    every = [example for source in material for example in source.examples]
+    every = [example for source in sources for example in source.examples]
     pool = [*drawn, *random.Random(0).sample(every, min(N_OTHERS, len(every)))]
     encoder = load_encoder(str(base), device="cpu")
     found = mine_hard_negatives(list(as_phrases(pool)), lambda names: encoder.encode(names).vectors)
@@ -121,7 +122,7 @@ def _mined(maker: BatchMaker, material: list[Source], base: Path) -> NegativeTab
 
 
 def _characters(base: Path, given: Path, width: int, work: Path) -> Path:
-    """Folder of a character encoder of this width."""
+    """Return the folder of a character encoder of this width; trained if it is not the given one."""
     if width == DEFAULT_CHARACTER_DIM:
         return given
     folder = work / f"characters-{width}"
@@ -131,11 +132,11 @@ def _characters(base: Path, given: Path, width: int, work: Path) -> Path:
     return folder
 
 
-def _without_others(material: list[Source]) -> list[Source]:
+def _without_others(sources: list[ExampleSource]) -> list[ExampleSource]:
     def alone(example: Example) -> Example:
         return replace(example, others=())
 
-    return [Source([alone(example) for example in source.examples], source.weight) for source in material]
+    return [ExampleSource([alone(example) for example in source.examples], source.weight) for source in sources]
 
 
 @click.command()
@@ -146,22 +147,22 @@ def _without_others(material: list[Source]) -> list[Source]:
 @click.option("--work", type=click.Path(path_type=Path), required=True)
 @click.option("--threads", type=int, default=2)
 def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, threads: int) -> None:
-    """Print the table, a line a row."""
+    """Print the table, one line per row."""
     logging.basicConfig(level=logging.INFO)
     torch.set_num_threads(threads)
     tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    material = sources(data, wordnet, random.Random(0))
+    sources = read_sources(data, wordnet, random.Random(0))
     development = read_development(data, wordnet)
     measure = _measure(development.names(), tokenizer)
     click.echo(as_line("base", development.scores(measure(_new_network(base, None)))))
     for row in ROWS:
         network = _new_network(base, _characters(base, characters, row.width, work) if row.characters else None)
-        drawn = NeighbourSampler(material if row.aliases else _without_others(material), run=row.run)
-        maker = BatchMaker(drawn, n_pairs=N_PAIRS, seed=1, vary=row.vary)
+        drawn = NeighbourSampler(sources if row.aliases else _without_others(sources), neighbours=row.neighbours)
+        maker = BatchMaker(drawn, n_pairs=N_PAIRS, seed=1, augment=row.augment)
         if row.mined:
-            maker = replace(maker, negatives=_mined(maker, material, base))
+            maker = replace(maker, negatives=_mined(maker, sources, base))
         fit(network, tokenizer, maker, row.config, work / (row.trained_as or row.name).replace(" ", "-"))
         average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=row.ratio)
         click.echo(as_line(row.name, development.scores(measure(network))))

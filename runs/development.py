@@ -19,11 +19,12 @@ from pathlib import Path
 import click
 import numpy as np
 import numpy.typing as npt
+from recipe_tables import read_tsv
 
 from pearl_qdrant.encoder.loading import load_encoder
 from training.augment import edit_character
-from training.examples.sources import read_tsv, split_aliases
-from training.examples.splits import DEVELOPMENT_FOLDS, fold, name_key
+from training.examples.alias_cells import split_aliases
+from training.examples.splits import DEVELOPMENT_SPLITS, name_key, split_of
 from training.examples.wordnet import read_synsets
 
 FloatArray = npt.NDArray[np.float32]
@@ -109,7 +110,7 @@ def read_development(data: Path, wordnet: Path) -> Development:
     others = rng.sample(general, N_OTHERS)
     for path in sorted((data / "alias_pairs").glob("*.tsv")):
         pairs = [(row["alias"], row["id"], row["canonical"]) for row in read_tsv(path)]
-        held_out = [pair for pair in pairs if fold(pair[1]) in DEVELOPMENT_FOLDS and pair[0] != pair[2]]
+        held_out = [pair for pair in pairs if split_of(pair[1]) in DEVELOPMENT_SPLITS and pair[0] != pair[2]]
         chosen = rng.sample(held_out, N_MENTIONS)
         names = dict.fromkeys([*((canonical, i) for _, i, canonical in chosen), *others])
         aliases.append(AliasSet(path.stem.partition("_")[0], tuple(names), tuple((a, i) for a, i, _ in chosen)))
@@ -120,7 +121,7 @@ def read_development(data: Path, wordnet: Path) -> Development:
 
 def _of_ontology(path: Path, kb: str, rng: random.Random) -> AliasSet:
     rows = list(read_tsv(path))
-    held_out = [row for row in rows if fold(row["id"]) in DEVELOPMENT_FOLDS]
+    held_out = [row for row in rows if split_of(row["id"]) in DEVELOPMENT_SPLITS]
     mentions = [(alias, row["id"]) for row in held_out for alias in split_aliases(row["aliases"])]
     chosen = rng.sample(mentions, min(N_MENTIONS, len(mentions)))
     gold = {i for _, i in chosen}
@@ -173,7 +174,7 @@ def _typed_names(data: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
     by_cluster: dict[str, set[str]] = {cluster: set() for cluster in CLUSTERS.values()}
     for row in read_tsv(data / "typed_names" / "onto_typed_names.tsv"):
         is_sure = row["n_types_for_name"] == "1" and row["onto_type"] in CLUSTERS
-        if is_sure and fold(name_key(row["name"])) in DEVELOPMENT_FOLDS:
+        if is_sure and split_of(name_key(row["name"])) in DEVELOPMENT_SPLITS:
             by_cluster[CLUSTERS[row["onto_type"]]].add(row["name"])
     for cluster, names in by_cluster.items():
         yield from ((name, cluster) for name in rng.sample(sorted(names), min(N_TYPED, len(names))))

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from recipe_tables import read_tsv
 
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.load.pipeline import ingest
-from ingest.readers.tsv.layout import TsvColumns
+from ingest.readers.tables.columns import TableColumns
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -34,8 +35,8 @@ from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingMo
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from training.examples.sources import read_tsv, split_aliases
-from training.examples.splits import DEVELOPMENT_FOLDS, fold
+from training.examples.alias_cells import split_aliases
+from training.examples.splits import DEVELOPMENT_SPLITS, split_of
 from training.ranking.fit_ranking import Task, accuracy_at_1, accuracy_of_fusion, fit_ranking, single_feature, to_task
 
 NIL_SHARE = 0.2
@@ -101,7 +102,7 @@ def biomedical_bases(data: Path) -> Iterator[Base]:
             scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
             exact = tuple(a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
             rows.append(Row(row["id"], row["name"], "", tuple(aliases)))
-            if fold(row["id"]) in DEVELOPMENT_FOLDS:
+            if split_of(row["id"]) in DEVELOPMENT_SPLITS:
                 mentions += [(alias, frozenset((row["id"],))) for alias in exact]
         if len(mentions) < 100:
             continue
@@ -121,7 +122,7 @@ def general_bases(data: Path) -> Iterator[Base]:
         mentions = [
             (row["alias"], frozenset((row["id"],)))
             for row in read_tsv(data / "alias_pairs" / f"{pairs}_alias_pairs.tsv")
-            if fold(row["id"]) in DEVELOPMENT_FOLDS
+            if split_of(row["id"]) in DEVELOPMENT_SPLITS
         ]
         random.Random(pairs).shuffle(mentions)
         for size in GENERAL_NAMES:
@@ -144,7 +145,7 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
         for row in base.rows:
             aliases = "|".join(a.replace("\\", "\\\\").replace("|", "\\|") for a in row.aliases)
             file.write(f"{row.entity_id}\t{row.name}\t{row.types}\t{aliases if base.has_aliases else ''}\n")
-    reader = open_reader([path], "tsv", ReadOptions(columns=TsvColumns()))
+    reader = open_reader([path], "tsv", ReadOptions(columns=TableColumns()))
     collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))
     ingest(reader, scan(reader), encoder, collection, max_errors=None)
     collection.close()

@@ -1,23 +1,23 @@
-"""PEARL-small as the paper makes it, by the commands of this package. NOT RUN here: it wants a GPU and a hub.
+"""PEARL-small as in the paper, by the commands of this package. NOT RUN by us: it needs a GPU and a hub.
 
     python runs/pearl_small.py --articles wiki.jsonl.zst --vectors crawl-300d-2M.vec --ner-model MODEL --work DIR
 
-Stages, each a command that goes on after a kill (`--print` only shows them):
+Stages, each a command that resumes after an interruption (`--print` only shows them):
 
     corpus        phrases of five classes seen at least twice, by benepar and spaCy; types by a NER model
     synonyms      neighbours of words in FastText vectors
-    paraphrase    Parrot, once for each phrase
+    paraphrase    paraphrases by Parrot, once for each phrase
     love          the character encoder, by mimicry of FastText
-    negatives     12 hard negatives a phrase by E5-small
-    fit           two epochs, 512 views a step, Adam 3e-5, x 0.98 every 2,000 steps, temperature 0.07
+    negatives     12 hard negatives per phrase by E5-small
+    fit           two epochs, 512 phrases a step, Adam 3e-5, x 0.98 every 2,000 steps, temperature 0.07
     average       half and half with E5-small
-    head          the type head again, on the averaged encoder
+    head          a new type head, on the averaged encoder
     export        the ONNX graph
 
-What the paper leaves open, and what is taken: the width of the character encoder's part (64) and its share of the
-cosine (0.1); how hard negatives enter a batch (as in its code: 85 anchors and 170 hard negatives, each with a variant
-of its own, 510 views). PEARL's own corpus and negatives (Zenodo record 10676475) can take the place of the first
-stages: --corpus names their folder. Three seeds are averaged in the paper: --seed 0, 1, 2.
+The paper does not state the width of the character encoder's part (taken: 64), its share of the cosine (0.1), and how
+hard negatives enter a batch (as in its code: 85 anchors and 170 hard negatives, each with a variant of its own, 510
+phrases). PEARL's own corpus and negatives (Zenodo record 10676475) can replace the first stages: give their folder as
+--corpus. The paper averages three seeds: --seed 0, 1, 2.
 
 Source: PEARL (Chen et al. 2024), sections 3 and 4.2.
 """
@@ -46,25 +46,26 @@ def stages(
     gpus: int,
     seed: int,
 ) -> dict[str, list[str]]:
-    """The command of each stage, by name, without `pearl-qdrant`."""
-    made = corpus or work / "corpus"
+    """Return the command of each stage, by name, without `pearl-qdrant`."""
+    folder = corpus or work / "corpus"
     love, fitted, averaged, out = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged", "pearl"))
     commands: dict[str, list[str]] = {}
     if corpus is None:
         parsing = ["--parser", "benepar", "--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
-        commands["corpus"] = ["train", "corpus", str(articles), *parsing, "--out", str(made)]
-        commands["synonyms"] = ["train", "synonyms", str(made), "--vectors", str(vectors)]
-        commands["paraphrase"] = ["train", "paraphrase", str(made), "--model", PARROT, "--device", "cuda"]
-    negatives = made / "hard_negative.txt"
+        commands["corpus"] = ["train", "corpus", str(articles), *parsing, "--out", str(folder)]
+        commands["synonyms"] = ["train", "synonyms", str(folder), "--vectors", str(vectors)]
+        commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
+    negatives = folder / "hard_negative.txt"
     if not negatives.exists():
         mining = ["--model", base, "--keep", "12", "--device", "cuda"]
-        commands["negatives"] = ["train", "negatives", "--phrases", str(made), *mining, "--out", str(negatives)]
+        commands["negatives"] = ["train", "negatives", "--phrases", str(folder), *mining, "--out", str(negatives)]
     commands["love"] = ["train", "love", base, str(love), "--vectors", str(vectors), "--seed", str(seed)]
-    material = ["--phrases", str(made), "--hard-negatives", str(negatives), "--character-encoder", str(love)]
-    settings = ["--faithful", "--epochs", "2", "--batch", "512", "--workers", "8", "--device", "cuda"]
-    commands["fit"] = ["train", "fit", "--base", base, *material, *settings, "--seed", str(seed), "--out", str(fitted)]
+    inputs = ["--phrases", str(folder), "--hard-negatives", str(negatives), "--character-encoder", str(love)]
+    settings = ["--paper-settings", "--epochs", "2", "--batch", "512", "--workers", "8", "--device", "cuda"]
+    written = ["--seed", str(seed), "--out", str(fitted)]
+    commands["fit"] = ["train", "fit", "--base-model", base, *inputs, *settings, *written]
     commands["average"] = ["train", "average", base, str(fitted), str(averaged), "--ratio", "0.5"]
-    commands["head"] = ["train", "head", "--base", str(averaged), "--phrases", str(made), "--out", str(out)]
+    commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", str(out)]
     commands["export"] = ["train", "export", str(out), str(work / f"pearl-small-{seed}")]
     if gpus > 1:
         commands["fit"] = ["torchrun", "--nproc-per-node", str(gpus), "-m", "pearl_qdrant", *commands["fit"]]
@@ -73,7 +74,7 @@ def stages(
 
 @click.command()
 @click.option("--articles", type=click.Path(path_type=Path), help="Wikipedia as plain text or JSON Lines.")
-@click.option("--corpus", type=click.Path(path_type=Path, exists=True), help="A corpus that is there already.")
+@click.option("--corpus", type=click.Path(path_type=Path, exists=True), help="An existing corpus.")
 @click.option("--vectors", type=click.Path(path_type=Path), required=True, help="FastText's .vec file.")
 @click.option("--ner-model", default="", help="Token classification model trained on OntoNotes.")
 @click.option("--base", default=BASE, show_default=True, help="Folder or hub id of E5-small.")
@@ -92,13 +93,13 @@ def main(
     work: Path,
     only_print: bool,
 ) -> None:
-    """Make the checkpoint, stage by stage; a stage that was done is not repeated."""
+    """Make the checkpoint, stage by stage; a finished stage is not repeated."""
     if corpus is None and (articles is None or not ner_model):
-        raise click.UsageError("Give --articles and --ner-model, or a --corpus that is there already.")
+        raise click.UsageError("Give --articles and --ner-model, or an existing --corpus.")
     if not only_print:
         from pearl_qdrant.encoder.find import find_model
 
-        base = str(find_model(base).folder)  # some stages want the folder
+        base = str(find_model(base).folder)  # some stages need the folder
     made = stages(
         work, articles=articles, corpus=corpus, vectors=vectors, ner_model=ner_model, base=base, gpus=gpus, seed=seed
     )

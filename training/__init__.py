@@ -1,1 +1,95 @@
-"""Text and bases to a checkpoint: losses, batches, trainer, type head, export."""
+"""Training of the encoder: every stage is one call.
+
+    from training import FitRequest, fit_model
+
+    fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", aliases="umls.tsv", out="fitted/"))
+
+Stages: `make_corpus`, `paraphrase_corpus`, `find_synonyms`, `mine_negatives`, `pretrain_character_encoder`,
+`fit_model`, `average_checkpoint`, `train_head`, `export_checkpoint`. They need the extra `train`. Names
+resolve on first use (PEP 562), so that `import training` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from training.augment.options import ParaphraseOptions, SynonymOptions
+    from training.augment.pipeline import WrittenFile, find_synonyms, paraphrase_corpus
+    from training.corpus.make import CorpusReport, make_corpus
+    from training.corpus.options import CorpusOptions
+    from training.events import TrainingEvents
+    from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
+    from training.finetune.pipeline import fit_model
+    from training.finetune.request import FitRequest, FitResult
+    from training.head.options import HeadOptions
+    from training.head.pipeline import train_head
+    from training.love.options import CharacterWidths, LoveConfig
+    from training.love.run import pretrain_character_encoder
+    from training.mining.options import MiningConfig
+    from training.mining.pipeline import mine_negatives
+    from training.networks.average_checkpoint import average_checkpoint
+
+__all__ = [
+    "CharacterWidths",
+    "CorpusOptions",
+    "CorpusReport",
+    "FitRequest",
+    "FitResult",
+    "HeadOptions",
+    "LoveConfig",
+    "MiningConfig",
+    "ParaphraseOptions",
+    "SynonymOptions",
+    "TrainingEvents",
+    "WrittenFile",
+    "average_checkpoint",
+    "export_checkpoint",
+    "find_synonyms",
+    "fit_model",
+    "make_corpus",
+    "mine_negatives",
+    "paraphrase_corpus",
+    "pretrain_character_encoder",
+    "rebuild_for_torch",
+    "train_head",
+]
+
+_MODULE_OF = {
+    "CharacterWidths": "training.love.options",
+    "CorpusOptions": "training.corpus.options",
+    "CorpusReport": "training.corpus.make",
+    "FitRequest": "training.finetune.request",
+    "FitResult": "training.finetune.request",
+    "HeadOptions": "training.head.options",
+    "LoveConfig": "training.love.options",
+    "MiningConfig": "training.mining.options",
+    "ParaphraseOptions": "training.augment.options",
+    "SynonymOptions": "training.augment.options",
+    "TrainingEvents": "training.events",
+    "WrittenFile": "training.augment.pipeline",
+    "average_checkpoint": "training.networks.average_checkpoint",
+    "export_checkpoint": "training.export.export_checkpoint",
+    "find_synonyms": "training.augment.pipeline",
+    "fit_model": "training.finetune.pipeline",
+    "make_corpus": "training.corpus.make",
+    "mine_negatives": "training.mining.pipeline",
+    "paraphrase_corpus": "training.augment.pipeline",
+    "pretrain_character_encoder": "training.love.run",
+    "rebuild_for_torch": "training.export.export_checkpoint",
+    "train_head": "training.head.pipeline",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on its first use."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

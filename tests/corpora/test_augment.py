@@ -22,7 +22,8 @@ from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
 from training.augment.characters import EDITS, edit_letters
 from training.augment.draw import AugmentationMix, Augmenter, Level
 from training.augment.feed import tokenised_pairs
-from training.augment.paraphrase import ParaphraseOptions, Paraphraser, write_paraphrases
+from training.augment.options import ParaphraseOptions
+from training.augment.paraphrase import Paraphraser, write_paraphrases
 from training.augment.sources import AugmentationSources
 from training.augment.synonyms import Synonyms, wordnet_synonyms
 from training.augment.tables import VariantTable

@@ -36,7 +36,8 @@ from training.corpus.files import (
     read_hard_negatives,
     read_variants,
 )
-from training.corpus.make import CorpusOptions, make_corpus
+from training.corpus.make import make_corpus
+from training.corpus.options import CorpusOptions
 from training.corpus.texts import read_texts
 from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_names
 from training.corpus.typing.ner import NerTyper, type_of_words
@@ -199,7 +200,7 @@ def test_bad_rows_are_counted_and_a_wrong_field_is_told(tmp_path: Path) -> None:
     assert sum(report.skipped.values()) == 5
     with pytest.raises(TooManyErrorsError, match=r"rows.jsonl:2"):
         list(read_texts(source, ReadReport(max_errors=0)))
-    with pytest.raises(FormatError, match="--field"):
+    with pytest.raises(FormatError, match="as 'field'"):
         list(read_texts(source, ReadReport(), field="body"))
     source.close()
 
@@ -318,8 +319,8 @@ def test_a_failed_run_leaves_the_old_files(wordnet: Path, tmp_path: Path) -> Non
     "inputs, options, message",
     [
         ((), CorpusOptions(), "nothing to read"),
-        (("x",), CorpusOptions(), "--wordnet"),
-        (("x",), CorpusOptions(parser="benepar", typer="ner"), "--ner-model"),
+        (("x",), CorpusOptions(), "'wordnet'"),
+        (("x",), CorpusOptions(parser="benepar", typer="ner"), "'ner_model'"),
     ],
 )
 def test_missing_options_are_told_before_anything_is_read(

@@ -16,11 +16,13 @@ from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
+from training.data.negative_table import write_hard_negatives
 from training.data.training_files import read_negatives
-from training.examples.sources import one_class
+from training.examples.example import one_class
+from training.examples.phrases import Phrase, fold_phrase
 from training.mining.edit_pairs import edit_pairs
-from training.mining.hard_negatives import FloatArray, MiningConfig, Phrase, fold, mine_hard_negatives
-from training.mining.negative_table import write_hard_negatives
+from training.mining.hard_negatives import FloatArray, mine_hard_negatives
+from training.mining.options import MiningConfig
 from training.mining.packed_strings import count_bits
 
 SYLLABLES = "ka ro mi ten sel dor va ni lus per an tho gra be".split()
@@ -135,8 +137,8 @@ def test_no_hard_negative_means_the_same() -> None:
     assert "New York" not in found["New Yorke"]
     assert "New York" not in found.get("Newer York", [])
     assert set(found["New Fork"]) == {"New Yorks", "New York", "New Yorke", "Newer York"}
-    assert fold("C++") == fold("c") == "c"
-    assert fold("++") == "++"
+    assert fold_phrase("C++") == fold_phrase("c") == "c"
+    assert fold_phrase("++") == "++"
 
 
 def test_a_teacher_of_its_own_says_what_means_the_same() -> None:

@@ -21,7 +21,7 @@ from pearl_qdrant.encoder.fastembed_model import text_embedding
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
 from pearl_qdrant.encoder.verify import verify
-from pearl_qdrant.errors import CheckpointError, ModelError
+from pearl_qdrant.errors import CheckpointError, ModelError, OptionError
 from training.export.export_checkpoint import check_forms, export_checkpoint, rebuild_for_torch
 from training.export.parity import measure_parity, sample_names
 from training.networks.average_checkpoint import average_checkpoint
@@ -132,7 +132,7 @@ def test_what_cannot_be_rebuilt_says_so(trained: Path, exported: Path, tmp_path:
     """Only 8-bit graphs of this package are rebuilt, and never onto themselves."""
     with pytest.raises(CheckpointError, match="only int8-row ones are rebuilt"):
         rebuild_for_torch(trained, tmp_path / "x")
-    with pytest.raises(ValueError, match="another folder"):
+    with pytest.raises(OptionError, match="is an input"):
         rebuild_for_torch(exported, exported)
     foreign = Path(shutil.copytree(make_pearl(tmp_path / "pearl").folder, tmp_path / "foreign"))
     path = foreign / PEARL_JSON
@@ -147,7 +147,7 @@ def test_an_export_without_torch_weights_is_not_a_source(exported: Path, tmp_pat
     """A graph is not exported again: the message says how to get weights."""
     with pytest.raises(CheckpointError, match=r"has no model\.safetensors.*models export"):
         export_checkpoint(exported, tmp_path / "x", precision=precision)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="another folder"):
+    with pytest.raises(OptionError, match="is an input"):
         export_checkpoint(exported, exported)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from training.data.batches import BatchMaker, NeighbourSampler, Source
-from training.examples.sources import Example
+from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
+from training.examples.example import Example
 
 EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
 PLAIN = ["the united states", "in a state of", "a city of york"]
@@ -15,8 +15,8 @@ PLAIN = ["the united states", "in a state of", "a city of york"]
 
 def maker(**changes: Any) -> BatchMaker:
     """Batches of 40 pairs whose variants are in capitals."""
-    runs = NeighbourSampler([Source(EXAMPLES, 1.0)])
-    return BatchMaker(runs, n_pairs=40, seed=3, **{"vary": lambda name, _: name.upper(), **changes})
+    runs = NeighbourSampler([ExampleSource(EXAMPLES, 1.0)])
+    return BatchMaker(runs, n_pairs=40, seed=3, **{"augment": lambda name, _: name.upper(), **changes})
 
 
 def test_a_batch_is_decided_by_seed_and_step() -> None:
@@ -42,16 +42,16 @@ def test_plain_phrases_are_misspelt_for_the_network_only(share: float) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_other_names_are_varied_as_often_as_asked(share: float) -> None:
-    """With `varied_aliases`, an alias is misspelt like any mention; without, it is the name as it stands."""
-    batch = maker(alias_share=1.0, varied_aliases=share).make(1)
+    """With `augmented_aliases`, an alias is misspelt like any mention; without, it is the name as it stands."""
+    batch = maker(alias_share=1.0, augmented_aliases=share).make(1)
 
     assert {name.isupper() for name in batch.positives} == {share == 1.0}
     pairs = zip(batch.anchors, batch.positives, strict=True)
     assert all(anchor.casefold() != other.casefold() for anchor, other in pairs)
 
 
-@pytest.mark.parametrize("setting", ["alias_share", "varied_aliases", "misspelt_plain"])
+@pytest.mark.parametrize("setting", ["alias_share", "augmented_aliases", "misspelt_plain"])
 def test_a_share_is_a_share(setting: str) -> None:
     """A percentage given as one is refused."""
-    with pytest.raises(ValueError, match=f"{setting} is from 0 to 1"):
+    with pytest.raises(ValueError, match=f"{setting} must be between 0 and 1"):
         maker(**{setting: 1.5})

@@ -10,9 +10,8 @@ import torch
 from cli_runner import Run
 from tiny_models import make_bert
 
-from pearl_qdrant.encoder import loading
 from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
-from training.finetune import run as fit_run
+from training.finetune import pipeline
 
 
 class TwoGpus:
@@ -29,8 +28,8 @@ class TwoGpus:
             "set_device": self._choose,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
-        monkeypatch.setattr(loading, "load_encoder", self._load)
-        monkeypatch.setattr(fit_run, "run_fit", self._fit)
+        monkeypatch.setattr(pipeline, "load_encoder", self._load)
+        monkeypatch.setattr(pipeline, "run_fit", self._fit)
 
     def _choose(self, device: torch.device) -> None:
         assert device.index is not None

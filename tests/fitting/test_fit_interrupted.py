@@ -4,46 +4,30 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from fit_cases import config, losses_of, maker, new_network, open_tokenizer
 from safetensors import safe_open
 from safetensors.torch import load_file
-from test_trainer import config, losses_of, maker, new_network
-from tiny_models import make_bert
-from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from training.finetune.interruption import deferred_stop
 from training.finetune.trainer import fit
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STATE = "state.safetensors"
 Happens = Callable[[int], object]
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT."""
-    return make_bert(tmp_path_factory.mktemp("models") / "bert")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums in one order each time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
 def run_steps(bert: Path) -> Callable[..., None]:
     """Six steps with states far apart; what happens in each step is given."""
-    tokenizer = Tokenizer.from_file(str(bert / "tokenizer.json"))
-    tokenizer.no_padding()
+    tokenizer = open_tokenizer(bert)
 
     def run(folder: Path, happens: Happens = bool, **words: Any) -> None:
         def evaluate(step: int, _: PearlNetwork) -> Mapping[str, float]:

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.data.batches import BatchMaker, EpochSampler, NeighbourSampler, Shard, Source
-from training.examples.sources import Example, any_class, one_class
+from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NeighbourSampler, Shard
+from training.data.negative_table import NegativeTable
+from training.examples.example import Example, any_class, one_class
 from training.finetune.config import FitConfig, paper_config
 from training.finetune.false_negatives import Keys, closer_than_positive, same_meaning
 from training.finetune.losses import marginal_type_loss, multi_similarity, nt_xent
 from training.finetune.objective import batch_losses
-from training.mining.negative_table import NegativeTable
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -129,7 +129,7 @@ def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
     ]
     known = {"gamma": Example("gamma", (), "3"), "Beta.": Example("Beta.", (), "9")}
     table = NegativeTable([("beta", ["gamma"]), ("epsilon", ["Beta."])], known=known)
-    batch = maker(examples, vary=lambda name, _: name, negatives=table).make(1)
+    batch = maker(examples, augment=lambda name, _: name, negatives=table).make(1)
     pairs = (batch.entities, batch.anchor_keys, batch.positive_keys)
     same = same_meaning(Keys(*map(torch.from_numpy, (*pairs, batch.negative_entities, batch.negative_keys))))
     place = {name: i for i, name in enumerate(batch.anchors)}
@@ -250,7 +250,7 @@ def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> No
 def test_batches_are_a_function_of_seed_rank_and_step() -> None:
     """Any batch can be made at any time by any process, always the same."""
     examples = [Example(f"name {i:03}", (f"alias {i}",), str(i)) for i in range(50)]
-    runs = BatchMaker(NeighbourSampler([Source(examples, 1.0)], run=4), n_pairs=8, seed=3)
+    runs = BatchMaker(NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=4), n_pairs=8, seed=3)
 
     first = runs.make(7)
     runs.make(8)
@@ -274,12 +274,12 @@ def test_an_epoch_takes_each_example_once_over_all_processes() -> None:
 def test_runs_are_alphabetical_neighbours() -> None:
     """Names that stand beside each other in the alphabet come together: they are each other's hard negatives."""
     examples = [Example(f"name {i:03}", (), str(i)) for i in range(100)]
-    batch = BatchMaker(NeighbourSampler([Source(examples, 1.0)], run=4), n_pairs=8, seed=0).make(1)
+    batch = BatchMaker(NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=4), n_pairs=8, seed=0).make(1)
     places = [int(anchor[-3:]) for anchor in batch.anchors]
 
     assert all(places[i + 1] == places[i] + 1 for i in (0, 1, 2, 4, 5, 6))
     with pytest.raises(ValueError, match="no examples"):
-        NeighbourSampler([Source([], 1.0)])
+        NeighbourSampler([ExampleSource([], 1.0)])
 
 
 def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:

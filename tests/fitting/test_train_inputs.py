@@ -10,7 +10,7 @@ from cli_runner import Run
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
-from pearl_qdrant.cli.train.inputs import read_material
+from training.data.inputs import read_training_files
 from training.data.training_files import read_examples
 
 ROWS = "id\tname\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tcity {i}\n" for i in range(6))
@@ -51,7 +51,7 @@ def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, comm
     done = run("train", *(word.format(**places) for word in command.split()))
 
     assert done.status == 2, done.err
-    assert "is an input of this command" in done.err
+    assert "is an input of this run" in done.err
     assert contents(data) == before
 
 
@@ -79,7 +79,7 @@ def test_bases_of_one_file_name_share_no_entity(tmp_path: Path) -> None:
     first, second = paris_and_insulin(tmp_path)
     again = first.parent / ".." / "a" / "names.tsv"
 
-    examples = read_material((), (first, second, again), min_count=1, max_errors=0)
+    examples = read_training_files((), (first, second, again), min_count=1, max_errors=0)
 
     keys = {example.name: example.entity for example in examples}
     assert keys["Paris"] != keys["Insulin"]
@@ -94,7 +94,7 @@ def test_corpora_of_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: P
         assert run("train", "corpus", "--base", str(base), "--out", str(out)).status == 0
     corpora = (first.with_name("corpus"), second.with_name("corpus"))
 
-    examples = read_material(corpora, (first,), min_count=1, max_errors=0)
+    examples = read_training_files(corpora, (first,), min_count=1, max_errors=0)
 
     keys: dict[str, set[str]] = {}
     for example in examples:
@@ -109,6 +109,6 @@ def test_a_base_called_name_shares_no_key_with_phrases(tmp_path: Path) -> None:
     base.write_text("id\tname\taliases\nparis\tInsulin\tHumulin\n", encoding="utf-8")
     phrases.write_text("NP__Paris\t7\n", encoding="utf-8")
 
-    examples = read_material((phrases,), (base,), min_count=1, max_errors=0)
+    examples = read_training_files((phrases,), (base,), min_count=1, max_errors=0)
 
     assert len({example.entity for example in examples}) == 2

@@ -12,8 +12,8 @@ from training.augment.surface import (
     augment,
     augment_or_abbreviate,
     edit_character,
+    respell,
     swap_words,
-    vary_surface,
 )
 
-__all__ = ["abbreviate", "augment", "augment_or_abbreviate", "edit_character", "swap_words", "vary_surface"]
+__all__ = ["abbreviate", "augment", "augment_or_abbreviate", "edit_character", "respell", "swap_words"]

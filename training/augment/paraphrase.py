@@ -8,48 +8,23 @@ goes on where it stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
+from training.augment.options import DEFAULT_PARAPHRASER, ParaphraseOptions
 from training.corpus.files import encode_row, parse_variants
 from training.corpus.keys import phrase_key
 
-DEFAULT_MODEL = "prithivida/parrot_paraphraser_on_T5"
-DEFAULT_PREFIX = "paraphrase: "
-
 _MAX_PHRASE_TOKENS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class ParaphraseOptions:
-    """How to generate.
-
-    Attributes:
-        n_variants: Paraphrases asked for; those that equal the phrase or each other are dropped.
-        sample: Draw tokens (top 50, 0.95 of the mass, as Parrot does) instead of a beam search, which is the same
-            every time but varies less.
-        seed: Of the draws.
-        prefix: Text before each phrase.
-        max_new_tokens: Of a paraphrase.
-        batch_size: Phrases at once.
-    """
-
-    n_variants: int = 5
-    sample: bool = False
-    seed: int = 0
-    prefix: str = DEFAULT_PREFIX
-    max_new_tokens: int = 32
-    batch_size: int = 64
 
 
 class Paraphraser:
     """A model that writes phrases in other words."""
 
     def __init__(
-        self, model: str = DEFAULT_MODEL, *, options: ParaphraseOptions | None = None, device: str = "cpu"
+        self, model: str = DEFAULT_PARAPHRASER, *, options: ParaphraseOptions | None = None, device: str = "cpu"
     ) -> None:
         """Load a model.
 

@@ -53,7 +53,7 @@ def swap_words(phrase: str, rng: random.Random) -> str:
     return " ".join(words)
 
 
-def vary_surface(phrase: str, rng: random.Random) -> str:
+def respell(phrase: str, rng: random.Random) -> str:
     """Another spelling that people use: joined words, hyphens, no punctuation, comma inversion, no article."""
     words = phrase.split()
     kind = rng.randrange(5)
@@ -106,5 +106,5 @@ def augment(phrase: str, rng: random.Random) -> str:
     if draw < 0.55:
         return swap_words(phrase, rng)
     if draw < 0.90:
-        return vary_surface(phrase, rng)
+        return respell(phrase, rng)
     return phrase

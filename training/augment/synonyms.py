@@ -6,7 +6,7 @@ Function words and words of one or two letters are left alone: WordNet knows "in
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from training.corpus.chunking.function_words import CLOSED_CLASS
@@ -65,11 +65,6 @@ def wordnet_synonyms(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
         for name in synset.names:
             if len(synset.names) > 1:
                 yield name, synset.names
-
-
-def vector_synonyms(neighbours: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, Iterable[str]]]:
-    """Neighbours of words, as `training.augment.vectors` finds them."""
-    yield from neighbours.items()
 
 
 def _plural(word: str) -> str:

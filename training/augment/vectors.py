@@ -16,10 +16,8 @@ from ingest.io.byte_lines import byte_lines
 from ingest.io.lines import BadLine
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
+from training.augment.options import DEFAULT_THRESHOLD
 from training.corpus.files import encode_row
-
-DEFAULT_THRESHOLD = 0.7
-"""Cosine over which two words count as synonyms; the paper leaves it open ("a certain threshold")."""
 
 _MAX_LINE = 1 << 20
 _BLOCK = 1024

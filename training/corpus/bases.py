@@ -9,7 +9,7 @@ from pathlib import Path
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from training.corpus.files import EntityRow
-from training.examples.sources import Example, one_class
+from training.examples.example import Example, one_class
 
 _KNOWN = frozenset(ENTITY_TYPES)
 

@@ -1,10 +1,10 @@
-"""Texts and bases to the files of a corpus.
+"""Write the files of a corpus from texts and bases.
 
     bases -> entities.jsonl -> typed names
     texts -> parser -> counts -> phrases seen often enough -> typer -> freq_phrase.txt, phrase_with_etype.txt
 
-Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts. The files appear
-under their names when they are whole.
+Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts. A file appears under
+its name when it is complete.
 """
 
 from __future__ import annotations
@@ -20,41 +20,40 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from training.corpus.chunking.phrases import Phrase, PhraseParser, PhraseTyper
-from training.corpus.counting import DEFAULT_MAX_KEYS, Count, PhraseCounter
+from training.corpus.counting import Count, PhraseCounter
 from training.corpus.files import ENTITIES, ENTITY_TYPES_FILE, FREQUENCIES, EntityRow, encode_row
+from training.corpus.options import DEFAULT_MAX_KEYS
+from training.defaults import MIN_COUNT
 
 T = TypeVar("T")
 _Counted = list[tuple[Phrase, int]]
-
-MIN_COUNT = 2
-"""PEARL, section 3.3: phrases that appear less than two times are removed."""
 
 UNTYPED = "untyped"
 
 _TYPED_AT_ONCE = 8192
 _TEXTS_AT_ONCE = 64
-_IN_FLIGHT = 3  # chunks of texts a worker
+_IN_FLIGHT = 3  # chunks of texts per worker
 
 
 @dataclass(slots=True)
 class CorpusCounts:
-    """What a corpus holds.
+    """Counts of the rows of a corpus.
 
     Attributes:
         phrases: Rows of freq_phrase.txt by lexical class.
-        types: Rows of phrase_with_etype.txt by entity type; those left without one under `UNTYPED`.
+        types: Rows of phrase_with_etype.txt by entity type; phrases without a type under `UNTYPED`.
     """
 
     phrases: Counter[str] = field(default_factory=Counter)
     types: Counter[str] = field(default_factory=Counter)
 
     def share(self, lexical_class: str) -> float:
-        """Part of the phrases that are of a class, in [0, 1]."""
+        """Return the share of the phrases that are of a class, in [0, 1]."""
         return self.phrases[lexical_class] / max(1, self.phrases.total())
 
 
 def write_entities(rows: Iterable[EntityRow], folder: Path) -> int:
-    """Write entities.jsonl; returns how many entities it holds."""
+    """Write entities.jsonl; returns the number of entities."""
     n_rows = 0
     with _whole(folder / ENTITIES) as file:
         for row in rows:
@@ -68,7 +67,7 @@ def write_phrases(counts: Iterable[Count], typer: PhraseTyper, folder: Path) -> 
 
     Args:
         counts: Phrases in order, as `PhraseCounter.seen_at_least` gives them.
-        typer: Says what type each phrase is of.
+        typer: Assigns a type to each phrase.
         folder: Created if absent.
     """
     found = CorpusCounts()
@@ -96,11 +95,11 @@ def count_phrases(
     """Parse texts and count their phrases.
 
     Args:
-        texts: Of any number.
-        open_parser: Makes a parser; for several workers it must be picklable, and is called once in each.
-        counter: Takes the counts, which do not depend on the number of workers.
-        workers: Processes; 1 is this one.
-        on_texts: Told how many texts have been parsed since it was last told.
+        texts: Any number of texts.
+        open_parser: Makes a parser; with several workers it must be picklable, and is called once in each.
+        counter: Gets the counts, which do not depend on the number of workers.
+        workers: Processes; 1 parses in this process.
+        on_texts: Called with the number of texts parsed since the last call.
     """
     if workers < 2:
         parser = open_parser()
@@ -115,7 +114,7 @@ def count_phrases(
         waiting: deque[tuple[int, Future[_Counted]]] = deque()
         for some in _chunks(texts, _TEXTS_AT_ONCE):
             waiting.append((len(some), pool.submit(_count_in_worker, some)))
-            # A queue without bound would hold the whole corpus.
+            # An unbounded queue would hold the whole corpus in memory.
             while len(waiting) > _IN_FLIGHT * workers:
                 _take(waiting, counter, on_texts)
         while waiting:
@@ -133,11 +132,11 @@ def _take(
 
 
 _parser: PhraseParser | None = None
-"""Of a worker process, from its start on."""
+"""Parser of a worker process; set when the worker starts."""
 
 
 def _start_worker(open_parser: Callable[[], PhraseParser]) -> None:
-    global _parser  # noqa: PLW0603  (a pool gives its workers no other place)
+    global _parser  # noqa: PLW0603  (a process pool has no other place for per-worker state)
     _parser = open_parser()
 
 
@@ -160,18 +159,18 @@ def build_corpus(
     workers: int = 1,
     on_texts: Callable[[int], None] = lambda n: None,
 ) -> CorpusCounts:
-    """Texts to freq_phrase.txt and phrase_with_etype.txt; arguments as of the functions above.
+    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as of the functions above.
 
     Args:
-        min_count: Rarer phrases are left out. PEARL: 2.
+        min_count: Phrases that occur less often are skipped. PEARL: 2.
         max_keys: Distinct phrases counted in memory; more go to temporary files.
 
     Raises:
-        ValueError: If a number makes no sense.
+        ValueError: If a number is out of range.
         InputError: As the texts raise.
     """
     if min_count < 1:
-        raise ValueError(f"min_count is {min_count}: a phrase is seen once at least")
+        raise ValueError(f"min_count is {min_count}, but must be at least 1")
     with PhraseCounter(max_keys=max_keys) as counter:
         count_phrases(texts, open_parser, counter, workers=workers, on_texts=on_texts)
         return write_phrases(counter.seen_at_least(min_count), typer, folder)
@@ -179,7 +178,7 @@ def build_corpus(
 
 @contextmanager
 def _whole(path: Path) -> Iterator[TextIO]:
-    """A file that takes its name once it is written; what stood there before stays until then."""
+    """Open a file that gets its name when it is complete; an older file of that name stays until then."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     try:

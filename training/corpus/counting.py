@@ -1,7 +1,7 @@
-"""Counting more phrases than fit into memory: counts in a dict, spilled in sorted runs, merged at the end.
+"""Count more phrases than fit into memory: a dict of counts is spilled to sorted runs, which are merged at the end.
 
-Memory is bounded by `max_keys` entries whatever the text; disk by what the runs hold, in the system's place for
-temporary files. The merge gives phrases in order, so that equal ones stand together.
+Memory is bounded by `max_keys` entries for any text. The runs are temporary files in the system's folder for these.
+The merge yields phrases in order, so that equal phrases are adjacent.
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 from training.corpus.chunking.phrases import Phrase
-
-DEFAULT_MAX_KEYS = 2_000_000
-"""Distinct phrases in memory: about 400 MB."""
+from training.corpus.options import DEFAULT_MAX_KEYS
 
 _MAX_RUNS = 64
 
 Count = tuple[str, str, int]
-"""A phrase, its class and how often it was seen."""
+"""A phrase, its class, and the number of its occurrences."""
 
 
 class PhraseCounter:
-    """Counts phrases by class. Used as a context manager, which removes its temporary files."""
+    """Counts phrases by class. A context manager, which removes its temporary files."""
 
     def __init__(self, *, max_keys: int = DEFAULT_MAX_KEYS) -> None:
         if max_keys < 1:
-            raise ValueError(f"max_keys is {max_keys}: at least one phrase must fit into memory")
+            raise ValueError(f"max_keys is {max_keys}, but must be at least 1: one phrase must fit into memory")
         self._max_keys = max_keys
         self._counts: dict[Phrase, int] = {}
         self._runs: list[TextIO] = []
@@ -49,7 +47,7 @@ class PhraseCounter:
         self._files.close()
 
     def add(self, phrases: Iterable[Phrase]) -> None:
-        """Count these once each."""
+        """Add one occurrence of each of these phrases."""
         counts = self._counts
         for phrase in phrases:
             counts[phrase] = counts.get(phrase, 0) + 1
@@ -57,7 +55,7 @@ class PhraseCounter:
             self._spill()
 
     def add_counts(self, counted: Iterable[tuple[Phrase, int]]) -> None:
-        """Add what another process counted."""
+        """Add the counts of another process."""
         counts = self._counts
         for phrase, count in counted:
             counts[phrase] = counts.get(phrase, 0) + count
@@ -65,7 +63,7 @@ class PhraseCounter:
             self._spill()
 
     def seen_at_least(self, min_count: int) -> Iterator[Count]:
-        """Phrases seen so often, in the order of phrase and class."""
+        """Yield the phrases with at least this many occurrences, ordered by phrase and class."""
         runs: list[Iterator[Count]] = [_read(run) for run in self._runs]
         runs.append(_in_order(self._counts))
         for (text, lexical_class), same in groupby(heapq.merge(*runs), key=itemgetter(0, 1)):
@@ -74,7 +72,7 @@ class PhraseCounter:
                 yield text, lexical_class, count
 
     def _spill(self) -> None:
-        """Write what was counted to a sorted run; too many runs become one."""
+        """Write the counts to a sorted run; if there are too many runs, they are merged into one."""
         self._write(_in_order(self._counts))
         self._counts.clear()
         if len(self._runs) >= _MAX_RUNS:

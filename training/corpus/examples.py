@@ -14,7 +14,7 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.corpus.files import ENTITY_TYPES_FILE, FREQUENCIES, read_entity_types, read_frequencies
 from training.corpus.keys import phrase_key
-from training.examples.sources import Example, one_class
+from training.examples.example import Example, one_class
 
 
 class PhraseTypes:

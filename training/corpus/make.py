@@ -1,91 +1,55 @@
-"""The corpus stage from files to files: what `pearl-qdrant train corpus` runs."""
+"""Make a corpus from texts and bases in one call: what `pearl-qdrant train corpus` does.
+
+from training import CorpusOptions, make_corpus
+
+make_corpus("articles.jsonl.gz", "corpus", CorpusOptions(wordnet="/usr/share/wordnet"))
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source, open_sources
-from ingest.readers.tsv.layout import TsvColumns
-from pearl_qdrant.errors import SettingsError
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
+from ingest.readers.tables.columns import TableColumns
+from pearl_qdrant.errors import OptionError
 from training.corpus.bases import base_key, entity_row, typed_names
-from training.corpus.build import MIN_COUNT, CorpusCounts, build_corpus, write_entities
+from training.corpus.build import CorpusCounts, build_corpus, write_entities
 from training.corpus.chunking.chunker import ChunkParser
-from training.corpus.chunking.constituency import DEFAULT_BENEPAR, DEFAULT_SPACY, BeneparParser
+from training.corpus.chunking.constituency import BeneparParser
 from training.corpus.chunking.lexicon import Lexicon
-from training.corpus.chunking.phrases import DEFAULT_MAX_WORDS, PhraseParser, PhraseTyper
-from training.corpus.counting import DEFAULT_MAX_KEYS
+from training.corpus.chunking.phrases import PhraseParser, PhraseTyper
 from training.corpus.files import ENTITIES, EntityRow, read_entities
-from training.corpus.texts import DEFAULT_FIELD, read_texts
+from training.corpus.options import CorpusOptions
+from training.corpus.texts import read_texts
 from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_names
 from training.corpus.typing.ner import NerTyper
 from training.corpus.typing.typed_lists import read_typed_names
 from training.examples.wordnet import read_synsets
+from training.paths import Paths, StrPath, as_paths
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusOptions:
-    """How to make a corpus.
-
-    Attributes:
-        parser: "builtin" wants `wordnet`; "benepar" wants the extra `corpus` and its models.
-        typer: "distant" types by names and rules; "ner" by the model `ner_model`.
-        wordnet: A WordNet `dict` folder.
-        field: Of JSON Lines.
-        min_count: Rarer phrases are left out.
-        max_words: Longer phrases are left out.
-        max_keys: Distinct phrases counted in memory.
-        workers: Processes that parse.
-        limit: So many texts at most.
-        bases: Bases of entities, each read by the `ingest` reader that fits it.
-        type_columns: Columns of the types, in bases that are TSV.
-        typed_names: Lists of names with their types.
-        max_errors: Bad rows that each input may have; None for any number.
-        spacy_model, benepar_model, ner_model: Names, folders or ids.
-        device: Of the NER model, as torch names it.
-    """
-
-    parser: Literal["builtin", "benepar"] = "builtin"
-    typer: Literal["distant", "ner"] = "distant"
-    wordnet: Path | None = None
-    field: str = DEFAULT_FIELD
-    min_count: int = MIN_COUNT
-    max_words: int = DEFAULT_MAX_WORDS
-    max_keys: int = DEFAULT_MAX_KEYS
-    workers: int = 1
-    limit: int | None = None
-    bases: tuple[Path, ...] = ()
-    type_columns: tuple[str, ...] = ()
-    typed_names: tuple[Path, ...] = ()
-    max_errors: int | None = DEFAULT_MAX_ERRORS
-    spacy_model: str = DEFAULT_SPACY
-    benepar_model: str = DEFAULT_BENEPAR
-    ner_model: str | None = None
-    device: str = "cpu"
-
-
 @dataclass(slots=True)
 class CorpusReport:
-    """What was made.
+    """Counts of a corpus.
 
     Attributes:
-        texts: Texts parsed.
+        texts: Parsed texts.
         counts: Phrases and types; None if there was no text.
         entities: Rows of entities.jsonl.
         skipped: Bad rows of all inputs, by reason.
-        seconds: Of wall clock.
+        seconds: Wall-clock time.
     """
 
     texts: int = 0
@@ -96,20 +60,28 @@ class CorpusReport:
 
 
 def make_corpus(
-    inputs: tuple[str, ...],
-    folder: Path,
-    options: CorpusOptions,
+    inputs: Paths,
+    out: StrPath,
+    options: CorpusOptions | None = None,
     *,
     on_texts: Callable[[int], None] = lambda n: None,
 ) -> CorpusReport:
     """Read texts and bases, and write the files of a corpus into a folder.
 
+    Args:
+        inputs: Files of plain text or JSON Lines, compressed or not; ``-`` is standard input. None are needed if there
+            are bases.
+        out: The folder; created if absent.
+        options: How the corpus is made.
+        on_texts: Called with the number of texts parsed since the last call.
+
     Raises:
-        SettingsError: If an option is missing, or there is nothing to read.
+        OptionError: If an option is missing, or there is nothing to read.
         InputError: If an input cannot be read.
-        ModelError: If a parser or model is not installed or not there.
+        ModelError: If a parser or model is not installed or does not exist.
     """
-    _check(inputs, options)
+    options, folder, texts = options or CorpusOptions(), Path(out), [str(path) for path in as_paths(inputs)]
+    _check(texts, options)
     start = time.monotonic()
     report = CorpusReport()
 
@@ -118,13 +90,13 @@ def make_corpus(
         on_texts(n_texts)
 
     with ExitStack() as stack:
-        sources = open_sources(inputs) if inputs else ()
+        sources = open_sources(texts) if texts else ()
         for source in sources:
             stack.callback(source.close)
         if options.bases:
             report.entities = write_entities(_entity_rows(options, report), folder)
         if sources:
-            lexicon = Lexicon(options.wordnet) if options.wordnet else None
+            lexicon = Lexicon(Path(options.wordnet)) if options.wordnet else None
             report.counts = build_corpus(
                 _texts(sources, options, report),
                 folder,
@@ -139,20 +111,24 @@ def make_corpus(
     return report
 
 
-def _check(inputs: tuple[str, ...], options: CorpusOptions) -> None:
-    if not inputs and not options.bases:
-        raise SettingsError("There is nothing to read: give texts, or a base with --base")
+def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
+    """Refuse options that cannot work, before anything is read."""
+    if not inputs and not as_paths(options.bases):
+        raise OptionError("inputs", "There is nothing to read: give texts, or 'bases'.")
     if inputs and options.parser == "builtin" and options.wordnet is None:
-        raise SettingsError(
-            "The built-in parser needs WordNet: give its folder with --wordnet "
-            "(Debian: apt install wordnet-base, then --wordnet /usr/share/wordnet)"
+        raise OptionError(
+            "wordnet",
+            "The built-in parser needs the folder of WordNet as 'wordnet' "
+            "(Debian: apt install wordnet-base; the folder is /usr/share/wordnet).",
         )
     if inputs and options.typer == "ner" and not options.ner_model:
-        raise SettingsError("--typer ner needs a model: --ner-model FOLDER or a hub id of one trained on OntoNotes")
+        raise OptionError(
+            "ner_model", "'typer' ner needs a 'ner_model': a folder or hub id of a model trained on OntoNotes."
+        )
 
 
 def _parser(options: CorpusOptions, lexicon: Lexicon | None) -> Callable[[], PhraseParser]:
-    """What makes the parser, in this process or in another."""
+    """Return what makes the parser, in this process or in another."""
     if options.parser == "benepar":
         return partial(
             BeneparParser,
@@ -162,8 +138,8 @@ def _parser(options: CorpusOptions, lexicon: Lexicon | None) -> Callable[[], Phr
         )
     assert options.wordnet is not None
     assert lexicon is not None
-    # A lexicon is read again in each worker: sending it would take as long.
-    given = options.wordnet if options.workers > 1 else lexicon
+    # Each worker reads the lexicon again: sending it would take as long.
+    given = Path(options.wordnet) if options.workers > 1 else lexicon
     return partial(ChunkParser, given, max_words=options.max_words)
 
 
@@ -175,9 +151,9 @@ def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report
     sources: list[Iterable[tuple[str, str]]] = []
     if options.bases:
         sources.append(typed_names(_counted(partial(read_entities, folder / ENTITIES), options, report)))
-    sources.extend(_counted(partial(read_typed_names, path), options, report) for path in options.typed_names)
+    sources.extend(_counted(partial(read_typed_names, path), options, report) for path in as_paths(options.typed_names))
     if options.wordnet is not None:
-        sources.append(wordnet_names(read_synsets(options.wordnet)))
+        sources.append(wordnet_names(read_synsets(Path(options.wordnet))))
     names = NameTypes(chain.from_iterable(sources))
     return DistantTyper(names) if lexicon is None else DistantTyper(names, is_common=lexicon.is_common)
 
@@ -193,8 +169,8 @@ def _texts(sources: Iterable[Source], options: CorpusOptions, report: CorpusRepo
 
 
 def _entity_rows(options: CorpusOptions, report: CorpusReport) -> Iterator[EntityRow]:
-    for path in options.bases:
-        columns = TsvColumns(types=options.type_columns) if options.type_columns else None
+    for path in as_paths(options.bases):
+        columns = TableColumns(types=options.type_columns) if options.type_columns else None
         with open_reader([path], options=ReadOptions(columns=columns)) as reader:
             kb = base_key(path)
             for entity in _counted(reader.read, options, report):
@@ -204,7 +180,7 @@ def _entity_rows(options: CorpusOptions, report: CorpusReport) -> Iterator[Entit
 
 
 def _counted(read: Callable[[ReadReport], Iterator[T]], options: CorpusOptions, report: CorpusReport) -> Iterator[T]:
-    """What a reader gives, its bad rows added to the report."""
+    """Yield what a reader yields, and add its bad rows to the report."""
     own = ReadReport(max_errors=options.max_errors)
     try:
         yield from read(own)

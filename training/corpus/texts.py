@@ -1,4 +1,4 @@
-"""Texts of a corpus: plain text, or JSON Lines with a field that holds the text; compressed or not."""
+"""Read the texts of a corpus: plain text, or JSON Lines with a text field; compressed or not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ingest.io.lines import BadLine
 from ingest.io.report import INVALID_UTF8, ReadReport
 from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
+from training.corpus.options import DEFAULT_FIELD
 
 MAX_TEXT_BYTES = 64 << 20
-"""A longer line is passed over: no article is as long."""
+"""A longer line is skipped: no article is as long."""
 
-DEFAULT_FIELD = "text"
 NOT_JSON = "not_json"
 NO_TEXT = "no_text"
 
@@ -23,17 +23,17 @@ _HEAD_BYTES = 1 << 12
 
 
 def read_texts(source: ByteSource, report: ReadReport, *, field: str = DEFAULT_FIELD) -> Iterator[str]:
-    """Texts of a file: the field of each row of JSON Lines, or each line of plain text.
+    """Yield the texts of a file: the field of each row of JSON Lines, or each line of plain text.
 
-    What the file is, its first character that is no white space says: `{` begins JSON Lines.
+    The first character that is not white space decides: a file that starts with `{` is JSON Lines.
 
     Args:
         source: A file, a pipe or standard input, plain or compressed.
-        report: Counts rows, and those passed over.
-        field: Name of the field, in JSON Lines.
+        report: Counts rows, and those skipped.
+        field: Name of the text field in JSON Lines.
 
     Raises:
-        FormatError: If the file is empty or no text, or no row has the field.
+        FormatError: If the file is empty or not text, or no row has the field.
         TooManyErrorsError: If more rows are bad than the report allows.
     """
     is_json = source.head(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
@@ -55,7 +55,9 @@ def read_texts(source: ByteSource, report: ReadReport, *, field: str = DEFAULT_F
         n_texts += 1
         yield text
     if is_json and not n_texts:
-        raise FormatError(source.path, None, f"no row has the field '{field}'. Name the field of the text with --field")
+        raise FormatError(
+            source.path, None, f"no row has the field '{field}'. Give the name of the text field as 'field'"
+        )
 
 
 def _decoded(line: bytes) -> tuple[str | None, str]:
@@ -66,7 +68,7 @@ def _decoded(line: bytes) -> tuple[str | None, str]:
 
 
 def _field(decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]], line: bytes, field: str) -> tuple[str | None, str]:
-    """The text of a row, or None and why there is none."""
+    """Return the text of a row; or None and the reason."""
     try:
         row = decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,1 +1,1 @@
-"""What a training run reads: its files, its batches, and the loader that prepares them."""
+"""Batches for fine-tuning: reads the training files, draws pairs, augments and tokenises them."""

@@ -1,9 +1,9 @@
 """Batches of phrase pairs with hard negatives, each a pure function of (seed, rank, step).
 
-So a run that was killed goes on without drawing again what it had used, and any worker can make any batch.
+So a resumed run does not draw the same batches again, and any worker process can make any batch.
 
-    NeighbourSampler    sources in fixed proportions, runs of alphabetical neighbours: hard negatives for nothing
-    EpochSampler          each example once an epoch, in random order: the paper
+    NeighbourSampler    several sources in fixed proportions, alphabetical neighbours together: free hard negatives
+    EpochSampler        each example once per epoch, in random order, as in the paper
 """
 
 from __future__ import annotations
@@ -18,21 +18,29 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.augment import augment, edit_character
-from training.examples.sources import Example
-from training.mining.hard_negatives import fold
-from training.mining.negative_table import NegativeTable
+from training.augment import augment as augment_phrase
+from training.augment import edit_character
+from training.data.negative_table import NegativeTable
+from training.examples.example import Example
+from training.examples.phrases import fold_phrase
 
-Vary = Callable[[str, random.Random], str]
+Augment = Callable[[str, random.Random], str]
+"""Makes a variant of a phrase."""
+
 KeyArray = npt.NDArray[np.int64]
 
 NO_KEY = 0
-"""Stands for an entity that is not known; it equals no other, not even itself."""
+"""Key of an unknown entity; it never counts as equal to another, not even to itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Examples in alphabetical order, and their share of each batch."""
+class ExampleSource:
+    """Training examples of one origin.
+
+    Attributes:
+        examples: In alphabetical order.
+        weight: Share of a batch, relative to the weights of the other sources.
+    """
 
     examples: Sequence[Example]
     weight: float
@@ -40,7 +48,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which of the processes that train together this is."""
+    """One of the processes that train together.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        world_size: Number of processes.
+    """
 
     rank: int = 0
     world_size: int = 1
@@ -48,16 +61,16 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
-    """One batch: n pairs, m hard negatives, and any number of plain phrases.
+    """One batch of n pairs, m hard negatives, and any number of plain phrases.
 
     Attributes:
         anchors, positives: n phrases each.
-        negatives: m phrases that are nobody's positive.
-        allowed: (n, 95) bool; the phrase types that are right for a pair, none where unknown.
+        negatives: m phrases that are not the positive of any anchor.
+        allowed: (n, 95) bool; the phrase types that are right for a pair, none if unknown.
         entities: (n,), key of each pair's entity, or `NO_KEY`.
-        anchor_keys, positive_keys: (n,), keys of the strings, folded.
-        negative_entities, negative_keys: (m,), likewise of the negatives.
-        plain: Phrases that take no part in the contrastive loss: they are distilled.
+        anchor_keys, positive_keys: (n,), keys of the folded strings.
+        negative_entities, negative_keys: (m,), the same for the negatives.
+        plain: Phrases that are distilled and take no part in the contrastive loss.
         plain_views: The plain phrases as the network sees them, some of them misspelt.
     """
 
@@ -78,47 +91,47 @@ class Sampler(Protocol):
     """Chooses the examples of a batch."""
 
     def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """The `n` examples of a step (from 1) on one process; `rng` is of that step and process alone."""
+        """Return `n` examples of a step (from 1) on one process; `rng` belongs to that step and process."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourSampler:
-    """Draws runs of alphabetical neighbours from several sources.
+    """Draws alphabetical neighbours together, from several sources.
 
     Attributes:
         sources: Where the examples come from.
-        run: Neighbours drawn together: they are each other's hard negatives. 1 draws each by itself.
+        neighbours: Examples drawn together; they are hard negatives of each other. 1 draws each by itself.
     """
 
-    sources: Sequence[Source]
-    run: int = 1
+    sources: Sequence[ExampleSource]
+    neighbours: int = 1
 
     def __post_init__(self) -> None:
         if not any(source.examples for source in self.sources if source.weight > 0):
             raise ValueError("there are no examples to draw from")
-        if self.run < 1:
-            raise ValueError(f"run is at least 1, not {self.run}")
+        if self.neighbours < 1:
+            raise ValueError(f"neighbours must be at least 1, not {self.neighbours}")
 
     def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """See `Sampler.draw`; the step does not matter."""
+        """See `Sampler.draw`; the step is not used, since `rng` depends on it."""
         filled = [source for source in self.sources if source.examples]
         weights = [source.weight for source in filled]
         drawn: list[Example] = []
         while len(drawn) < n:
             examples = rng.choices(filled, weights)[0].examples
-            start = rng.randrange(max(1, len(examples) - self.run + 1))
-            drawn.extend(examples[start : start + self.run])
+            start = rng.randrange(max(1, len(examples) - self.neighbours + 1))
+            drawn.extend(examples[start : start + self.neighbours])
         return drawn[:n]
 
 
 @dataclass(slots=True)
 class EpochSampler:
-    """Takes each example once an epoch, in an order drawn anew for each.
+    """Takes each example once per epoch; every epoch has a new random order.
 
     Attributes:
         examples: Not empty.
-        seed: Of the orders.
+        seed: Determines the orders.
     """
 
     examples: Sequence[Example]
@@ -131,12 +144,12 @@ class EpochSampler:
             raise ValueError("there are no examples to draw from")
 
     def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """See `Sampler.draw`: processes take turns, so that together they see each example once."""
+        """See `Sampler.draw`; the processes take turns, so that together they see each example once."""
         start = ((step - 1) * shard.world_size + shard.rank) * n
-        return [self.examples[self._place(start + i)] for i in range(n)]
+        return [self.examples[self._index_at(start + i)] for i in range(n)]
 
-    def _place(self, position: int) -> int:
-        """Index of the example at a position of the endless sequence."""
+    def _index_at(self, position: int) -> int:
+        """Index of the example at a position of the sequence of all epochs."""
         epoch, within = divmod(position, len(self.examples))
         if epoch != self._epoch:
             self._epoch = epoch
@@ -150,31 +163,31 @@ class BatchMaker:
 
     Attributes:
         sampler: Chooses the anchors.
-        n_pairs: Anchors a batch and process.
-        seed: Decides everything, together with the step and the rank.
-        vary: Makes a variant of a phrase.
+        n_pairs: Anchors per batch and process.
+        seed: Determines each batch, together with the step and the rank.
+        augment: Makes a variant of a phrase.
         negatives: Hard negatives by phrase, or None.
-        n_negatives: Drawn for each anchor that has some. PEARL: 2.
+        n_negatives: Hard negatives drawn for each anchor that has some. PEARL: 2.
         negatives_as_pairs: Hard negatives join the batch as further anchors with a variant of their own, as in the
-            paper's code; else they are only pushed away from, which costs half.
-        alias_share: Of the anchors that have other names, how many get one as positive; the rest get a variant.
-        varied_aliases: Of these other names, how many are varied too.
-        plain: Phrases of plain text, some of which join each batch to be distilled.
-        n_plain: How many of them a batch and process.
-        misspelt_plain: How many of these the network sees with one character edited; what it learns is the vector of
-            the phrase as it is written.
-        shard: Which process this is for.
+            paper's code. Otherwise they are negatives only, which costs half.
+        alias_share: Share of the anchors with other names that get one of these as positive; the rest get a variant.
+        augmented_aliases: Share of these other names that are augmented too.
+        plain: Phrases of plain text; some of them join each batch to be distilled.
+        n_plain: Plain phrases per batch and process.
+        misspelt_plain: Share of the plain phrases that the network sees with one character edited. Their target is the
+            vector of the phrase as it is written.
+        shard: The process that the batches are for.
     """
 
     sampler: Sampler
     n_pairs: int
     seed: int
-    vary: Vary = augment
+    augment: Augment = augment_phrase
     negatives: NegativeTable | None = None
     n_negatives: int = 2
     negatives_as_pairs: bool = False
     alias_share: float = 0.85
-    varied_aliases: float = 0.15
+    augmented_aliases: float = 0.15
     plain: Sequence[str] = ()
     n_plain: int = 64
     misspelt_plain: float = 0.0
@@ -182,17 +195,17 @@ class BatchMaker:
 
     def __post_init__(self) -> None:
         if self.n_pairs < 2:
-            raise ValueError(f"a batch needs at least 2 pairs, not {self.n_pairs}")
+            raise ValueError(f"n_pairs must be at least 2, not {self.n_pairs}")
         if self.n_negatives < 0:
-            raise ValueError(f"n_negatives is not negative: {self.n_negatives}")
+            raise ValueError(f"n_negatives must be at least 0, not {self.n_negatives}")
         if self.n_plain < 1:
-            raise ValueError(f"n_plain is at least 1, not {self.n_plain}")
-        for name in ("alias_share", "varied_aliases", "misspelt_plain"):
+            raise ValueError(f"n_plain must be at least 1, not {self.n_plain}")
+        for name in ("alias_share", "augmented_aliases", "misspelt_plain"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is from 0 to 1, not {getattr(self, name)}")
+                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
 
     def make(self, step: int) -> PairBatch:
-        """The batch of a step, from 1."""
+        """Make the batch of a step, from 1."""
         rng = random.Random(f"{self.seed}/{self.shard.rank}/{step}")
         anchors = self.sampler.draw(step, self.n_pairs, self.shard, rng)
         drawn: list[Example] = []
@@ -212,39 +225,45 @@ class BatchMaker:
             negatives=[example.name for example in drawn],
             allowed=allowed,
             entities=_keys([example.entity for example in anchors]),
-            anchor_keys=_keys([fold(anchor) for anchor, _ in pairs]),
-            positive_keys=_keys([fold(positive) for _, positive in pairs]),
+            anchor_keys=_keys([fold_phrase(anchor) for anchor, _ in pairs]),
+            positive_keys=_keys([fold_phrase(positive) for _, positive in pairs]),
             negative_entities=_keys([example.entity for example in drawn]),
-            negative_keys=_keys([fold(example.name) for example in drawn]),
+            negative_keys=_keys([fold_phrase(example.name) for example in drawn]),
             plain=plain,
             plain_views=[edit_character(p, rng) if rng.random() < self.misspelt_plain else p for p in plain],
         )
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide what is drawn; a run goes on only with the same ones."""
-        settings = ("n_pairs", "seed", "n_negatives", "negatives_as_pairs", "alias_share", "varied_aliases")
-        has_negatives = self.negatives is not None
-        return {
-            **{name: getattr(self, name) for name in settings},
-            "has_negatives": has_negatives,
-            **({name: getattr(self, name) for name in ("n_plain", "misspelt_plain")} if self.plain else {}),
-            **({"plain": len(self.plain)} if self.plain else {}),
-            "processes": self.shard.world_size,
+        """Return the settings that determine the batches, by the names under which a run's state stores them.
+
+        A run resumes only with equal ones. The names are part of the file format: never rename one.
+        """
+        stored: dict[str, Any] = {
+            "n_pairs": self.n_pairs,
+            "seed": self.seed,
+            "n_negatives": self.n_negatives,
+            "negatives_as_pairs": self.negatives_as_pairs,
+            "alias_share": self.alias_share,
+            "varied_aliases": self.augmented_aliases,
+            "has_negatives": self.negatives is not None,
         }
+        if self.plain:
+            stored |= {"n_plain": self.n_plain, "misspelt_plain": self.misspelt_plain, "plain": len(self.plain)}
+        return {**stored, "processes": self.shard.world_size}
 
     def _pair(self, example: Example, rng: random.Random) -> tuple[str, str]:
-        """Two names of one entity; a varied copy where there is only one, or now and then anyway."""
+        """Draw two names of one entity; the second is a variant if there is only one name, and sometimes otherwise."""
         if not example.others or rng.random() >= self.alias_share:
-            return example.name, self.vary(example.name, rng)
+            return example.name, self.augment(example.name, rng)
         names = (example.name, *example.others)
         first, second = rng.sample(range(len(names)), 2)
         positive = names[second]
-        # Some other names are misspelled too: a mention of an alias is no more careful than one of a name.
-        return names[first], self.vary(positive, rng) if rng.random() < self.varied_aliases else positive
+        # Aliases are misspelt as often as names are, so some of them are augmented too.
+        return names[first], self.augment(positive, rng) if rng.random() < self.augmented_aliases else positive
 
 
 def _keys(texts: Sequence[str]) -> KeyArray:
-    """A 63-bit key of each text, the same in every process; `NO_KEY` for an empty one."""
+    """63-bit keys of texts, the same in every process; `NO_KEY` for an empty text."""
     keys = []
     for text in texts:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""Batches made ready for the network: drawn, varied and tokenised, in worker processes if so wished."""
+"""Load batches for the network: drawn, augmented and tokenised, in worker processes if requested."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedBatch:
-    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain ones."""
+class TokenisedBatch:
+    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain phrases."""
 
     batch: PairBatch
     micro_batches: list[MicroBatch]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPreparer:
-    """Makes the batch of any step ready; what `torch.utils.data` calls a map-style dataset.
+class BatchDataset:
+    """Tokenised batches by step; what `torch.utils.data` calls a map-style dataset.
 
     Attributes:
-        maker: Draws and varies.
+        maker: Draws and augments the phrases.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
         max_tokens, micro_batch: As in `FitConfig`.
         prefix: Text before each phrase.
@@ -39,49 +39,49 @@ class BatchPreparer:
     micro_batch: int
     prefix: str = ""
 
-    def __getitem__(self, step: int) -> PreparedBatch:
+    def __getitem__(self, step: int) -> TokenisedBatch:
         """The batch of a step, from 1."""
         batch = self.maker.make(step)
         views = (*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views)
         phrases = [self.prefix + view for view in views]
-        return PreparedBatch(
+        return TokenisedBatch(
             batch, micro_batches(self.tokenizer, phrases, max_tokens=self.max_tokens, size=self.micro_batch)
         )
 
 
-def prepare(preparer: BatchPreparer, steps: Sequence[int], *, workers: int) -> Iterator[PreparedBatch]:
-    """The batches of these steps, in their order.
+def load_batches(dataset: BatchDataset, steps: Sequence[int], *, workers: int) -> Iterator[TokenisedBatch]:
+    """Yield the batches of these steps, in order.
 
     Args:
-        preparer: Makes them.
-        steps: Which.
-        workers: Processes, each a few batches ahead; 0 makes each batch when it is asked for.
+        dataset: Makes them.
+        steps: Step numbers.
+        workers: Processes, each a few batches ahead; 0 makes each batch when it is needed.
     """
     if workers == 0:
         for step in steps:
-            yield preparer[step]
+            yield dataset[step]
         return
     from torch.utils.data import DataLoader
 
-    dataset: Any = preparer
+    untyped: Any = dataset
     loader: Any = DataLoader(
-        dataset,
+        untyped,
         batch_size=None,
         sampler=steps,
         num_workers=workers,
-        collate_fn=_as_it_is,
+        collate_fn=_unchanged,
         worker_init_fn=_start_worker,
         prefetch_factor=4,
     )
     yield from loader
 
 
-def _as_it_is(item: T) -> T:
+def _unchanged(item: T) -> T:
     return item
 
 
 def _start_worker(_: int) -> None:
-    """One thread a worker: there are as many workers as are wanted. Signals are for the parent, which ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to us too
+    """Leave signals to the parent process, which ends its workers, and use one thread per worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to the workers too
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -35,9 +35,9 @@ from training.corpus.files import (
     read_entity_types,
     read_frequencies,
 )
-from training.examples.sources import Example, any_class, one_class
-from training.mining.hard_negatives import Phrase
-from training.mining.negative_table import parse_negatives
+from training.data.negative_table import parse_negatives
+from training.examples.example import Example, any_class, one_class
+from training.examples.phrases import Phrase
 
 Kind = Literal["corpus", "frequencies", "types", "entities"]
 

@@ -29,6 +29,7 @@ from training.export import int8_graph
 from training.export.parity import MIN_MEAN_COSINE, Parity, measure_parity, sample_names
 from training.networks.model_card import model_card
 from training.networks.torch_checkpoint import read_network, write_network
+from training.paths import StrPath, refuse_overwriting
 
 Precision = Literal["int8", "fp32"]
 
@@ -37,36 +38,37 @@ MIN_FP32_COSINE = 0.9999
 
 
 def export_checkpoint(
-    source: Path,
-    target: Path,
+    model: StrPath,
+    out: StrPath,
     *,
     precision: Precision = "int8",
     name: str | None = None,
     with_torch: bool = False,
     names: Sequence[str] = (),
 ) -> Parity:
-    """Write the graph of a trained checkpoint, and refuse one that differs from it.
+    """Export a trained checkpoint as one ONNX graph, and refuse a graph that differs from the network.
 
     Args:
-        source: A checkpoint folder with weights for torch.
-        target: The folder to write; another one than `source`.
-        precision: "int8": matrices and tables in 8 bits, rows of activations too for BERT; "fp32": as trained.
-        name: The model's name; by default the source's.
-        with_torch: Whether the weights for torch are written too, as they were trained.
-        names: What to compare both on; by default random pieces of the vocabulary.
+        model: A checkpoint folder with weights for torch.
+        out: The folder to write.
+        precision: "int8": matrices and tables in 8 bits, for BERT the rows of activations too; "fp32": as trained.
+        name: Name of the exported model; by default that of `model`.
+        with_torch: Whether the trained weights for torch are written too.
+        names: Names to compare graph and network on; by default random pieces of the vocabulary.
 
     Returns:
-        How near the graph is to the network in float32.
+        How close the graph is to the network in float32.
 
     Raises:
-        ModelError: If the graph is not near enough; `target` is not written then.
-        CheckpointError: If the source is broken or has no weights for torch.
-        ValueError: If `target` is `source`, or the precision is none of its values.
+        OptionError: If `out` is `model`.
+        ModelError: If the graph is not close enough; nothing is written then.
+        CheckpointError: If the checkpoint is broken or has no weights for torch.
+        ValueError: If there is no such precision.
     """
     if precision not in ("int8", "fp32"):
-        raise ValueError(f"precision is int8 or fp32, not {precision!r}")
-    if target.resolve() == source.resolve():
-        raise ValueError(f"{target} is the model itself: write the export to another folder")
+        raise ValueError(f"precision must be int8 or fp32, not {precision!r}")
+    refuse_overwriting(out, model)
+    source, target = Path(model), Path(out)
     network, config = read_network(source)
     with tempfile.TemporaryDirectory() as scratch:
         graph, form = Path(scratch) / "model.onnx", Path(scratch) / "form"
@@ -80,27 +82,27 @@ def export_checkpoint(
     return parity
 
 
-def rebuild_for_torch(source: Path, target: Path, *, names: Sequence[str] = ()) -> Parity:
-    """Write a model that holds its weights once, as an 8-bit graph, again with weights for torch beside it.
+def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()) -> Parity:
+    """Rebuild the weights for torch of a model that has only an 8-bit graph, and write both.
 
     Args:
-        source: The checkpoint folder.
-        target: The folder to write; another one than `source`.
+        model: The checkpoint folder.
+        out: The folder to write.
         names: As for `export_checkpoint`.
 
     Returns:
-        How near the graph is to the rebuilt network.
+        How close the graph is to the rebuilt network.
 
     Raises:
-        ModelError: If the two are not near enough, or the graph cannot be rebuilt.
-        ValueError: If `target` is `source`.
+        OptionError: If `out` is `model`.
+        ModelError: If the two are not close enough, or the graph cannot be rebuilt.
     """
     from safetensors.numpy import load_file
 
     from training.export.rebuild import rebuild_character_encoder, rebuild_phrase_encoder
 
-    if target.resolve() == source.resolve():
-        raise ValueError(f"{target} is the model itself: write the export to another folder")
+    refuse_overwriting(out, model)
+    source, target = Path(model), Path(out)
     checkpoint = verify(source)
     with tempfile.TemporaryDirectory() as scratch:
         weights, form = Path(scratch) / TORCH_FILE, Path(scratch) / "form"

@@ -1,1 +1,1 @@
-"""Fine-tuning: losses, the training loop, its state, and several processes."""
+"""Fine-tuning: trains an encoder on pairs of names with a contrastive loss and a type loss."""

@@ -1,4 +1,4 @@
-"""How to fine-tune, and the learning rate at each step."""
+"""Settings of fine-tuning, and the learning rate at each step."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "evaluate_every", "workers"})
-"""Settings that do not decide what is learnt, so that a run may go on with others."""
+"""Settings that do not affect what is learnt, so that a run may resume with other values."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitConfig:
-    """How to fine-tune.
+    """Settings of fine-tuning.
 
     Attributes:
         steps: Optimizer steps.
-        learning_rate: Peak, of the phrase encoder.
-        head_rate: Learning rate of the type head, which learns from nothing, in multiples of the encoder's.
-        character_rate: Learning rate of the character encoder, likewise.
+        learning_rate: Peak learning rate of the phrase encoder.
+        head_rate: Learning rate of the type head as a multiple of the encoder's; the head starts from random weights.
+        character_rate: Learning rate of the character encoder, as a multiple too.
         schedule: "exponential" multiplies the rate by `decay` after every `decay_every` steps (the paper); "cosine"
-            warms up over the first 5 % and falls to zero.
-        decay, decay_every: Of the exponential schedule. PEARL: 0.98 and 2,000.
+            warms up over the first 5 % of the steps and falls to zero.
+        decay, decay_every: Factor and interval of the exponential schedule. PEARL: 0.98 and 2,000.
         optimizer: "adamw", or "adam" (the paper).
         objective: "nt-xent" (Eq. 2) or "multi-similarity" (SapBERT).
-        temperature: Of NT-Xent. PEARL: 0.07.
+        temperature: Temperature of NT-Xent. PEARL: 0.07.
         type_weight: Weight of the type loss. PEARL: 1.
-        mask: "label": rows of one entity or string are no negatives of each other; "none": the paper.
-        teacher_floor: Teacher cosine up to which two rows are never taken for the same; needs a teacher.
-        distil_weight: Weight of the plain phrases: one minus their cosine with the vector that they had before.
+        mask: "label": rows with the same entity or string are not negatives of each other; "none": the paper.
+        teacher_floor: Two rows with a teacher cosine up to this value always count as different; needs a teacher.
+        distil_weight: Weight of the distillation loss of the plain phrases: one minus the cosine with their old vector.
         clip: Largest norm of the gradient; 0 for no limit.
         dropout: Whether the network's dropout is on.
-        freeze_words: Whether the word embeddings stay as they are.
-        max_tokens: Longer phrases are cut.
-        micro_batch: Phrases a forward pass; they are sorted by length first, so that little is padding.
+        freeze_words: Whether the word embeddings stay fixed.
+        max_tokens: Longer phrases are truncated.
+        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding.
         cache_gradients: Keep the activations of one micro-batch only, at the price of a second forward pass.
         precision: "bf16" autocast, "fp32", or "auto": bf16 where the device computes in it.
-        workers: Processes that draw, vary and tokenise; 0 does it between the steps.
-        save_every: Steps between two states to go on from, at most.
-        save_seconds: Seconds between them, at most, a step more or less.
-        evaluate_every: Steps between evaluations; 0 for none.
-        seed: Of dropout.
+        workers: Processes that draw, augment and tokenise; 0 does this between the steps.
+        save_every: Steps between two saved states, at most.
+        save_seconds: Seconds between two saved states, at most, plus one step.
+        evaluate_every: Steps between evaluations; 0 evaluates only at the end.
+        seed: Seed of the dropout.
     """
 
     steps: int
@@ -65,7 +65,7 @@ class FitConfig:
     cache_gradients: bool = False
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     workers: int = 0
-    save_every: int = 100
+    save_every: int = 500
     save_seconds: float = 600.0
     evaluate_every: int = 0
     seed: int = 0
@@ -76,12 +76,14 @@ class FitConfig:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
         if not 0 < self.decay <= 1:
-            raise ValueError(f"decay is in (0, 1], not {self.decay}")
+            raise ValueError(f"decay must be in (0, 1], not {self.decay}")
         if self.max_tokens < 3:
-            raise ValueError(f"max_tokens is at least 3, a token between two marks, not {self.max_tokens}")
+            raise ValueError(
+                f"max_tokens must be at least 3 (one token between two special ones), not {self.max_tokens}"
+            )
 
     def rate(self, step: int) -> float:
-        """Share of the peak learning rate at a step, from 1."""
+        """Return the share of the peak learning rate at a step, from 1."""
         done = step - 1
         if self.schedule == "exponential":
             return float(self.decay ** (done // self.decay_every))
@@ -91,13 +93,16 @@ class FitConfig:
         return 0.5 * (1 + math.cos(math.pi * (done - warm) / max(1, self.steps - warm)))
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide what is learnt; a run goes on only with the same ones."""
+        """Return the settings that affect what is learnt; a run resumes only with the same ones.
+
+        A saved state stores them by field name, so renaming a field would break old states.
+        """
         may_change = _MAY_CHANGE | ({"steps"} if self.schedule == "exponential" else set())
         return {name: value for name, value in asdict(self).items() if name not in may_change}
 
 
 def paper_config(*, steps: int) -> FitConfig:
-    """The paper to the letter, where it says something (section 4.2): Adam at one rate for all, nothing masked."""
+    """Return the settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
     return FitConfig(
         steps=steps,
         learning_rate=3e-5,

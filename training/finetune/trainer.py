@@ -1,4 +1,4 @@
-"""Contrastive fine-tuning of a phrase encoder with the type loss beside it.
+"""Contrastive fine-tuning of a phrase encoder together with the type loss.
 
     each step: draw pairs -> encode all views -> L = L_CL + type_weight x L_CE over all processes -> step
 
@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -21,19 +22,20 @@ from tqdm import tqdm
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import TrainingError
 from training.data.batches import BatchMaker
-from training.data.data_loader import BatchPreparer, PreparedBatch, prepare
+from training.data.data_loader import BatchDataset, TokenisedBatch, load_batches
 from training.finetune.config import FitConfig
 from training.finetune.curves import RunLog, StepRecord
 from training.finetune.distributed import same_start, sum_gradients, sum_over_processes, wait_for_all
 from training.finetune.interruption import StopRequest, deferred_stop
 from training.finetune.objective import Losses, Teacher, batch_losses
 from training.finetune.run_state import load_state, save_state
-from training.networks.phrase_vectors import PhraseVectors, device_of, pool_phrases
+from training.networks.phrase_vectors import PhraseVectors, device_of
 
-__all__ = ["Evaluate", "FitConfig", "fit", "pool_phrases"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
-"""Scores by name of a network after a step. The network is in its evaluation mode and must be left as it is."""
+"""Scores by name of a network after a step. The network is in evaluation mode and must be left unchanged."""
 
 STATE = "state.safetensors"
 
@@ -54,12 +56,12 @@ def fit(
     tensorboard: bool = False,
     prefix: str = "",
     clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Fine-tune `network` in place, where it is.
+) -> None:  # long: half of it documents the arguments
+    """Fine-tune `network` in place, on the device where it is.
 
     Writes into `folder`: state.safetensors (to resume), log.csv, evaluation.csv, curves.png. With several processes
-    (`gathering.process_group`) all call it alike, and the first writes. A single process that gets Ctrl-C or SIGTERM
-    ends its step and writes its state first.
+    (`distributed.process_group`) all of them call this function with the same arguments, and the first one writes. On
+    Ctrl-C or SIGTERM a single process finishes its step and writes its state before it stops.
 
     Args:
         network: With a type head, unless the type loss has no weight.
@@ -67,76 +69,130 @@ def fit(
         maker: Makes the batches; its shard is this process's.
         config: How to train.
         folder: Created if absent.
-        resume: Go on from the state in `folder` if there is one; otherwise it is removed.
-        teacher: Another encoder that says what means the same (GIST).
+        resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
+        teacher: Another encoder that decides which phrases mean the same (GIST).
         distil_from: The encoder that the maker's plain phrases are distilled from.
         evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         tensorboard: Write event files too.
         prefix: Text before each phrase, as when the model is used.
-        clock: Seconds since some moment, to save by.
+        clock: Returns seconds; decides when a state is due by time.
 
     Raises:
-        TrainingError: If the state in `folder` is of another run, or the loss is no number any more.
-        SettingsError: If TensorBoard is wished for but not installed.
-        ValueError: If the network has no type head and the type loss a weight, or there are plain phrases and nothing
-            to distil them from.
+        TrainingError: If the state in `folder` is of another run, or the loss is not finite.
+        SettingsError: If TensorBoard is requested but not installed.
+        ValueError: If the type loss has a weight but the network no type head, or there are plain phrases but no
+            encoder to distil them from.
     """
     if network.type_head is None and config.type_weight > 0:
         raise ValueError("fit needs a network with a type head, or type_weight=0")
     if maker.plain and distil_from is None:
         raise ValueError("plain phrases need an encoder to distil them from")
     folder.mkdir(parents=True, exist_ok=True)
-    identity = {**config.identity(), **maker.identity()}
-    optimizer = _optimizer(network, config)
-    done = 0
-    if not resume:
-        wait_for_all()
-        if maker.shard.rank == 0:
-            (folder / STATE).unlink(missing_ok=True)
-        wait_for_all()
-    else:
-        done = load_state(folder / STATE, network=network, optimizer=optimizer, identity=identity)
-        if done:
-            _log.info("going on after step %d", done)
+    state = _State(folder / STATE, network, _optimizer(network, config), {**config.identity(), **maker.identity()})
+    shard = maker.shard
+    done = state.load() if resume else state.clear(is_first=shard.rank == 0)
     same_start(network)
-    loop = _Loop(network, config, optimizer, teacher, distil_from)
-    preparer = BatchPreparer(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
+    loop = _Loop(network, config, state.optimizer, teacher, distil_from)
+    dataset = BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
     steps = range(done + 1, config.steps + 1)
-    is_first = maker.shard.rank == 0
-    saved_at = clock()
     with ExitStack() as stack:
-        # Of several processes one alone cannot stop: the others would wait for it.
-        stop = stack.enter_context(deferred_stop()) if maker.shard.world_size == 1 else StopRequest()
-        log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard)) if is_first else None
-        bar = stack.enter_context(tqdm(desc="fit", unit="step", initial=done, total=config.steps, disable=not is_first))
-        for record in loop.run(steps, prepare(preparer, steps, workers=config.workers), maker.shard.rank):
-            last = record.step == config.steps
-            if log is not None:
-                log.step(record)
-                bar.update()
-                bar.set_postfix(loss=f"{record.contrastive:.3f}", type=f"{record.type_loss:.3f}", refresh=False)
-                if evaluate is not None and (last or _is_due(record.step, config.evaluate_every)):
-                    log.scores(record.step, loop.scores(record.step, evaluate))
-                overdue = clock() - saved_at >= config.save_seconds
-                if last or stop or overdue or _is_due(record.step, config.save_every):
-                    save_state(
-                        folder / STATE, step=record.step, network=network, optimizer=optimizer, identity=identity
-                    )
-                    saved_at = clock()
-                    log.plot(final=last)
-            if last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
+        # With several processes one of them cannot stop alone: the others would wait for it.
+        stop = stack.enter_context(deferred_stop()) if shard.world_size == 1 else StopRequest()
+        recorder: _Recorder | None = None
+        if shard.rank == 0:
+            log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard))
+            recorder = stack.enter_context(_Recorder(log, config, state, loop, evaluate, clock, done=done))
+        for record in loop.run(steps, load_batches(dataset, steps, workers=config.workers), shard.rank):
+            if recorder is not None:
+                recorder.add(record, stop)
+            is_last = record.step == config.steps
+            if is_last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
                 wait_for_all()
             if stop:
                 break
     network.eval()
 
 
+class _State:
+    """The state of a run on disk."""
+
+    def __init__(
+        self, path: Path, network: PearlNetwork, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
+    ) -> None:
+        self.optimizer = optimizer
+        self._path, self._network, self._identity = path, network, identity
+
+    def load(self) -> int:
+        """Load the state, if there is one; returns the steps done."""
+        done = load_state(self._path, network=self._network, optimizer=self.optimizer, identity=self._identity)
+        if done:
+            _log.info("resuming after step %d", done)
+        return done
+
+    def clear(self, *, is_first: bool) -> int:
+        """Remove the state; returns 0, the steps done. No process may start before the first one has removed it."""
+        wait_for_all()
+        if is_first:
+            self._path.unlink(missing_ok=True)
+        wait_for_all()
+        return 0
+
+    def save(self, step: int) -> None:
+        """Write the state after a step."""
+        save_state(self._path, step=step, network=self._network, optimizer=self.optimizer, identity=self._identity)
+
+
+class _Recorder:
+    """Logs the steps of a run on its first process, shows progress, evaluates, and saves the state when it is due."""
+
+    def __init__(
+        self,
+        log: RunLog,
+        config: FitConfig,
+        state: _State,
+        loop: _Loop,
+        evaluate: Evaluate | None,
+        clock: Callable[[], float],
+        *,
+        done: int,
+    ) -> None:
+        self._log, self._config, self._state, self._loop = log, config, state, loop
+        self._evaluate, self._clock = evaluate, clock
+        self._saved_at = clock()
+        self._bar = tqdm(desc="fit", unit="step", initial=done, total=config.steps)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.close()
+
+    def add(self, record: StepRecord, stop: StopRequest) -> None:
+        """Record a step; the state is saved if the run stops after it."""
+        step, config = record.step, self._config
+        is_last = step == config.steps
+        self._log.step(record)
+        self._bar.update()
+        self._bar.set_postfix(loss=f"{record.contrastive:.3f}", type=f"{record.type_loss:.3f}", refresh=False)
+        if self._evaluate is not None and (is_last or _is_due(step, config.evaluate_every)):
+            self._log.scores(step, self._loop.scores(step, self._evaluate))
+        # Clock and stop request are read after the evaluation: it may take minutes, and a signal may arrive meanwhile.
+        is_overdue = self._clock() - self._saved_at >= config.save_seconds
+        if is_last or stop or is_overdue or _is_due(step, config.save_every):
+            self._state.save(step)
+            self._saved_at = self._clock()
+            self._log.plot(final=is_last)
+
+
 def _is_due(step: int, every: int) -> bool:
+    """Whether something that happens every few steps happens after this one; 0 is never."""
     return every > 0 and step % every == 0
 
 
 def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimizer:
-    """Adam over the parts of the network, each at its own rate; fixes which parameters learn at all."""
+    """Adam with one rate for each part of the network; also sets which parameters are trained."""
     for name, parameter in network.phrase_encoder.named_parameters():
         parameter.requires_grad_(not (config.freeze_words and "word_embeddings" in name))
     parts: list[tuple[nn.Module | None, float]] = [
@@ -174,23 +230,22 @@ class _Loop:
         self._trained = [p for group in optimizer.param_groups for p in group["params"]]
         network.train(config.dropout)
 
-    def run(self, steps: range, batches: Iterator[PreparedBatch], rank: int) -> Iterator[StepRecord]:
-        """Take the steps, and tell of each."""
+    def run(self, steps: range, batches: Iterator[TokenisedBatch], rank: int) -> Iterator[StepRecord]:
+        """Take the steps, and yield a record of each."""
         began = time.perf_counter()
-        for step, prepared in zip(steps, batches, strict=True):
+        for step, tokenised in zip(steps, batches, strict=True):
             waited = time.perf_counter() - began
             if self._config.dropout:
                 torch.manual_seed(hash((self._config.seed, rank, step)))  # of integers: the same in every process
-            losses = self._step(step, prepared)
+            losses = self._step(step, tokenised)
             contrastive, type_loss = float(losses.contrastive), float(losses.type_loss)
             distillation = float(losses.distillation)
             if not abs(contrastive + type_loss + distillation) < float("inf"):
                 raise TrainingError(
                     f"step {step}: the loss is {contrastive} (contrastive), {type_loss} (type) and {distillation} "
-                    f"(distillation). Go on from the last state with a lower learning rate than "
-                    f"{self._config.learning_rate}, or in fp32"
+                    f"(distillation). Start over with a learning rate below {self._config.learning_rate}, or in fp32"
                 )
-            batch = prepared.batch
+            batch = tokenised.batch
             n_phrases = len(batch.anchors) * 2 + len(batch.negatives) + len(batch.plain)
             seconds = time.perf_counter() - began
             yield StepRecord(
@@ -206,14 +261,14 @@ class _Loop:
             began = time.perf_counter()
 
     def scores(self, step: int, evaluate: Evaluate) -> Mapping[str, float]:
-        """What an evaluation says of the network now."""
+        """Evaluate the network in its present state."""
         self._network.eval()
         with torch.random.fork_rng(), torch.no_grad():
             scores = evaluate(step, self._network)
         self._network.train(self._config.dropout)
         return scores
 
-    def _step(self, step: int, prepared: PreparedBatch) -> Losses:
+    def _step(self, step: int, tokenised: TokenisedBatch) -> Losses:
         """One optimizer step."""
         config = self._config
         for group in self._optimizer.param_groups:
@@ -221,14 +276,14 @@ class _Loop:
         self._optimizer.zero_grad()
         views = PhraseVectors(
             self._network,
-            prepared.micro_batches,
+            tokenised.micro_batches,
             device=self._device,
             cached=config.cache_gradients,
             precision=self._precision,
         )
         losses = batch_losses(
             views.vectors,
-            prepared.batch,
+            tokenised.batch,
             self._network.type_head,
             config,
             teacher=self._teacher,
@@ -243,7 +298,7 @@ class _Loop:
 
 
 def _precision(config: FitConfig, device: torch.device) -> str:
-    """What the encoder computes in."""
+    """Precision of the encoder's forward passes."""
     if config.precision != "auto":
         return config.precision
     from pearl_qdrant.encoder.runtime.torch_runtime import fast_precision

@@ -7,7 +7,7 @@ seconds. A tenth of the names, chosen by their hash, is held out to say how well
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +15,23 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from pearl_qdrant.phrase_types import LEXICAL_CLASSES, PHRASE_TYPES
-from training.examples.sources import Example
-from training.examples.splits import TEST_FOLDS, fold, name_key
-from training.finetune.run import count_labels
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+from training.examples.example import Example
+from training.examples.labels import as_noun_phrase, count_labels
+from training.examples.splits import TEST_SPLITS, name_key, split_of
 from training.head.evaluate_types import TypeScores, score_types
 from training.head.fit_head import fit_head
-from training.networks.base_network import Base
+from training.head.options import HeadOptions
+from training.networks.base_network import BaseModel
 from training.networks.phrase_vectors import pool_phrases
 from training.networks.torch_checkpoint import write_network
 
 _CHUNK = 2048  # names between two moves of the progress bar
 
 
-@dataclass(frozen=True, slots=True)
-class HeadOptions:
-    """How to fit a head.
-
-    Attributes:
-        epochs: Times that as many names are drawn as there are.
-        learning_rate: Peak of a cosine.
-        balance: 0 draws each name alike, 1 each set of types alike; 0.5 weighs a set by the root of its size.
-        max_each: Names of one set of types that are encoded, at most; the first by hash.
-        hold_out: Whether a tenth of the names is kept for a test.
-        seed: Decides everything.
-    """
-
-    epochs: int = 12
-    learning_rate: float = 3e-3
-    balance: float = 0.5
-    max_each: int = 20_000
-    hold_out: bool = True
-    seed: int = 0
-
-
 @torch.inference_mode()
-def phrase_vectors(base: Base, names: list[str], *, max_tokens: int = 64, micro_batch: int = 64) -> Tensor:
+def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64, micro_batch: int = 64) -> Tensor:
     """Vectors before normalisation on the CPU, (n, dim), as the head will see them."""
     parts = []
     with tqdm(total=len(names), desc="encode", unit=" names", unit_scale=True, disable=None) as bar:
@@ -62,7 +43,7 @@ def phrase_vectors(base: Base, names: list[str], *, max_tokens: int = 64, micro_
 
 
 def run_head(
-    base: Base, examples: list[Example], options: HeadOptions, out: Path, *, device: torch.device
+    base: BaseModel, examples: list[Example], options: HeadOptions, out: Path, *, device: torch.device
 ) -> TypeScores | None:
     """Fit a type head on a frozen network and write both as a checkpoint.
 
@@ -77,14 +58,16 @@ def run_head(
         Scores on the names held out, or None if there are none.
 
     Raises:
-        ValueError: If no example has a type.
+        OptionError: If no example has a type.
     """
     base.network.to(device).eval()
     typed = _chosen([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)
     if not typed:
-        raise ValueError("none of the names has an entity type: give phrase_with_etype.txt, or a corpus with types")
-    held = [e for e in typed if options.hold_out and fold(name_key(e.name)) in TEST_FOLDS]
-    kept = [e for e in typed if not options.hold_out or fold(name_key(e.name)) not in TEST_FOLDS]
+        raise OptionError(
+            "phrases", "None of the names has an entity type. Give phrase_with_etype.txt, or a corpus with types."
+        )
+    held = [e for e in typed if options.hold_out and split_of(name_key(e.name)) in TEST_SPLITS]
+    kept = [e for e in typed if not options.hold_out or split_of(name_key(e.name)) not in TEST_SPLITS]
     if not kept:
         held, kept = [], typed
     vectors = phrase_vectors(base, [e.name for e in kept], max_tokens=base.config.max_length)
@@ -116,12 +99,6 @@ def run_head(
     return scores
 
 
-def as_noun_phrase(allowed: tuple[int, ...]) -> tuple[int, ...]:
-    """Names are noun phrases: where the class was left open, say so, or nothing would decide between the five."""
-    nouns = tuple(i for i in allowed if PHRASE_TYPES[i].startswith("NP-"))
-    return nouns if len(allowed) == len(nouns) * len(LEXICAL_CLASSES) else allowed
-
-
 def _chosen(examples: list[Example], options: HeadOptions) -> list[Example]:
     """At most so many of each set of types, chosen by a hash of the name, in the order given."""
     seen: Counter[tuple[int, ...]] = Counter()
@@ -142,7 +119,7 @@ def hash_order(name: str, seed: int) -> bytes:
 
 
 @torch.inference_mode()
-def _score(base: Base, head: torch.nn.Module, held: list[Example]) -> TypeScores | None:
+def _score(base: BaseModel, head: torch.nn.Module, held: list[Example]) -> TypeScores | None:
     """How well the head knows names that it never saw."""
     if not held:
         return None

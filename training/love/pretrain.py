@@ -32,50 +32,12 @@ from pearl_qdrant.errors import TrainingError
 from training.augment.characters import edit_letters
 from training.finetune.losses import nt_xent
 from training.finetune.run_state import load_state, save_state
+from training.love.options import LoveConfig
 from training.love.targets import Targets
 from training.mining.edit_pairs import edit_pairs
 
 MAX_TOKENS = 16
 """Of a word; more pieces than the encoder looks at."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoveConfig:
-    """How to pre-train.
-
-    Attributes:
-        epochs: Times that each word is drawn.
-        batch: Words a step.
-        learning_rate: Of Adam at the start.
-        decay: Of the learning rate, each epoch.
-        temperature: Of the contrastive loss.
-        typo_share: Words of a batch that get one edit.
-        hard_negatives: Look-alikes drawn for each word, at most; 0 for none.
-        seed: Decides batches, edits and negatives.
-    """
-
-    epochs: int = 20
-    batch: int = 128
-    learning_rate: float = 2e-3
-    decay: float = 0.97
-    temperature: float = 0.07
-    typo_share: float = 0.5
-    hard_negatives: int = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch < 2 or self.hard_negatives < 0:
-            raise ValueError(
-                f"epochs must be at least 1, batch at least 2 and hard_negatives at least 0, not {self.epochs}, "
-                f"{self.batch}, {self.hard_negatives}"
-            )
-        if not (self.learning_rate > 0 and self.temperature > 0 and 0 < self.decay <= 1):
-            raise ValueError(
-                f"learning_rate and temperature must be positive and decay in (0, 1], not {self.learning_rate}, "
-                f"{self.temperature}, {self.decay}"
-            )
-        if not 0 <= self.typo_share <= 1:
-            raise ValueError(f"typo_share is in [0, 1], not {self.typo_share}")
 
 
 @dataclass(frozen=True, slots=True)

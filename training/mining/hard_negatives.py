@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
+from training.examples.phrases import Phrase, fold_phrase
 from training.mining.edit_pairs import Pairs, edit_distances, edit_pairs
+from training.mining.options import MiningConfig
 
 _log = logging.getLogger(__name__)
 
@@ -33,55 +34,6 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 _ID_BITS = 28  # of a packed (phrase, distance, phrase)
 _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
-
-
-@dataclass(frozen=True, slots=True)
-class MiningConfig:
-    """What is a hard negative.
-
-    Attributes:
-        kept: Negatives kept a phrase, at most.
-        pool: Candidates a phrase that are encoded and compared: those at the smallest edit distance.
-        neighbours: Neighbours looked at on each side in each sorted order; 0 leaves only edit distance 2.
-        max_share: Edit distance of a candidate over the longer one's length, at most; in (0, 1].
-        max_cosine: A candidate with a higher teacher cosine means the same and is left out.
-        different_type: Only candidates whose known phrase types share none with the phrase's.
-        threads: Of rapidfuzz.
-    """
-
-    kept: int = 12
-    pool: int = 32
-    neighbours: int = 8
-    max_share: float = 0.5
-    max_cosine: float = 0.9
-    different_type: bool = False
-    threads: int = 2
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.kept <= self.pool:
-            raise ValueError(f"kept is between 1 and pool ({self.pool}), not {self.kept}")
-        if not 0 < self.max_share <= 1:
-            raise ValueError(f"max_share is in (0, 1], not {self.max_share}")
-
-
-@dataclass(frozen=True, slots=True)
-class Phrase:
-    """A phrase to find negatives for, and to be one.
-
-    Attributes:
-        text: As it will stand in training.
-        entities: Ids of the entities that it names; empty if unknown.
-        types: Indices into `PHRASE_TYPES` that are right; empty if unknown.
-    """
-
-    text: str
-    entities: tuple[str, ...] = ()
-    types: tuple[int, ...] = ()
-
-
-def fold(text: str) -> str:
-    """What two phrases share that differ only in case and punctuation; the text itself if it has nothing else."""
-    return "".join(c for c in text.casefold() if c.isalnum()) or text
 
 
 def mine_hard_negatives(
@@ -167,7 +119,7 @@ def _sorted_neighbours(texts: Sequence[str], width: int) -> Pairs:
 
 def _may_differ(units: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> npt.NDArray[np.bool_]:
     """Which pairs may be negatives: no entity in common, not equal when folded, of another type if so wished."""
-    folded = np.array([_hash(fold(unit.text)) for unit in units], dtype=np.int64)
+    folded = np.array([_hash(fold_phrase(unit.text)) for unit in units], dtype=np.int64)
     allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
     if config.different_type:
         masks = [_bits(unit.types) for unit in units]

@@ -1,4 +1,9 @@
-"""Weight averaging from folder to folder."""
+"""Weight averaging in one call: what `pearl-qdrant train average` does.
+
+from training import average_checkpoint
+
+average_checkpoint("all-MiniLM-L6-v2/", "fitted/", "averaged/")
+"""
 
 from __future__ import annotations
 
@@ -8,35 +13,40 @@ from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.find import MODELS_DIR
 from pearl_qdrant.encoder.plain import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
-from pearl_qdrant.errors import ModelError
+from pearl_qdrant.errors import ModelError, OptionError
+from training.defaults import AVERAGE_RATIO
 from training.networks.torch_checkpoint import read_network, write_network
 from training.networks.weight_average import average_weights
+from training.paths import StrPath, refuse_overwriting
 
 
-def average_checkpoint(base: Path, tuned: Path, out: Path, *, ratio: float) -> None:
-    """Write `tuned` with its phrase encoder averaged with `base`.
+def average_checkpoint(base_model: StrPath, tuned: StrPath, out: StrPath, *, ratio: float = AVERAGE_RATIO) -> None:
+    """Write the checkpoint `tuned` with its phrase encoder averaged with that of `base_model`.
 
     Args:
-        base: The encoder before fine-tuning: a folder of transformers or sentence-transformers, or a checkpoint.
+        base_model: The encoder before fine-tuning: a folder of transformers or sentence-transformers, or a checkpoint.
         tuned: A checkpoint folder with weights for torch.
         out: The folder to write.
         ratio: Share of `tuned`, in [0, 1].
 
     Raises:
-        ModelError: If the two are not of one shape.
+        OptionError: If `out` is an input or lies within the package.
+        ModelError: If the two encoders do not have the same shape.
         CheckpointError: If a folder is broken or has no weights for torch.
-        ValueError: If the ratio is out of range, or `out` lies within the package.
+        ValueError: If the ratio is out of range.
     """
-    if out.resolve().is_relative_to(MODELS_DIR.resolve()):
-        raise ValueError(f"{out} belongs to the package: write to another folder")
-    network, config = read_network(tuned)
+    refuse_overwriting(out, base_model, tuned)
+    base, target = Path(base_model), Path(out)
+    if target.resolve().is_relative_to(MODELS_DIR.resolve()):
+        raise OptionError("out", f"{out} belongs to the package. Write to another folder.")
+    network, config = read_network(Path(tuned))
     original = load_transformer(base if is_checkpoint(base) else read_plain_model(base).folder)
     if not 0 <= ratio <= 1:
-        raise ValueError(f"ratio is in [0, 1], not {ratio}")
+        raise ValueError(f"ratio must be in [0, 1], not {ratio}")
     try:
         average_weights(original, network, ratio=ratio)
     except ValueError as error:
         raise ModelError(f"{base} and {tuned} cannot be averaged: {error}") from error
-    # What was fitted to the scores of other vectors does not hold any more.
+    # Anything fitted to the vectors before the average is no longer valid, so the hash of the weights is removed.
     config = config.model_copy(update={"training": {**config.training, "average_ratio": ratio}, "weights_hash": ""})
-    write_network(out, network, config, transformer=tuned)
+    write_network(target, network, config, transformer=Path(tuned))

@@ -25,7 +25,7 @@ MAX_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseModel:
     """A network to train.
 
     Attributes:
@@ -43,7 +43,7 @@ class Base:
     has_trained_head: bool
 
 
-def open_base(
+def open_base_model(
     model: str,
     *,
     name: str,
@@ -51,7 +51,7 @@ def open_base(
     pooling: str | None = None,
     prefix: str | None = None,
     seed: int = 0,
-) -> Base:
+) -> BaseModel:
     """Load what a run starts from.
 
     Args:
@@ -96,7 +96,7 @@ def open_base(
     if network.type_head is None:
         network.type_head = new_type_head(network_width(network))
         torch.nn.init.normal_(network.type_head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
-    return Base(network, config, folder, open_tokenizer(folder / "tokenizer.json"), has_trained_head)
+    return BaseModel(network, config, folder, open_tokenizer(folder / "tokenizer.json"), has_trained_head)
 
 
 def find_device(wish: str) -> torch.device:

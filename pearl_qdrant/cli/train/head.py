@@ -3,47 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from pearl_qdrant.cli.common.extras import needs_extra
 from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.cli.train.inputs import (
+from pearl_qdrant.cli.train.options import (
+    FOLDER,
+    PATH,
+    RATE,
     aliases_option,
+    base_model_option,
     max_errors_option,
     min_count_option,
+    option_of,
     phrases_option,
-    read_material,
-    refuse_overwriting,
 )
+from pearl_qdrant.cli.train.output import training_stage
+from training.head.options import HeadOptions
 
-_PATH = click.Path(path_type=Path)
+_option = option_of(HeadOptions)
 
 
 @click.command()
-@click.option("--base", "model", required=True, metavar="DIR|HUB", help="Encoder that stays as it is.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Checkpoint to write.")
+@base_model_option
+@click.option("--out", type=FOLDER, required=True, help="Checkpoint to write.")
 @phrases_option
-@click.option("--typed-names", type=_PATH, multiple=True, metavar="F",
+@click.option("--typed-names", type=PATH, multiple=True, metavar="F",
               help="TSV of names and entity types; may be repeated.")  # fmt: skip
 @aliases_option
-@click.option("--epochs", type=click.IntRange(1), default=12, show_default=True)
-@click.option("--learning-rate", type=click.FloatRange(0, min_open=True), default=3e-3, show_default=True)
-@click.option("--balance", type=click.FloatRange(0, 1), default=0.5, show_default=True,
-              help="0 draws each name alike, 1 each type alike.")  # fmt: skip
-@click.option("--max-each", type=click.IntRange(1), default=20_000, show_default=True, help="Names of one type.")
+@_option("--epochs", "epochs", type=click.IntRange(1), help="Passes over the names.")
+@_option("--learning-rate", "learning_rate", type=RATE, help="Peak of a cosine schedule.")
+@_option("--balance", "balance", type=click.FloatRange(0, 1),
+         help="0 draws each name equally often, 1 each type.")  # fmt: skip
+@_option("--max-each", "max_each", type=click.IntRange(1), help="Names of one type, at most.")
 @click.option("--no-hold-out", is_flag=True, help="Use all names, and keep none for a test.")
-@click.option("--name", metavar="NAME", help="Of the model.  [default: the folder's]")
-@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="In place of what the base says.")
-@click.option("--prefix", metavar="TEXT", help="Before each name, in place of the base's own.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--name", metavar="NAME", help="Name of the model.  [default: that of the folder]")
+@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="Instead of the base model's own.")
+@click.option("--prefix", metavar="TEXT", help="Text before each name, instead of the base model's own.")
+@_option("--seed", "seed", type=int, help="Determines everything.")
 @min_count_option
 @max_errors_option
 @device_option
 @json_option
 def head(
-    model: str,
+    base_model: str,
     out: Path,
     phrases: tuple[Path, ...],
     typed_names: tuple[Path, ...],
@@ -54,7 +59,7 @@ def head(
     max_each: int,
     no_hold_out: bool,
     name: str | None,
-    pooling: str | None,
+    pooling: Literal["mean", "cls"] | None,
     prefix: str | None,
     seed: int,
     min_count: int,
@@ -67,22 +72,27 @@ def head(
     A tenth of the names is held out and scored.
 
     \b
-    pearl-qdrant train head --base Lihuchen/pearl_small --phrases phrase_with_etype.txt --out pearl-small-typed
-    pearl-qdrant train head --base averaged/ --typed-names names.tsv --out typed
+    pearl-qdrant train head --base-model Lihuchen/pearl_small --phrases phrase_with_etype.txt --out pearl-small-typed
+    pearl-qdrant train head --base-model averaged/ --typed-names names.tsv --out typed
     """
-    refuse_overwriting(out, model, *phrases)
-    with needs_extra("train"):
-        from training.head.run import HeadOptions, run_head
-        from training.networks.base_network import find_device, open_base
+    with training_stage() as output:
+        from training import train_head
 
-        place = find_device(device)
-        examples = read_material(phrases, aliases, typed_names=typed_names, min_count=min_count, max_errors=max_errors)
-        base = open_base(model, name=name or out.name, pooling=pooling, prefix=prefix, seed=seed)
-        options = HeadOptions(epochs, learning_rate, balance, max_each, not no_hold_out, seed)
-        try:
-            scores = run_head(base, examples, options, out, device=place)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from error
+        scores = train_head(
+            base_model,
+            out,
+            phrases=phrases,
+            aliases=aliases,
+            typed_names=typed_names,
+            options=HeadOptions(epochs, learning_rate, balance, max_each, not no_hold_out, seed),
+            name=name,
+            pooling=pooling,
+            prefix=prefix,
+            min_count=min_count,
+            max_errors=max_errors,
+            device=device,
+            events=output,
+        )
     if as_json:
         found = {} if scores is None else {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "n": scores.n}
         echo_json({"model": str(out), **found})

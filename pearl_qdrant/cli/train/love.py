@@ -7,53 +7,50 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.common.extras import needs_extra
 from pearl_qdrant.cli.common.options import json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.cli.train.inputs import refuse_overwriting
-from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE
+from pearl_qdrant.cli.train.options import FOLDER, RATE, option_of
+from pearl_qdrant.cli.train.output import training_stage
+from training.love.options import CharacterWidths, LoveConfig, Mimic
 
-_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_width = option_of(CharacterWidths)
+_option = option_of(LoveConfig)
 
 
 @click.command()
-@click.argument("base", type=_FOLDER)
-@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--vectors", type=_FILE, help="Word vectors to mimic: a .vec file of FastText, compressed or not.")
+@click.argument("base_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("out", type=FOLDER)
+@click.option(
+    "--vectors",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Word vectors to mimic: a .vec file of FastText, compressed or not.",
+)
 @click.option(
     "--mimic",
     type=click.Choice(["embeddings", "encoder"]),
     default="embeddings",
     show_default=True,
-    help="Without --vectors: the input embeddings of BASE, or its vectors of single words.",
+    help="Without --vectors: the input embeddings of BASE_MODEL, or its vectors of single words.",
 )
-@click.option("--max-words", type=click.IntRange(2), help="Use so many words at most, the first ones.")
-@click.option(
-    "--char-dim", type=click.IntRange(1), default=DEFAULT_CHARACTER_DIM, show_default=True, help="Width of its part."
-)
-@click.option(
-    "--share",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=DEFAULT_CHARACTER_SHARE,
-    show_default=True,
-    help="Of the cosine of two names, how much comes from their characters.",
-)
-@click.option("--embedding-dim", type=click.IntRange(2), default=64, show_default=True, help="Of characters; even.")
-@click.option("--word-dim", type=click.IntRange(1), default=128, show_default=True, help="Of a word's vector.")
-@click.option("--no-wordpieces", is_flag=True, help="Characters alone.")
-@click.option("--epochs", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--batch", type=click.IntRange(2), default=128, show_default=True, help="Words a step.")
-@click.option("--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-3, show_default=True)
-@click.option("--hard-negatives", type=click.IntRange(0), default=3, show_default=True, help="Look-alikes a word.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--restart", is_flag=True, help="Do not go on from what OUT holds.")
+@click.option("--max-words", type=click.IntRange(2), help="Use at most this many words, the first ones.")
+@_width("--char-dim", "char_dim", type=click.IntRange(1), help="Width of its part of the vector.")
+@_width("--share", "share", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Share of the cosine of two names that comes from their characters.")  # fmt: skip
+@_width("--embedding-dim", "embedding_dim", type=click.IntRange(2), help="Width of the character embeddings; even.")
+@_width("--word-dim", "word_dim", type=click.IntRange(1), help="Width of a word's vector.")
+@click.option("--no-wordpieces", is_flag=True, help="Embed characters only.")
+@_option("--epochs", "epochs", type=click.IntRange(1), help="How often each word is drawn.")
+@_option("--batch", "batch", type=click.IntRange(2), help="Words per step.")
+@_option("--learning-rate", "learning_rate", type=RATE, help="Learning rate at the start.")
+@_option("--hard-negatives", "hard_negatives", type=click.IntRange(0), help="Look-alikes drawn for each word.")
+@_option("--seed", "seed", type=int, help="Determines everything.")
+@click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
 @json_option
 def love(
-    base: Path,
+    base_model: Path,
     out: Path,
     vectors: Path | None,
-    mimic: str,
+    mimic: Mimic,
     max_words: int | None,
     char_dim: int,
     share: float,
@@ -68,26 +65,22 @@ def love(
     restart: bool,
     as_json: bool,
 ) -> None:
-    """Pre-train a character encoder for the encoder in folder BASE, by mimicry of word vectors (LOVE).
+    """Pre-train a character encoder for the encoder in folder BASE_MODEL, by mimicry of word vectors (LOVE).
 
-    The same command goes on after a kill. OUT is then given to `pearl-qdrant train fit`.
+    The same command resumes a run that was interrupted. Give OUT to `pearl-qdrant train fit` as --character-encoder.
 
     \b
     pearl-qdrant train love all-MiniLM-L6-v2/ love/
     pearl-qdrant train love e5-small/ love/ --vectors wiki-news-300d-1M.vec --max-words 200000
     """
-    if embedding_dim % 2:
-        raise click.UsageError(f"--embedding-dim must be even, not {embedding_dim}.")
-    refuse_overwriting(out, base)
-    with needs_extra("train"):
-        from training.love.pretrain import LoveConfig
-        from training.love.run import CharacterWidths, pretrain_character_encoder
+    with training_stage():
+        from training import pretrain_character_encoder
 
         mimicry = pretrain_character_encoder(
-            base,
+            base_model,
             out,
             vectors=vectors,
-            own="encoder" if mimic == "encoder" else "embeddings",
+            mimic=mimic,
             max_words=max_words,
             widths=CharacterWidths(char_dim, share, embedding_dim, word_dim, wordpieces=not no_wordpieces),
             config=LoveConfig(

@@ -6,29 +6,34 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.common.extras import needs_extra
 from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.train.options import PATH, option_of
+from pearl_qdrant.cli.train.output import training_stage
+from training.augment.options import DEFAULT_PARAPHRASER, ParaphraseOptions, SynonymOptions
+from training.defaults import MIN_COUNT
 
-_PATH = click.Path(path_type=Path)
+_option = option_of(ParaphraseOptions)
+_synonym = option_of(SynonymOptions)
 
 
 @click.command()
-@click.argument("corpus", type=_PATH, metavar="CORPUS")
-@click.option("--model", default="prithivida/parrot_paraphraser_on_T5", show_default=True,
-              help="Sequence-to-sequence model: folder, or hub id as OWNER/NAME[@REVISION].")  # fmt: skip
-@click.option("--out", type=_PATH, help="Default: phrase_aug.jsonl in the corpus.")
-@click.option("--variants", type=click.IntRange(1), default=5, show_default=True, help="Asked for each phrase.")
-@click.option("--prefix", default="paraphrase: ", show_default=True, help="Text before each phrase.")
-@click.option("--sample", is_flag=True, help="Draw tokens instead of a beam search.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
-@click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Phrases at once.")
-@click.option("--min-count", type=click.IntRange(1), default=2, show_default=True, help="Only phrases seen so often.")
+@click.argument("corpus", type=PATH, metavar="CORPUS")
+@click.option("--model", default=DEFAULT_PARAPHRASER, show_default=True,
+              help="Sequence-to-sequence model: a folder, or a hub id as OWNER/NAME[@REVISION].")  # fmt: skip
+@click.option("--out", type=PATH, help="File to write.  [default: phrase_aug.jsonl in the corpus]")
+@_option("--variants", "n_variants", type=click.IntRange(1), help="Paraphrases generated per phrase.")
+@_option("--prefix", "prefix", help="Text before each phrase.")
+@_option("--sample", "sample", is_flag=True, help="Draw tokens instead of a beam search.")
+@_option("--seed", "seed", type=int, help="Seed of the draws.")
+@_option("--batch-size", "batch_size", type=click.IntRange(1), help="Phrases generated at once.")
+@click.option("--min-count", type=click.IntRange(1), default=MIN_COUNT, show_default=True,
+              help="Phrases that occur less often are skipped.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="Where the model runs.")
 def paraphrase(
     corpus: Path,
     model: str,
     out: Path | None,
-    variants: int,
+    n_variants: int,
     prefix: str,
     sample: bool,
     seed: int,
@@ -36,9 +41,9 @@ def paraphrase(
     min_count: int,
     device: str,
 ) -> None:
-    """Write phrases in other words by a model, once, for training to draw from.
+    """Paraphrase the phrases of a corpus with a model, once; `train fit` draws from the file.
 
-    CORPUS is a folder with freq_phrase.txt. The same command goes on where a run was stopped.
+    CORPUS is a folder with freq_phrase.txt. The same command resumes a run that was interrupted.
 
     \b
     pearl-qdrant train paraphrase corpus
@@ -46,38 +51,34 @@ def paraphrase(
     """
     from tqdm import tqdm
 
-    from training.augment.paraphrase import ParaphraseOptions, Paraphraser, write_paraphrases
-    from training.corpus.examples import corpus_phrases
+    options = ParaphraseOptions(n_variants=n_variants, sample=sample, seed=seed, prefix=prefix, batch_size=batch_size)
+    bar = tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None)
+    with bar, training_stage():
+        from training import paraphrase_corpus
 
-    options = ParaphraseOptions(n_variants=variants, sample=sample, seed=seed, prefix=prefix, batch_size=batch_size)
-    phrases = corpus_phrases(corpus, min_count=min_count)
-    path = out or corpus / "phrase_aug.jsonl"
-    with needs_extra("train"):
-        maker = Paraphraser(model, options=options, device=device)
-    with tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None) as bar:
-        n_rows = write_paraphrases(phrases, maker, path, batch_size=batch_size, on_phrases=bar.update)
-    echo(f"{path}: {n_rows:,} phrases written")
+        written = paraphrase_corpus(
+            corpus, out, model=model, options=options, min_count=min_count, device=device, on_phrases=bar.update
+        )
+    echo(f"{written.path}: {written.rows:,} phrases written")
 
 
 @click.command()
-@click.argument("corpus", type=_PATH, metavar="CORPUS")
-@click.option("--vectors", type=_PATH, required=True, help="Word vectors: a .vec file of FastText, or GloVe's.")
-@click.option("--out", type=_PATH, help="Default: word_neighbours.jsonl in the corpus.")
-@click.option("--threshold", type=click.FloatRange(0, 1, min_open=True), default=0.7, show_default=True,
-              help="Cosine over which two words are synonyms.")  # fmt: skip
-@click.option("--neighbours", type=click.IntRange(1), default=10, show_default=True, help="Of a word, at most.")
-@click.option("--max-words", type=click.IntRange(1), default=50_000, show_default=True,
-              help="Words of the corpus that are compared, the most frequent vectors first.")  # fmt: skip
+@click.argument("corpus", type=PATH, metavar="CORPUS")
+@click.option("--vectors", type=PATH, required=True, help="Word vectors: a .vec file of FastText, or GloVe's.")
+@click.option("--out", type=PATH, help="File to write.  [default: word_neighbours.jsonl in the corpus]")
+@_synonym("--threshold", "threshold", type=click.FloatRange(0, 1, min_open=True),
+          help="Cosine above which two words are synonyms.")  # fmt: skip
+@_synonym("--neighbours", "neighbours", type=click.IntRange(1), help="Neighbours per word, at most.")
+@_synonym("--max-words", "max_words", type=click.IntRange(1),
+          help="Words of the corpus that are compared; those with the most frequent vectors come first.")  # fmt: skip
 def synonyms(corpus: Path, vectors: Path, out: Path | None, threshold: float, neighbours: int, max_words: int) -> None:
-    """Find neighbours of the words of a corpus among word vectors, once, for training to draw from.
+    """Find neighbours of the words of a corpus among word vectors, once; `train fit` draws from the file.
 
     \b
     pearl-qdrant train synonyms corpus --vectors crawl-300d-2M.vec
     """
-    from training.augment.vectors import write_neighbours
-    from training.corpus.examples import corpus_phrases
+    with training_stage():
+        from training import find_synonyms
 
-    words = {word for phrase in corpus_phrases(corpus, min_count=1) for word in phrase.split()}
-    path = out or corpus / "word_neighbours.jsonl"
-    n_rows = write_neighbours(vectors, words, path, threshold=threshold, limit=neighbours, max_words=max_words)
-    echo(f"{path}: {n_rows:,} words with neighbours")
+        written = find_synonyms(corpus, vectors, out, options=SynonymOptions(threshold, neighbours, max_words))
+    echo(f"{written.path}: {written.rows:,} words with neighbours")

@@ -16,10 +16,8 @@ from pearl_qdrant.errors import ModelError, ModelNotFoundError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES
 from training.corpus.chunking.function_words import EMPTY_WORDS
-from training.corpus.chunking.phrases import DEFAULT_MAX_WORDS, Phrase
-
-DEFAULT_SPACY = "en_core_web_md"
-DEFAULT_BENEPAR = "benepar_en3"
+from training.corpus.chunking.phrases import Phrase
+from training.corpus.options import DEFAULT_BENEPAR, DEFAULT_MAX_WORDS, DEFAULT_SPACY
 
 _CLASSES = frozenset(LEXICAL_CLASSES)
 _DROPPED_IN_TRANSFORMERS_5 = "build_inputs_with_special_tokens"

@@ -7,10 +7,14 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from fit_cases import losses_of, run_script, train_together
+from safetensors.torch import load_file
 
 from pearl_qdrant.errors import DeviceError
 from training.finetune.distributed import gather_rows, local_device, sum_over_processes
@@ -21,20 +25,20 @@ HANG_S = 600
 SCRIPT = """
 import json
 import torch
-from training.finetune import distributed as gathering
+from training.finetune import distributed
 
-with gathering.process_group(torch.device("cpu")) as shard:
+with distributed.process_group(torch.device("cpu")) as shard:
     rows = (torch.arange(2 + shard.rank, dtype=torch.float32)[:, None] + 10 * shard.rank).requires_grad_()
-    gathered = gathering.gather_rows(rows)
+    gathered = distributed.gather_rows(rows)
     (gathered * torch.arange(1, 6)[:, None]).sum().backward()
     layer = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.constant_(layer.weight, shard.rank)
-    gathering.same_start(layer)
+    distributed.same_start(layer)
     start = layer.weight.item()
     layer.weight.grad = None if shard.rank else torch.full((1, 1), 3.0)
-    gathering.sum_gradients(layer.parameters())
-    total = gathering.sum_over_processes(torch.tensor(shard.rank + 1.0))
-    gathering.wait_for_all()
+    distributed.sum_gradients(layer.parameters())
+    total = distributed.sum_over_processes(torch.tensor(shard.rank + 1.0))
+    distributed.wait_for_all()
     found = [gathered[:, 0].tolist(), rows.grad[:, 0].tolist(), start, layer.weight.grad.item(), total.item()]
 print(json.dumps(found))
 """
@@ -88,3 +92,31 @@ def test_a_processor_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(DeviceError, match="cuda:1"):
         local_device(torch.device("cuda"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_two_processes_train_as_one_with_all_their_pairs(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Vectors are gathered over the processes: losses and weights are those of one process with the whole batch."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    code = "t.train_together(bert, tokenizer, out)"
+    with ExitStack() as stack:
+        running = []
+        for rank in ("0", "1"):
+            process = run_script(tmp_path, code, [bert, two], RANK=rank, LOCAL_RANK=rank, **world)
+            running.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        train_together(bert, tokenizer, one)
+        for process in running:
+            _, complaint = process.communicate(timeout=600)
+            assert process.returncode == 0, complaint.decode()
+
+    assert [step for step, *_ in losses_of(two)] == [1, 2, 3, 4]
+    for together, alone in zip(losses_of(two), losses_of(one), strict=True):
+        assert together == pytest.approx(alone, rel=1e-4)
+    weights = [load_file(folder / f"weights-{rank}.safetensors") for folder, rank in ((one, 0), (two, 0), (two, 1))]
+    for name, tensor in weights[0].items():
+        assert torch.equal(weights[1][name], weights[2][name]), "the processes stay the same"
+        if "key.bias" not in name:  # no gradient but rounding, which Adam makes large
+            torch.testing.assert_close(weights[1][name], tensor, rtol=1e-3, atol=2e-4)

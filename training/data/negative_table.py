@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from training.examples.sources import Example
+from training.examples.example import Example
 
 
 class NegativeTable:

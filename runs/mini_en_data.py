@@ -1,0 +1,158 @@
+"""What each batch of the shipped model's training is drawn from, and in which proportions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mini_en_examples import (
+    alias_examples,
+    held_out_aliases,
+    held_out_typed,
+    number_examples,
+    prepositional_examples,
+    typed_examples,
+    without_strings,
+    without_types,
+    wordnet_examples,
+)
+from recipe_tables import read_tsv
+
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+from training.augment import abbreviate
+from training.data.batches import ExampleSource
+from training.examples.example import Example, sort_examples
+from training.examples.labels import as_noun_phrase
+from training.examples.splits import name_key, split_of
+
+N_PLAIN = 160_000
+"""Phrases of plain text that are distilled, at most."""
+
+ABBREVIATED_TYPES = ("ORG", "WORK_OF_ART", "FAC", "EVENT", "LAW")
+"""Types of the proper names that people abbreviate."""
+
+RARE = 30
+"""A type with fewer names is not a source of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Share of each source in a batch; the rest are typed names and proper names."""
+
+    synonyms: float
+    words: float
+    biomedical: float
+    wikidata: float
+    others: float
+    numbers: float
+    prepositional: float
+
+
+FIRST_SHARES = Shares(0.28, 0.04, 0.24, 0.08, 0.08, 0.05, 0.05)
+
+
+def read_sources(data: Path, wordnet: Path, rng: random.Random, shares: Shares = FIRST_SHARES) -> list[ExampleSource]:
+    """Read all training examples; each source has its share of a batch as weight."""
+    bases = sorted((data / "kb" / "biomedical").glob("*.tsv"))
+    general = data / "kb" / "general.tsv"
+    held_out: set[str] = set()
+    for path in (*sorted((data / "alias_pairs").glob("*.tsv")), general, *bases):
+        held_out |= held_out_aliases(path)
+
+    synsets = wordnet_examples(wordnet)
+    biomedical = [e for path in bases for e in alias_examples(path, kb=path.stem, entity_types=("OTHER",))]
+    named = alias_examples(general, kb="general")
+    wikidata = [e for e in named if e.entity.startswith("general:Q")]
+    others = [e for e in named if not e.entity.startswith("general:Q")]
+    typed = typed_examples(data / "typed_names" / "onto_typed_names.tsv")
+    numbers = number_examples(4000, rng)
+    nouns = [e for e in synsets if e.entity.startswith("noun") and e.allowed]
+    prepositional = [
+        *prepositional_examples(typed, 8000, rng),
+        *prepositional_examples(numbers, 4000, rng),
+        *prepositional_examples(nouns, 8000, rng),
+    ]
+    parts = [
+        ([e for e in synsets if e.others], shares.synonyms),
+        (synsets, shares.words),
+        (biomedical, shares.biomedical),
+        (wikidata, shares.wikidata),
+        (others, shares.others),
+        (numbers, shares.numbers),
+        (prepositional, shares.prepositional),
+        *_by_type(typed),
+    ]
+    untyped = held_out_typed(data)
+    return [
+        ExampleSource(sort_examples(without_types(without_strings(found, held_out), untyped)), share)
+        for found, share in parts
+    ]
+
+
+def _by_type(typed: list[Example]) -> list[tuple[list[Example], float]]:
+    """Typed names, one source for each entity type."""
+    by_type: dict[str, list[Example]] = {}
+    for example in typed:
+        kinds = {PHRASE_TYPES[i].partition("-")[2] for i in example.allowed}
+        by_type.setdefault(kinds.pop() if len(kinds) == 1 else "several", []).append(example)
+    # The root lifts rare types above their numbers and lowers common ones.
+    weights = {kind: len(found) ** 0.4 for kind, found in by_type.items() if len(found) >= RARE}
+    return [(by_type[kind], 0.18 * weight / sum(weights.values())) for kind, weight in weights.items()]
+
+
+def proper_names(sources: list[ExampleSource]) -> list[Example]:
+    """Names of at least two words, all capitalised, of the types that people abbreviate."""
+    kinds = {f"NP-{kind}" for kind in ABBREVIATED_TYPES}
+    chosen = {
+        example.name: example
+        for source in sources
+        for example in source.examples
+        if not example.others
+        and any(PHRASE_TYPES[i] in kinds for i in example.allowed)
+        and abbreviate(example.name, random.Random(0)) != example.name
+    }
+    return sort_examples(chosen.values())
+
+
+def plain_phrases(path: Path, rng: random.Random) -> list[str]:
+    """Draw runs of one to eight words within clauses of plain text, each once; a third are lower-cased."""
+    clause = re.compile(r"(?<=[.!?;:,()\n])\s+")
+    marks = " .,;:!?()\"'"
+    found: set[str] = set()
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            clauses = [words for part in clause.split(json.loads(line)["text"][:6000]) if (words := part.split())]
+            for words in rng.choices(clauses, k=8) if clauses else ():
+                n = rng.choices(range(1, 9), (8, 22, 20, 15, 12, 9, 8, 6))[0]
+                if len(words) < n:
+                    continue
+                start = rng.randrange(len(words) - n + 1)
+                phrase = " ".join(words[start : start + n]).strip(marks)
+                if 3 <= len(phrase) <= 80 and any(letter.isalpha() for letter in phrase):
+                    found.add(phrase.lower() if rng.random() < 0.3 else phrase)
+    kept = sorted(found)
+    return rng.sample(kept, min(N_PLAIN, len(kept)))
+
+
+def head_examples(sources: list[ExampleSource], rng: random.Random, n: int) -> list[Example]:
+    """Examples with a known phrase type, at most `n` of each source."""
+    chosen: dict[tuple[str, tuple[int, ...]], Example] = {}
+    for source in sources:
+        typed = [e for e in source.examples if e.allowed]
+        for example in rng.sample(typed, min(n, len(typed))):
+            allowed = as_noun_phrase(example.allowed)
+            chosen[example.name, allowed] = replace(example, allowed=allowed)
+    return list(chosen.values())
+
+
+def held_out_types(data: Path, splits: range) -> list[tuple[str, set[str]]]:
+    """A natural sample of typed names that training never saw, with all types of each."""
+    types: dict[str, set[str]] = {}
+    for row in read_tsv(data / "typed_names" / "onto_typed_names.tsv"):
+        types.setdefault(row["name"], set()).add(row["onto_type"])
+    held_out = [(name, found) for name, found in types.items() if split_of(name_key(name)) in splits]
+    return random.Random(4).sample(held_out, min(8000, len(held_out)))

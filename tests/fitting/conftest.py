@@ -1,0 +1,33 @@
+"""Fixtures of the tests of fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fit_cases import open_tokenizer
+from tiny_models import make_bert
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT."""
+    return make_bert(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.fixture
+def tokenizer(bert: Path) -> Any:
+    """Its tokenizer, without padding."""
+    return open_tokenizer(bert)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """One thread, so that sums are in one order, as in the other processes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

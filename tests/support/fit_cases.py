@@ -1,0 +1,113 @@
+"""Tiny runs of fine-tuning: examples, networks, settings, and runs in other processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tiny_models import DIM
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NeighbourSampler
+from training.data.negative_table import NegativeTable
+from training.examples.example import Example, any_class
+from training.finetune.config import FitConfig
+from training.finetune.curves import read_log
+from training.finetune.distributed import process_group
+from training.finetune.trainer import fit
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
+
+EXAMPLES = [Example(f"new york w{i}", (f"city {i}",), str(i), any_class(["GPE"])) for i in range(40)]
+NEGATIVES = NegativeTable([(e.name, [f"new yorks {i}", f"york {i}"]) for i, e in enumerate(EXAMPLES)])
+SOME_NEGATIVES = NegativeTable([(e.name, [f"york {i}", f"yorks {i}"]) for i, e in enumerate(EXAMPLES) if i % 3])
+
+
+def open_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a folder, without padding."""
+    opened = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    opened.no_padding()
+    return opened
+
+
+def new_network(bert: Path) -> PearlNetwork:
+    """The same network each time."""
+    torch.manual_seed(0)
+    return PearlNetwork(load_phrase_encoder(bert), new_type_head(DIM))
+
+
+def maker(**changes: Any) -> BatchMaker:
+    """Batches of eight pairs of alphabetical neighbours, with hard negatives."""
+    sampler = NeighbourSampler([ExampleSource(EXAMPLES, 1.0)], neighbours=4)
+    return replace(BatchMaker(sampler, n_pairs=8, seed=1, negatives=NEGATIVES), **changes)
+
+
+def config(**changes: Any) -> FitConfig:
+    """Six quick steps."""
+    return replace(FitConfig(steps=6, learning_rate=1e-3, save_every=2, precision="fp32", micro_batch=8), **changes)
+
+
+def losses_of(folder: Path) -> list[tuple[float, float, float]]:
+    """Step and losses of each row of a run's log."""
+    return [(row["step"], row["contrastive"], row["type_loss"]) for row in read_log(folder)]
+
+
+def write_corpus(folder: Path) -> Path:
+    """A corpus as PEARL publishes it."""
+    folder.mkdir()
+    places = [f"new york w{i}" for i in range(20)]
+    people = [f"heart attack a{chr(97 + i)}" for i in range(20)]
+    rows = "".join(f"NP__{name}\t{3 + i}\n" for i, name in enumerate([*places, *people]))
+    (folder / "freq_phrase.txt").write_text(rows, encoding="utf-8")
+    types = "".join(f"{name}\tGPE\n" for name in places) + "".join(f"{name}\tPERSON\n" for name in people)
+    (folder / "phrase_with_etype.txt").write_text(types, encoding="utf-8")
+    (folder / "hard_negative.txt").write_text("new york w1\tnew york w2\tnew york w3\n", encoding="utf-8")
+    return folder
+
+
+def add_word(name: str, _: Any) -> str:
+    """A variant without chance, so that one process and two see the same."""
+    return f"{name} post"
+
+
+def train_together(bert: Path, tokenizer: Any, out: Path) -> None:
+    """Four steps of eight pairs over any number of processes."""
+    with process_group(torch.device("cpu")) as shard:
+        network = new_network(bert)
+        made = BatchMaker(
+            EpochSampler(EXAMPLES, seed=5), n_pairs=8 // shard.world_size, seed=0, augment=add_word, shard=shard
+        )
+        made = replace(made, alias_share=0, negatives=SOME_NEGATIVES)
+        fit(network, tokenizer, made, config(steps=4, cache_gradients=True), out)
+        save_file(network.state_dict(), out / f"weights-{shard.rank}.safetensors")
+
+
+_START = """
+import sys, time
+from pathlib import Path
+import fit_cases as t
+bert, out = Path(sys.argv[1]), Path(sys.argv[2])
+t.torch.set_num_threads(1)
+tokenizer = t.open_tokenizer(bert)
+"""
+
+
+def run_script(folder: Path, code: str, words: Sequence[Path], **environment: str) -> subprocess.Popen[bytes]:
+    """Start a Python that knows this module as `t`."""
+    script = folder / f"script{environment.get('RANK', '')}.py"
+    script.write_text(_START + code, encoding="utf-8")
+    known = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    return subprocess.Popen(
+        [sys.executable, str(script), *map(str, words)],
+        env=known | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | environment,
+        stderr=subprocess.PIPE,
+    )

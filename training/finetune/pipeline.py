@@ -1,0 +1,172 @@
+"""Fine-tuning from files to a checkpoint in one call: what `pearl-qdrant train fit` does.
+
+from training import FitRequest, fit_model
+
+fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", phrases="corpus", out="fitted"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from ingest.io.report import ReadReport
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import OptionError
+from training.augment.draw import Augmenter
+from training.augment.sources import AugmentationSources
+from training.corpus.files import ENTITIES
+from training.data.inputs import read_training_files
+from training.data.training_files import read_negatives
+from training.events import TrainingEvents
+from training.examples.example import Example
+from training.examples.labels import count_labels, entity_types_of
+from training.finetune.batch_plan import plan_steps
+from training.finetune.distributed import local_device, shard_of_environment
+from training.finetune.encoders import as_teacher, live_encoder
+from training.finetune.objective import Teacher
+from training.finetune.request import FitRequest, FitResult
+from training.finetune.run import run_fit
+from training.finetune.trainer import Evaluate
+from training.networks.base_network import BaseModel, find_device, open_base_model
+from training.paths import as_paths, refuse_overwriting
+
+
+def fit_model(
+    request: FitRequest, *, given: Collection[str] | None = None, events: TrainingEvents | None = None
+) -> FitResult:
+    """Fine-tune an encoder on phrases; the same call resumes a run that was interrupted.
+
+    Args:
+        request: What to train on, how, and where to write.
+        given: Names of the arguments that the caller set, for `FitRequest.check`.
+        events: Gets `examples_read` and `types_at_risk`.
+
+    Raises:
+        OptionError: If arguments contradict each other, there is nothing to learn from, or `out` is an input.
+        InputError: If an input cannot be read, or has too many bad rows.
+        ModelError: If the base model or a teacher cannot be loaded.
+        TrainingError: If `out` holds the state of another run, or the loss diverges.
+    """
+    request.check(given)
+    refuse_overwriting(request.out, request.base_model, *as_paths(request.phrases), request.character_encoder)
+    events = events or TrainingEvents()
+    out, device = Path(request.out), local_device(find_device(request.device))
+    base = _open_base(request, out)
+    examples = read_training_files(
+        request.phrases, request.aliases, min_count=request.min_count, max_errors=request.max_errors, events=events
+    )
+    plain = _read_plain(request, events)
+    config = request.fit_config(steps=request.steps or _plan_steps(request, len(examples)))
+    if base.has_trained_head and config.type_weight > 0:
+        _report_types(base, examples, events)
+    # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was requested.
+    teacher_device = request.device if request.device == "auto" else str(device)
+    wrote = run_fit(
+        base,
+        examples,
+        config,
+        request.batch_options(),
+        out,
+        augment=_open_augmenter(request),
+        negatives=None if request.hard_negatives is None else lambda: _read_negatives(request),
+        device=device,
+        resume=not request.restart,
+        teacher=None if request.teacher is None else _load_teacher(request.teacher, teacher_device),
+        plain=plain,
+        distil_from=_load_teacher(str(request.base_model), teacher_device) if plain else None,
+        evaluate=_evaluator(request, base),
+        tensorboard=request.tensorboard,
+    )
+    return FitResult(out, config.steps, len(examples), wrote)
+
+
+def _open_base(request: FitRequest, out: Path) -> BaseModel:
+    """Load the network to start from."""
+    return open_base_model(
+        str(request.base_model),
+        name=request.name or out.name,
+        character=None if request.character_encoder is None else Path(request.character_encoder),
+        pooling=request.pooling,
+        prefix=request.prefix,
+        seed=request.seed,
+    )
+
+
+def _plan_steps(request: FitRequest, n_examples: int) -> int:
+    """Return the steps that the requested epochs take."""
+    return plan_steps(
+        n_examples,
+        request.batch_options(),
+        has_negatives=request.hard_negatives is not None,
+        world_size=shard_of_environment().world_size,
+    )
+
+
+def _read_plain(request: FitRequest, events: TrainingEvents) -> list[str]:
+    """Read the phrases that are distilled."""
+    if not request.distil:
+        return []
+    found = read_training_files(request.distil, min_count=1, max_errors=request.max_errors, events=events)
+    return [example.name for example in found]
+
+
+def _read_negatives(request: FitRequest) -> Iterator[tuple[str, list[str]]]:
+    """Read phrases with their hard negatives."""
+    assert request.hard_negatives is not None
+    yield from read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+
+
+def _report_types(base: BaseModel, examples: list[Example], events: TrainingEvents) -> None:
+    """Report that a type head which learns only some types will forget the others."""
+    known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
+    if taught and known - taught:
+        events.types_at_risk(len(known & taught), len(known))
+
+
+def _open_augmenter(request: FitRequest) -> Augmenter:
+    """Open the augmentation of the paper, from the given files and those of the corpus folders."""
+    folders = [AugmentationSources.of_corpus(path) for path in as_paths(request.phrases) if path.is_dir()]
+    with_aliases = not request.paper_settings
+    return AugmentationSources(
+        wordnet=None if request.wordnet is None else Path(request.wordnet),
+        neighbours=next((found.neighbours for found in folders if found.neighbours), None),
+        token_variants=(
+            *as_paths(request.token_variants),
+            *(path for found in folders for path in found.token_variants),
+        ),
+        paraphrases=(
+            *as_paths(request.paraphrases),
+            *(p for found in folders for p in found.paraphrases if with_aliases or p.name != ENTITIES),
+        ),
+    ).open()
+
+
+def _load_teacher(model: str, device: str) -> Teacher:
+    return as_teacher(load_encoder(model, device=device))
+
+
+def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:
+    """Return what scores the network on the evaluation's tasks, with one seed and without baselines."""
+    if request.evaluation_data is None:
+        return None
+    from training.evaluation.datasets.data import FolderData
+    from training.evaluation.datasets.hub import HubData
+    from training.evaluation.methods import EncoderMethod
+    from training.evaluation.registry import find_tasks
+    from training.evaluation.run import evaluate
+    from training.evaluation.task import EvaluationOptions
+
+    try:
+        tasks = find_tasks(tuple(request.evaluation_tasks))
+    except ValueError as error:
+        raise OptionError("evaluation_tasks", str(error)) from error
+    data = HubData() if request.evaluation_data == "hub" else FolderData(Path(request.evaluation_data))
+
+    def scores(step: int, network: Any) -> dict[str, float]:
+        method = EncoderMethod(live_encoder(network, base), name=base.config.name)
+        report = evaluate(data, method, [], tasks, EvaluationOptions(n_seeds=1))
+        return {result.task.name: result.outcomes[method.name].value for result in report.results}
+
+    return scores

@@ -1,0 +1,202 @@
+"""What `fit_model` is asked to do; imports nothing heavy, so that the command line can show the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
+from training.data.options import BatchOptions
+from training.defaults import MIN_COUNT
+from training.finetune.config import FitConfig, paper_config
+from training.paths import Paths, StrPath
+
+_CONFIG = FitConfig(steps=1)
+_BATCHES = BatchOptions()
+
+FIXED_BY_PAPER = (
+    "learning_rate",
+    "schedule",
+    "temperature",
+    "objective",
+    "type_weight",
+    "mask",
+    "teacher",
+    "distil",
+    "distil_weight",
+    "distil_misspelt",
+    "neighbours",
+)
+"""Arguments that contradict `paper_settings`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRequest:
+    """A fine-tuning run, from files to a checkpoint.
+
+    Attributes:
+        base_model: Encoder to start from: a folder or a hub id.
+        out: Checkpoint folder to write; state, log and curves go into its folder `training`.
+        phrases: Corpus folders, freq_phrase.txt, phrase_with_etype.txt or entities.jsonl.
+        aliases: Bases in any format that `ingest` reads; the names of one entity are positives of each other.
+        hard_negatives: File that `mine_negatives` wrote.
+        paraphrases: Files in the format of phrase_aug.jsonl.
+        token_variants: Files in the format of token_aug.jsonl.
+        wordnet: WordNet's `dict` folder, for synonyms.
+        character_encoder: Folder that `pretrain_character_encoder` wrote.
+        paper_settings: Train as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking,
+            no aliases, each hard negative with a variant of its own. Fixes the arguments in `FIXED_BY_PAPER`.
+        epochs: How often each phrase is an anchor.
+        steps: Optimizer steps, instead of `epochs`.
+        batch_size: Phrases per step on all processes, variants and hard negatives included.
+        n_negatives: Hard negatives drawn for each anchor.
+        neighbours: Alphabetical neighbours drawn together; they are hard negatives at no cost.
+        learning_rate, schedule, temperature, objective, type_weight, mask: As in `FitConfig`.
+        teacher: Encoder that masks the phrases it finds closer than the pair (GIST).
+        distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
+        distil_weight: Weight of their distance.
+        distil_misspelt: Share of them that the network sees with one character edited.
+        dropout, cache_gradients, micro_batch, max_tokens, precision, workers: As in `FitConfig`.
+        train_words: Train the word embeddings too.
+        save_every: Steps between two saved states; one is written every ten minutes too.
+        evaluation_data: Folder of evaluation sets, or "hub", to evaluate on between the steps.
+        evaluation_tasks: Only these tasks.
+        evaluate_every: Steps between evaluations, if there is `evaluation_data`.
+        tensorboard: Write TensorBoard event files too.
+        name: Name of the model; by default that of the folder `out`.
+        pooling: "mean" or "cls", instead of the base model's own.
+        prefix: Text before each phrase, instead of the base model's own.
+        seed: Determines everything.
+        restart: Start over, even if `out` holds the state of a run; by default the run resumes.
+        min_count: Phrases that occur less often in a corpus are skipped.
+        max_errors: Bad rows that all inputs together may have; None for any number.
+        device: auto, cpu, cuda or cuda:N.
+    """
+
+    base_model: StrPath
+    out: StrPath
+    phrases: Paths = ()
+    aliases: Paths = ()
+    hard_negatives: StrPath | None = None
+    paraphrases: Paths = ()
+    token_variants: Paths = ()
+    wordnet: StrPath | None = None
+    character_encoder: StrPath | None = None
+    paper_settings: bool = _BATCHES.paper_settings
+    epochs: float = _BATCHES.epochs
+    steps: int | None = None
+    batch_size: int = _BATCHES.batch_size
+    n_negatives: int = _BATCHES.n_negatives
+    neighbours: int = _BATCHES.neighbours
+    learning_rate: float = _CONFIG.learning_rate
+    schedule: Literal["exponential", "cosine"] = _CONFIG.schedule
+    temperature: float = _CONFIG.temperature
+    objective: Literal["nt-xent", "multi-similarity"] = _CONFIG.objective
+    type_weight: float = _CONFIG.type_weight
+    mask: Literal["label", "none"] = _CONFIG.mask
+    teacher: str | None = None
+    distil: Paths = ()
+    distil_weight: float = _CONFIG.distil_weight
+    distil_misspelt: float = _BATCHES.misspelt_plain
+    dropout: bool = _CONFIG.dropout
+    train_words: bool = not _CONFIG.freeze_words
+    cache_gradients: bool = _CONFIG.cache_gradients
+    micro_batch: int = _CONFIG.micro_batch
+    max_tokens: int = _CONFIG.max_tokens
+    precision: Literal["auto", "bf16", "fp32"] = _CONFIG.precision
+    workers: int = _CONFIG.workers
+    save_every: int = _CONFIG.save_every
+    evaluation_data: str | None = None
+    evaluation_tasks: tuple[str, ...] = ()
+    evaluate_every: int = 1000
+    tensorboard: bool = False
+    name: str | None = None
+    pooling: Literal["mean", "cls"] | None = None
+    prefix: str | None = None
+    seed: int = _CONFIG.seed
+    restart: bool = False
+    min_count: int = MIN_COUNT
+    max_errors: int | None = DEFAULT_MAX_ERRORS
+    device: str = DEFAULT_DEVICE
+
+    def set_arguments(self) -> set[str]:
+        """Return the names of the arguments that differ from their defaults."""
+        return {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+
+    def check(self, given: Collection[str] | None = None) -> None:
+        """Refuse arguments that contradict each other, before anything is read.
+
+        Args:
+            given: Names of the arguments that the caller set; by default those that differ from their defaults.
+
+        Raises:
+            OptionError: If two arguments contradict each other, or one needs another.
+        """
+        given = self.set_arguments() if given is None else given
+        fixed = [name for name in sorted(FIXED_BY_PAPER) if name in given]
+        if self.paper_settings and fixed:
+            named = ", ".join(f"'{name}'" for name in fixed)
+            raise OptionError("paper_settings", f"'paper_settings' fixes {named}. Leave out the one or the other.")
+        if self.evaluation_tasks and not self.evaluation_data:
+            raise OptionError("evaluation_tasks", "'evaluation_tasks' needs 'evaluation_data'.")
+        for name in ("distil_misspelt", "distil_weight"):
+            if name in given and not self.distil:
+                raise OptionError(name, f"'{name}' needs 'distil'.")
+
+    def batch_options(self) -> BatchOptions:
+        """Return how batches are made."""
+        return BatchOptions(
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            n_negatives=self.n_negatives,
+            neighbours=self.neighbours,
+            paper_settings=self.paper_settings,
+            misspelt_plain=self.distil_misspelt,
+            seed=self.seed,
+        )
+
+    def fit_config(self, *, steps: int) -> FitConfig:
+        """Return the settings of the training loop for a number of steps."""
+        config = FitConfig(
+            steps=steps,
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            temperature=self.temperature,
+            objective=self.objective,
+            type_weight=self.type_weight,
+            mask=self.mask,
+            distil_weight=self.distil_weight,
+            dropout=self.dropout,
+            freeze_words=not self.train_words,
+        )
+        return replace(
+            paper_config(steps=steps) if self.paper_settings else config,
+            cache_gradients=self.cache_gradients,
+            micro_batch=self.micro_batch,
+            max_tokens=self.max_tokens,
+            precision=self.precision,
+            workers=self.workers,
+            save_every=self.save_every,
+            evaluate_every=self.evaluate_every if self.evaluation_data else 0,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult:
+    """What a fine-tuning run left.
+
+    Attributes:
+        checkpoint: The folder written.
+        steps: Optimizer steps of the whole run.
+        examples: Examples it learnt from.
+        wrote: Whether this process wrote the checkpoint; of several processes only the first does.
+    """
+
+    checkpoint: Path
+    steps: int
+    examples: int
+    wrote: bool
