@@ -1,35 +1,40 @@
 """Every error that pearl-qdrant raises on purpose.
 
     PearlQdrantError
-    ├── SettingsError            an option or environment variable makes no sense
+    ├── SettingsError            an option or environment variable is not valid
+    │   └── OptionError          an option does not fit the input or the collection
     ├── ModelError
     │   ├── ModelNotFoundError   no shipped model, folder or hub id of that name
     │   ├── CheckpointError      a checkpoint file is missing, truncated, changed or foreign
-    │   └── DeviceError          the device that was asked for is not there
+    │   └── DeviceError          the requested device is not available
     ├── StoreError
     │   ├── CollectionNotFoundError
     │   ├── CollectionExistsError
     │   ├── ManifestError        a collection without a manifest, or with an unreadable one
     │   ├── ModelMismatchError   the collection was made by another model
     │   ├── StoreLockedError     another process has the embedded collection open
-    │   ├── StoreForkedError     what another process opened was used in a fork of it
+    │   ├── StoreForkedError     a handle of another process was used in its fork
     │   ├── StoreClosedError     a store, collection or writer was used after it was closed
     │   ├── StoreUnavailableError  no answer after all retries; trying later can help
+    │   ├── ShardUnavailableError  a node of a cluster that has a shard does not answer
     │   ├── StoreRejectedError   the store refused the request; trying again cannot help
     │   ├── StoreFullError       no space left on the device
     │   └── InvalidPointError    a vector or payload that must not be stored
-    ├── InputError               what was to be read: carries path and line
-    │   ├── FormatError          the file is not of the format that was expected
-    │   └── TooManyErrorsError   more bad rows than --max-errors allows
-    ├── TrainingError            a run cannot go on: it diverged, or its folder is of another run
-    ├── UnknownTypeError         a filter on a type that no entity has
-    ├── CalibrationError         too few labelled mentions, or a precision that no threshold has
+    ├── InputError               a file cannot be read; has path and line
+    │   ├── FormatError          the file has another format than expected
+    │   ├── TooManyErrorsError   more bad rows than allowed
+    │   ├── EmptyBaseError       no entity is left to load
+    │   └── MissingDataError     a folder has none of the evaluation's files
+    ├── TrainingError            a run cannot continue: it diverged, or its folder holds another run
+    ├── UnknownTypeError         a filter for a type that no entity has
+    ├── CalibrationError         too few labelled mentions, or a precision that no threshold reaches
     ├── EntityNotFoundError
-    ├── InvalidEntityError       what was to be added is no entity; also a TypeError and a ValueError
+    ├── InvalidEntityError       a new entity is not valid; also a TypeError and a ValueError
     └── LinkerClosedError        a linker was used after it was closed
 
-A wrong argument of a Python call stays ``ValueError``. Messages say what happened, with the values, and what
-to do about it; the values are attributes too.
+A wrong argument of a Python call is a ``ValueError``. Messages say what happened, with the values, and what to do; the
+values are attributes too. A message does not name a command-line flag: `option` names the argument that would help,
+and the command line adds its flag.
 """
 
 from __future__ import annotations
@@ -39,11 +44,19 @@ from difflib import get_close_matches
 
 
 class PearlQdrantError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base of all errors that this package raises on purpose.
+
+    Attributes:
+        option: Name of the argument that would help, as in "store"; None if there is none.
+    """
+
+    def __init__(self, message: str = "", *, option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class SettingsError(PearlQdrantError):
-    """An option or environment variable makes no sense."""
+    """An option or environment variable is not valid."""
 
 
 class OptionError(SettingsError):
@@ -53,9 +66,10 @@ class OptionError(SettingsError):
         option: Name of the argument.
     """
 
+    option: str
+
     def __init__(self, option: str, message: str) -> None:
-        super().__init__(message)
-        self.option = option
+        super().__init__(message, option=option)
 
 
 class ModelError(PearlQdrantError):
@@ -63,7 +77,7 @@ class ModelError(PearlQdrantError):
 
 
 class ModelNotFoundError(ModelError):
-    """No model of that name: not shipped, no folder, not on the hub or in its cache."""
+    """No model of that name: it is not shipped, not a folder, and not on the hub or in its cache."""
 
     def __init__(self, model: str, message: str) -> None:
         super().__init__(message)
@@ -71,7 +85,7 @@ class ModelNotFoundError(ModelError):
 
 
 class CheckpointError(ModelError):
-    """A checkpoint folder has a file that is missing, truncated, changed or not ours."""
+    """A file of a checkpoint folder is missing, truncated, changed or foreign."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -79,7 +93,7 @@ class CheckpointError(ModelError):
 
 
 class DeviceError(ModelError):
-    """The device that was asked for is not there, or its runtime is not installed."""
+    """The requested device is not available, or its runtime is not installed."""
 
     def __init__(self, device: str, message: str) -> None:
         super().__init__(message)
@@ -99,23 +113,23 @@ class CollectionNotFoundError(StoreError):
         others = ", ".join(self.existing) or "none"
         super().__init__(
             f"Collection '{collection}' does not exist (there are: {others}). "
-            f"Create it with: pearl-qdrant ingest FILE --collection {collection}"
+            f"Create it with pearl-qdrant ingest, or in Python with ingest.load_base."
         )
 
 
 class CollectionExistsError(StoreError):
-    """A collection of that name is there already."""
+    """A collection of that name exists already."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
         super().__init__(
-            f"Collection '{collection}' exists already. Take another name, or delete it with: "
+            f"Collection '{collection}' exists already. Choose another name, or delete it with: "
             f"pearl-qdrant collections delete {collection}"
         )
 
 
 class ManifestError(StoreError):
-    """The collection has no manifest, or one that cannot be read: it was not made by pearl-qdrant."""
+    """The collection has no manifest, or an unreadable one: it was not made by pearl-qdrant."""
 
     def __init__(self, collection: str, reason: str) -> None:
         self.collection = collection
@@ -140,12 +154,13 @@ class ModelMismatchError(StoreError):
         self.collection = collection
         self.expected = expected
         self.actual = actual
-        advice = f"Query with --model {expected_name}"
+        advice = f"Query with the model {expected_name}"
         if actual.partition(" (")[0] == expected_name:
-            advice = "The model of that name has changed since: query with --model and the old one"
+            advice = "The model of that name has changed since: query with the old one"
         super().__init__(
             f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
-            f"{advice}, or ingest again into another collection."
+            f"{advice}, or ingest again into another collection.",
+            option="model",
         )
 
 
@@ -157,15 +172,16 @@ class StoreLockedError(StoreError):
         self.owner = owner
         super().__init__(
             f"Collection '{collection}' is open in another process ({owner}). The embedded store serves one process "
-            f"at a time: end that process, or use a Qdrant server (--store http://localhost:6333)."
+            f"at a time: end that process, or use a Qdrant server as the store, as in http://localhost:6333.",
+            option="store",
         )
 
 
 class StoreForkedError(StoreError):
-    """What one process opened was used in a process that was forked from it.
+    """A handle that one process opened was used in a process that was forked from it.
 
     Attributes:
-        what: What was used.
+        what: The handle that was used.
         owner: The process that opened it.
         pid: The process that used it.
     """
@@ -176,7 +192,7 @@ class StoreForkedError(StoreError):
         self.pid = pid
         super().__init__(
             f"{what} was opened by process {owner} and cannot be used by process {pid}, which was forked from it. Open "
-            f"it in this process (if it is embedded, after process {owner} has closed it), or start processes with "
+            f"it in this process (an embedded one after process {owner} has closed it), or start processes with "
             f"multiprocessing's 'spawn' method."
         )
 
@@ -189,10 +205,10 @@ class StoreUnavailableError(StoreError):
     """The store did not answer after all retries.
 
     Attributes:
-        url: Where the store is, without any key.
-        tries: How often it was tried.
-        seconds: For how long, in seconds.
-        last: What the last try failed with, without any key.
+        url: URL of the store, without any key.
+        tries: Number of tries.
+        seconds: Duration of all tries, in seconds.
+        last: The error of the last try, without any key.
     """
 
     def __init__(self, url: str, *, tries: int, seconds: float, last: str) -> None:
@@ -211,10 +227,10 @@ class ShardUnavailableError(StoreError):
     """A node of a cluster answers, but another one that has a shard of the collection does not.
 
     Attributes:
-        url: Where the node is that answers.
-        collection: Name, if the request was about one.
-        tries: How often it was tried.
-        last: What the last try failed with, without any key.
+        url: URL of the node that answers.
+        collection: Name of the collection, if the request was about one.
+        tries: Number of tries.
+        last: The error of the last try, without any key.
     """
 
     def __init__(self, url: str, collection: str | None, *, tries: int, last: str) -> None:
@@ -224,8 +240,8 @@ class ShardUnavailableError(StoreError):
         self.last = last
         what = f"a shard of collection '{collection}'" if collection else "a shard"
         super().__init__(
-            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries). Bring the node "
-            f"back; a collection that is made with --replicas 2 is searched without it. See: pearl-qdrant doctor"
+            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries). Start the "
+            f"node again. A collection with 2 replicas can be searched without it. See: pearl-qdrant doctor"
         )
 
 
@@ -234,7 +250,7 @@ class StoreRejectedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """No space left where the store lies."""
+    """No space is left on the store's disk."""
 
 
 class InvalidPointError(StoreError):
@@ -242,11 +258,11 @@ class InvalidPointError(StoreError):
 
 
 class InputError(PearlQdrantError):
-    """Something is wrong with what was to be read.
+    """An input cannot be read.
 
     Attributes:
         path: The file, or ``-`` for standard input.
-        line: Line number from 1, or None where the whole file is meant.
+        line: Line number from 1, or None if the whole file is meant.
     """
 
     def __init__(self, path: str, line: int | None, message: str) -> None:
@@ -256,7 +272,7 @@ class InputError(PearlQdrantError):
 
 
 class FormatError(InputError):
-    """The file is not of the format that was expected."""
+    """The file has another format than expected."""
 
 
 class TooManyErrorsError(InputError):
@@ -264,32 +280,32 @@ class TooManyErrorsError(InputError):
 
 
 class EmptyBaseError(InputError):
-    """Nothing of a base is left to load.
+    """No entity of a base is left to load.
 
     Attributes:
-        passed_over: Rows that were not read, by reason.
+        passed_over: Skipped rows, by reason.
     """
 
     def __init__(self, paths: Iterable[str], passed_over: Mapping[str, int]) -> None:
         self.passed_over = dict(passed_over)
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(self.passed_over.items()))
-        super().__init__(" ".join(paths), None, f"no entity is left (passed over: {reasons or 'nothing'})")
+        super().__init__(" ".join(paths), None, f"no entity is left (skipped: {reasons or 'nothing'})")
 
 
 class MissingDataError(InputError):
-    """A folder has none of the files that are to be measured on."""
+    """A folder has none of the evaluation's files."""
 
 
 class TrainingError(PearlQdrantError):
-    """A training run cannot go on: its loss is no number any more, or its folder holds another run."""
+    """A training run cannot continue: its loss is not a number, or its folder holds another run."""
 
 
 class CalibrationError(PearlQdrantError):
-    """The linker cannot be calibrated: too few mentions, unknown ids, or a precision that no threshold has."""
+    """The linker cannot be calibrated: too few mentions, unknown ids, or a precision that no threshold reaches."""
 
 
 class EntityNotFoundError(PearlQdrantError):
-    """No entity of that id in the collections that are open."""
+    """No open collection has an entity of that id."""
 
     def __init__(self, entity_id: str, collections: Iterable[str]) -> None:
         self.entity_id = entity_id
@@ -301,14 +317,14 @@ class EntityNotFoundError(PearlQdrantError):
 
 
 class InvalidEntityError(PearlQdrantError, TypeError, ValueError):
-    """What was to be added is no entity, or lacks an id or a name."""
+    """A new entity is not an `Entity`, or has no id or name."""
 
 
 class LinkerClosedError(PearlQdrantError):
     """A linker was used after it was closed.
 
     Attributes:
-        collections: Names of those that it linked to.
+        collections: Names of its collections.
     """
 
     def __init__(self, collections: Iterable[str]) -> None:
@@ -320,7 +336,7 @@ class LinkerClosedError(PearlQdrantError):
 
 
 class UnknownTypeError(PearlQdrantError):
-    """No entity in the collections that are open is of that type."""
+    """No entity in the open collections has that type."""
 
     def __init__(self, type_name: str, collections: Iterable[str], known: Iterable[str]) -> None:
         self.type_name = type_name
@@ -328,8 +344,8 @@ class UnknownTypeError(PearlQdrantError):
         by_folded = {name.casefold(): name for name in sorted(known)}
         folded = get_close_matches(type_name.casefold(), by_folded, n=3, cutoff=0.6)
         self.near = tuple(by_folded[name] for name in folded)
-        hint = f"Near it: {', '.join(self.near)}. " if self.near else ""
+        hint = f"Similar: {', '.join(self.near)}. " if self.near else ""
         super().__init__(
             f"No entity of type '{type_name}' in {', '.join(self.collections)}. {hint}"
-            f"See all of them with: pearl-qdrant collections show {self.collections[0]}"
+            f"List all types with: pearl-qdrant collections show {self.collections[0]}"
         )

@@ -1,8 +1,8 @@
-"""The command line: the composition root. A command parses, calls one library function and prints.
+"""The command line. A command parses its options, calls one library function, and prints the result.
 
-Data goes to stdout, talk and progress to stderr. This is the one place that turns a `PearlQdrantError` into exit
-status 1; click keeps 2 for usage, and 130 is Ctrl-C. Commands import what they need when they run, so that
-`--help` costs click alone.
+Data goes to stdout, messages and progress go to stderr. This is the one place that turns a `PearlQdrantError` into exit
+status 1, and that adds the name of a flag to its message. click uses status 2 for usage errors; Ctrl-C gives 130.
+Commands import the library when they run, so that `--help` only imports click.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INTERRUPTED = 130
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="pearl-qdrant")
-@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Show more messages on stderr.")
 def cli(verbose: bool) -> None:
     """Entity linking over Qdrant with PEARL phrase embeddings.
 
@@ -54,28 +54,35 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        # A command that answers "no" (verify, doctor) gives its exit status back instead of raising.
+        # A command that finds problems (verify, doctor) returns its exit status instead of raising.
         status = cli(standalone_mode=False)
     except PearlQdrantError as error:
-        _complain(str(error))
+        _print_error(message_of(error))
         sys.exit(1)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
-            _complain("nothing was done: it was not confirmed. Where nobody can be asked, give --yes")
+            _print_error("nothing was done: it was not confirmed. To run without a question, add --yes")
             sys.exit(1)
-        _complain("interrupted; what was stored stays, and the same command goes on from there")
+        _print_error("interrupted; what was stored is kept, and the same command resumes from there")
         sys.exit(_INTERRUPTED)
     except click.ClickException as error:
         show_usage_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # The reader of our output went away (as in `| head`): nothing more to say, not even at shutdown.
+        # The reader of our output has exited (as in `| head`): write nothing more, not even at shutdown.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _complain(message: str) -> None:
+def message_of(error: PearlQdrantError) -> str:
+    """Return the message of an error, with the flag of the option that would help."""
+    message = str(error)
+    flag = f"--{error.option.replace('_', '-')}" if error.option else ""
+    return message if flag in message else f"{message} Option: {flag}"
+
+
+def _print_error(message: str) -> None:
     echo(f"Error: {message}", err=True)

@@ -1,4 +1,4 @@
-"""Files that are replaced whole."""
+"""Replace files atomically."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a file: a reader, or the crash of a process, sees the old one or the new one whole.
+    """Replace a file: a reader sees the old content or the new one, also if this process crashes.
 
     Args:
         path: The file.
         text: Its new content.
-        durable: Whether the same must hold if the machine crashes, and the new one be there when this returns.
+        durable: Whether this also holds if the machine crashes, and the new content is on the disk on return.
     """
     temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)  # of a process that died, or a stranger's link to another file
+    # It may be left from a process that died, or be somebody's link to another file.
+    temporary.unlink(missing_ok=True)
     with temporary.open("x", encoding="utf-8") as file:
         file.write(text)
         if durable:
@@ -27,7 +28,7 @@ def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Return when what was made, renamed or removed in a folder is so after a crash too."""
+    """Make sure that files created, renamed or removed in a folder stay so after a crash of the machine."""
     if os.name == "posix":
         folder = os.open(path, os.O_RDONLY)
         try:

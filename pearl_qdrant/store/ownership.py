@@ -1,8 +1,8 @@
-"""What a process has opened is its own: a process that was forked from it has copies of all handles, and may use none.
+"""Handles belong to the process that opened them. A forked process has copies of all handles and must not use them.
 
-The copies share the files, locks and connections of the other process, but none of its threads: writing through them
-loses points, closing them unlocks what the other one holds, and two processes on one connection read each other's
-answers. So each handle knows its process, refuses to be used in another one, and lets go of nothing there.
+The copies share files, locks and connections with the first process, but have none of its threads. Writing through a
+copy loses points, closing it unlocks what the first process still uses, and two processes on one connection read each
+other's answers. So each handle has a guard: it refuses to work in another process, and releases nothing there.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 from pearl_qdrant.errors import StoreForkedError
 
 
-class Owner:
-    """The process that opened something.
+class ProcessGuard:
+    """Remembers the process that opened something.
 
     Attributes:
         what: What was opened, as the beginning of a sentence.
-        pid: By which process.
+        pid: The id of the process that opened it.
     """
 
     __slots__ = ("pid", "what")
@@ -27,15 +27,15 @@ class Owner:
         self.pid = os.getpid()
 
     @property
-    def is_here(self) -> bool:
-        """Whether it is this process."""
+    def is_owner(self) -> bool:
+        """Whether this is the process that opened it."""
         return os.getpid() == self.pid
 
     def check(self) -> None:
-        """Refuse to go on in another process.
+        """Refuse to work in another process.
 
         Raises:
             StoreForkedError: If this process was forked from the owner.
         """
-        if not self.is_here:
+        if not self.is_owner:
             raise StoreForkedError(self.what, owner=self.pid, pid=os.getpid())

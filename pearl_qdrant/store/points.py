@@ -1,24 +1,29 @@
-"""Entities to points and back."""
+"""Entities to points and back, and the checks of points that both stores share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pearl_qdrant.encoder.protocol import Encoded
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray
 from pearl_qdrant.encoder.type_head import predict_types
+from pearl_qdrant.errors import InvalidPointError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.schema import NamePoint
 
 MAX_NAMES = 10_000
 """More names than any entity has: Wikidata's longest list of aliases has a few thousand."""
 
+_LABEL_CHARS = 80  # of a name in an error message
+
 
 def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) -> list[NamePoint]:
-    """One point for each name.
+    """Make one point for each name.
 
     Args:
         kb: Short name of the base.
-        names: Entities and names of theirs; in this order the rows of `encoded`.
+        names: Entities with one of their names each, in the order of the rows of `encoded`.
         encoded: n rows; an unencodable name gets no phrase type.
 
     Returns:
@@ -28,7 +33,7 @@ def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) 
     encodable = encoded.encodable.tolist()
     points: list[NamePoint] = []
     for row, (entity, name) in enumerate(names):
-        # A name without a dense vector has no phrase type either: the head saw nothing of it.
+        # A name without a dense vector has no phrase type either: the head saw none of its letters.
         kind = typed if typed is not None and encodable[row] else None
         points.append(
             NamePoint(
@@ -51,14 +56,14 @@ def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) 
 
 
 def names_of(entities: Iterable[Entity]) -> Iterator[tuple[Entity, str]]:
-    """Each name of each entity, with its entity."""
+    """Yield each name of each entity, with its entity."""
     for entity in entities:
         for name in entity.names():
             yield entity, name
 
 
 def plain_points(kb: str, entities: Iterable[Entity]) -> list[NamePoint]:
-    """One point for each name of each entity, without phrase types."""
+    """Make one point for each name of each entity, without phrase types."""
     return [
         NamePoint(
             kb=kb,
@@ -76,7 +81,7 @@ def plain_points(kb: str, entities: Iterable[Entity]) -> list[NamePoint]:
 
 
 def entity_from_points(points: Sequence[NamePoint]) -> Entity:
-    """The entity that all these points belong to; at least one point."""
+    """Return the entity that all these points belong to; at least one point."""
     first = next((p for p in points if p.is_canonical), points[0])
     aliases = sorted({p.name for p in points} - {first.canonical_name})
     return Entity(
@@ -88,3 +93,56 @@ def entity_from_points(points: Sequence[NamePoint]) -> Entity:
         description=first.description,
         extra=dict(first.extra),
     )
+
+
+def check_vectors(
+    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
+) -> tuple[FloatArray, BoolArray]:
+    """Check vectors before any of their points is written.
+
+    Args:
+        points: n points.
+        vectors: (n, dim); the row of an unencodable name is not read.
+        encodable: (n,).
+        dim: Width of the collection's vectors.
+
+    Returns:
+        Copies: the vectors as float32, with zeros for unencodable names, and `encodable`.
+
+    Raises:
+        InvalidPointError: If a vector is NaN, zero or has another width.
+        ValueError: If the three have different lengths.
+    """
+    if vectors.ndim != 2 or not len(points) == len(vectors) == len(encodable):
+        raise ValueError(
+            f"{len(points)} points, vectors {vectors.shape} and encodable {encodable.shape} do not pair up"
+        )
+    if len(points) and vectors.shape[1] != dim:
+        raise InvalidPointError(
+            f"The vector of {label_point(points[0])} has {vectors.shape[1]} dimensions, but the collection holds "
+            f"vectors of {dim}. Use the model that made the collection."
+        )
+    flags: BoolArray = np.array(encodable, dtype=np.bool_)
+    rows = np.where(flags.reshape(-1, 1), vectors, 0).astype(np.float32, copy=False)  # `where` has made a copy
+    finite: BoolArray = np.asarray(np.isfinite(rows).all(axis=1))
+    bad: BoolArray = flags & ~(finite & np.asarray(rows.any(axis=1)))
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        raise InvalidPointError(
+            f"The vector of {label_point(points[first])} {'is zero' if finite[first] else 'holds NaN or infinity'}. "
+            f"Mark a name without a vector as not encodable."
+        )
+    return rows, flags
+
+
+def invalid_payload(point: NamePoint, error: Exception) -> InvalidPointError:
+    """Make the error for a payload that cannot be written as JSON."""
+    reason = "holds a lone surrogate" if "surrogate" in str(error) else f"cannot be written as JSON ({error})"
+    return InvalidPointError(f"The payload of {label_point(point)} {reason}. Correct it where it was read.")
+
+
+def label_point(point: NamePoint) -> str:
+    """Name a point in an error message. Unprintable characters are escaped, long names are cut."""
+    name = point.name if point.name.isprintable() else ascii(point.name)[1:-1]
+    entity_id = point.entity_id if point.entity_id.isprintable() else ascii(point.entity_id)[1:-1]
+    return f"'{name if len(name) <= _LABEL_CHARS else name[: _LABEL_CHARS - 3] + '...'}' (entity {entity_id})"

@@ -1,8 +1,8 @@
-"""The one retry policy: what is tried again, how often, and how long to wait in between.
+"""The retry policy: which requests are tried again, how often, and how long to wait in between.
 
-Waits grow exponentially and are jittered, so that many clients of one restarted server do not come back in step. A
-server that names its own wait (Retry-After) is obeyed up to a cap. Which errors can heal is the adapter's knowledge
-(`server_errors.can_heal`), not the policy's.
+Waits grow exponentially and have jitter, so that the clients of a restarted server do not all return at the same time.
+A wait that the server requests (Retry-After) is kept, up to a limit. The adapter knows which errors are transient
+(`server.errors.is_transient`); the policy does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeVar
+from typing import Generic, TypeVar
 
 import tenacity
 
@@ -23,9 +23,9 @@ class GaveUpError(Exception):
     """All tries failed; the adapter turns this into `StoreUnavailableError`.
 
     Attributes:
-        tries: How often it was tried.
-        seconds: From the first try to the last failure.
-        last: What the last try failed with.
+        tries: Number of tries.
+        seconds: Time from the first try to the last failure.
+        last: The error of the last try.
     """
 
     def __init__(self, *, tries: int, seconds: float, last: BaseException) -> None:
@@ -37,16 +37,16 @@ class GaveUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently a request is tried.
+    """How often a request is tried, and how long it may take.
 
     Attributes:
-        tries: Tries in all, the first one included, >= 1; None: as many as the budget holds.
+        tries: Tries, the first one included, >= 1; None: as many as the budget allows.
         first_wait_s: Wait after the first failure, before jitter; doubles after each further one.
-        max_wait_s: Where the doubling ends.
-        max_retry_after_s: Longest wait that a server may ask for.
-        budget_s: No further wait begins that would end later than this after the first try.
-        connect_budget_s: The same while nothing accepts a connection.
-        rng: Where the jitter comes from.
+        max_wait_s: The longest wait that doubling leads to.
+        max_retry_after_s: The longest wait that a server may request.
+        budget_s: No wait starts that would end later than this after the first try.
+        connect_budget_s: The same budget while nothing accepts a connection.
+        rng: Source of the jitter.
     """
 
     tries: int | None = None
@@ -64,89 +64,124 @@ class RetryPolicy:
 
     @classmethod
     def waiting(cls, seconds: float) -> RetryPolicy:
-        """For work that outlives a restart of the server: every failure that can heal is waited for so long."""
+        """Make the policy of a load, which may outlive a restart of the server: wait this long for any failure."""
         return cls(budget_s=seconds, connect_budget_s=seconds)
 
     def call(
         self,
         request: Callable[[], T],
-        can_heal: Callable[[BaseException], bool],
+        is_transient: Callable[[BaseException], bool],
         *,
         retry_after: Callable[[BaseException], float | None] = lambda error: None,
         is_unreachable: Callable[[BaseException], bool] = lambda error: False,
-        heals_at_once: Callable[[BaseException], bool] = lambda error: False,
+        needs_no_wait: Callable[[BaseException], bool] = lambda error: False,
         on_wait: Callable[[BaseException, int, float], None] = lambda error, tries, seconds: None,
         cancelled: threading.Event | None = None,
     ) -> T:
         """Run `request` until it succeeds.
 
         Args:
-            request: What to do; must be safe to repeat.
-            can_heal: Whether trying again can help after this error; other errors pass through at once.
-            retry_after: Wait in seconds that the server asked for, or None.
-            is_unreachable: Whether the error says that nothing accepts a connection.
-            heals_at_once: Whether the second try need not wait, as where another replica or connection answers it.
-            on_wait: Called before each wait with the error, the tries so far, and the seconds since the first.
-            cancelled: Once set, ends waits and further tries.
+            request: The request; must be safe to repeat.
+            is_transient: Whether a retry can help after this error; other errors are raised at once.
+            retry_after: The wait in seconds that the server requests, or None.
+            is_unreachable: Whether the error means that nothing accepts a connection.
+            needs_no_wait: Whether the second try need not wait: another replica or connection answers it.
+            on_wait: Called before each wait with the error, the tries so far, and the seconds since the first try.
+            cancelled: Once set, stops waits and retries.
 
         Raises:
             GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
         """
-        event = cancelled or threading.Event()
-        gave_up: GaveUpError | None = None
+        return _Call[T](
+            policy=self,
+            is_transient=is_transient,
+            retry_after=retry_after,
+            is_unreachable=is_unreachable,
+            needs_no_wait=needs_no_wait,
+            on_wait=on_wait,
+            cancelled=cancelled or threading.Event(),
+        ).run(request)
 
-        def wait(state: tenacity.RetryCallState) -> float:
-            if state.attempt_number == 1 and heals_at_once(_failure(state)):
-                return 0.0
-            return self.wait_s(state.attempt_number, retry_after(_failure(state)))
+    def wait_s(self, failures: int, requested: float | None) -> float:
+        """Compute the seconds to wait after this many failures in a row.
 
-        def giving_up(state: tenacity.RetryCallState) -> GaveUpError:
-            seconds = time.monotonic() - state.start_time
-            return GaveUpError(tries=state.attempt_number, seconds=seconds, last=_failure(state))
+        A wait that the server requests is a lower bound, so jitter is added to it. Our own wait is an upper bound, so
+        jitter shortens it.
 
-        def give_up(state: tenacity.RetryCallState) -> NoReturn:
-            raise giving_up(state) from _failure(state)
-
-        def is_over(state: tenacity.RetryCallState) -> bool:
-            budget = self.connect_budget_s if is_unreachable(_failure(state)) else self.budget_s
-            is_last = self.tries is not None and state.attempt_number >= self.tries
-            return is_last or event.is_set() or tenacity.stop_before_delay(budget)(state)
-
-        def tell(state: tenacity.RetryCallState) -> None:
-            nonlocal gave_up
-            gave_up = giving_up(state)
-            on_wait(gave_up.last, gave_up.tries, gave_up.seconds)
-
-        def sleep(seconds: float) -> None:
-            if event.wait(seconds) and gave_up is not None:
-                raise gave_up from gave_up.last
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(can_heal),
-            stop=is_over,
-            wait=wait,
-            before_sleep=tell,
-            sleep=sleep,
-            retry_error_callback=give_up,
-        )
-        try:
-            return retrying(request)
-        finally:
-            gave_up = None  # an error knows this frame: they would keep each other, and the connection, alive
-
-    def wait_s(self, failures: int, asked: float | None) -> float:
-        """Seconds to wait after so many failures in a row, given what the server asked for.
-
-        A server's wish is a lower bound, so its jitter is added; our own wait is jittered downwards.
+        Args:
+            failures: Failures in a row, >= 1.
+            requested: Seconds that the server requests, or None.
         """
-        if asked is not None:
-            return min(max(asked, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
+        if requested is not None:
+            return min(max(requested, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
         longest = min(self.max_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * self.rng.uniform(0.5, 1.0)
 
 
+@dataclass(slots=True)
+class _Call(Generic[T]):
+    """One call of `RetryPolicy.call`, as hooks of tenacity. Arguments as there.
+
+    Attributes:
+        gave_up: The error to raise if the call is cancelled during the wait that comes next.
+    """
+
+    policy: RetryPolicy
+    is_transient: Callable[[BaseException], bool]
+    retry_after: Callable[[BaseException], float | None]
+    is_unreachable: Callable[[BaseException], bool]
+    needs_no_wait: Callable[[BaseException], bool]
+    on_wait: Callable[[BaseException, int, float], None]
+    cancelled: threading.Event
+    gave_up: GaveUpError | None = None
+
+    def run(self, request: Callable[[], T]) -> T:
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(self.is_transient),
+            stop=self._is_over,
+            wait=self._wait_s,
+            before_sleep=self._report,
+            sleep=self._sleep,
+            retry_error_callback=self._give_up,
+        )
+        try:
+            return retrying(request)
+        finally:
+            # An error holds the frames that it passed, and these hold this object: they would keep each other, and
+            # the connection, alive.
+            self.gave_up = None
+
+    def _is_over(self, state: tenacity.RetryCallState) -> bool:
+        policy, error = self.policy, _failure(state)
+        budget = policy.connect_budget_s if self.is_unreachable(error) else policy.budget_s
+        is_last = policy.tries is not None and state.attempt_number >= policy.tries
+        return is_last or self.cancelled.is_set() or tenacity.stop_before_delay(budget)(state)
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        error = _failure(state)
+        if state.attempt_number == 1 and self.needs_no_wait(error):
+            return 0.0
+        return self.policy.wait_s(state.attempt_number, self.retry_after(error))
+
+    def _report(self, state: tenacity.RetryCallState) -> None:
+        self.gave_up = _gave_up_error(state)
+        self.on_wait(self.gave_up.last, self.gave_up.tries, self.gave_up.seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        if self.cancelled.wait(seconds) and self.gave_up is not None:
+            raise self.gave_up from self.gave_up.last
+
+    def _give_up(self, state: tenacity.RetryCallState) -> T:
+        raise _gave_up_error(state) from _failure(state)
+
+
+def _gave_up_error(state: tenacity.RetryCallState) -> GaveUpError:
+    seconds = time.monotonic() - state.start_time
+    return GaveUpError(tries=state.attempt_number, seconds=seconds, last=_failure(state))
+
+
 def _failure(state: tenacity.RetryCallState) -> BaseException:
-    """The error of the try that has just failed."""
+    """Return the error of the try that has just failed."""
     error = state.outcome.exception() if state.outcome else None
     assert error is not None  # tenacity waits and gives up only after a failure
     return error

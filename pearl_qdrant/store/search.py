@@ -1,7 +1,7 @@
-"""The part of searching that both stores share: arguments checked, batches, ties in order, payloads read.
+"""Dense search: the part that both stores share. It checks arguments, cuts batches, orders ties and reads payloads.
 
-An engine returns any of several points with an equal score. Which of them stand at the end of a result must not be
-left to it: equal scores are ordered by point id, and where a tie reaches over the end more points are asked for.
+An engine may return any of several points with an equal score. The answers here are always the same: equal scores are
+ordered by point id, and where a tie reaches over the end of a result, more points are requested.
 """
 
 from __future__ import annotations
@@ -21,13 +21,18 @@ from pearl_qdrant.store.protocol import ScoredName
 from pearl_qdrant.store.schema import NamePoint
 
 BATCH_QUERIES = 64
-"""Queries at a time: enough to hide a round trip, few enough for a time-out; Edge holds the interpreter lock."""
+"""Queries in one call of the engine: enough to hide a round trip, few enough to avoid a time-out. While a call runs,
+Edge holds the interpreter lock."""
 
-_MAX_TIES = 1000  # points of one score that are put in order at the end of a result
+BATCH_MENTIONS = 8
+"""Mentions of a hybrid search in one call of the embedded engine. Under a filter it holds the interpreter lock for up
+to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link no more mentions a second."""
+
+_MAX_TIES = 1000  # points of one score that are ordered at the end of a result
 
 
-class FoundPoint(Protocol):
-    """A point that a query found, as either engine gives it. Reading a field may cost: it converts."""
+class EnginePoint(Protocol):
+    """A point that a query found, as either engine returns it. Reading a field may convert it, which costs time."""
 
     @property
     def score(self) -> float: ...
@@ -41,16 +46,17 @@ class FoundPoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NameQuery:
-    """One query of a batch: points by dense vector, or by n-grams.
+    """One query of a batch: by dense vector, or by n-grams.
 
     Attributes:
-        limit: Points to find at most.
+        limit: Return at most this many points.
         vector: (dim,), not zero; None searches by `lexical`.
         lexical: Indices and values, not empty.
-        ids: Keep only these points, as the engine gave their ids; then `vector` is compared with whole vectors, and
-            the type filter does not count.
-        has_payload: Whether payloads are wanted.
-        is_thorough: Whether the graph is searched for names that are hard to find; if not, for the mention's own.
+        ids: Search only these points, by ids as the engine returned them. `vector` is then compared with the vectors
+            at full precision, and the type filter does not apply.
+        has_payload: Whether payloads are returned.
+        is_thorough: Whether the search in the graph also finds names that are merely near. If not, it is faster and
+            finds the mention's own name.
     """
 
     limit: int
@@ -61,116 +67,144 @@ class NameQuery:
     is_thorough: bool = False
 
 
-RunQueries = Callable[[Sequence[NameQuery]], "Sequence[Sequence[FoundPoint]]"]
+RunQueries = Callable[[Sequence[NameQuery]], "Sequence[Sequence[EnginePoint]]"]
 """One call of the engine: q queries to q lists, best first."""
+
+SearchBatch = Callable[[range], "list[list[ScoredName]]"]
+MapBatches = Callable[[SearchBatch, Sequence[range]], "Iterable[list[list[ScoredName]]]"]
+"""As the built-in `map`; may run several batches at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEngine:
+    """One collection as the shared searches see it, under one type filter.
+
+    Attributes:
+        run: One call of the engine.
+        read: Turns a payload into a point.
+        dim: Width of the collection's vectors.
+        max_points: The most points that one query may request; None: any number.
+        batch_mentions: Mentions of a hybrid search in one call of the engine.
+        map_batches: Runs the batches of a hybrid search, in order.
+        is_remote: Whether a call of the engine is a request over a network.
+    """
+
+    run: RunQueries
+    read: Callable[[Any], NamePoint]
+    dim: int
+    max_points: int | None = None
+    batch_mentions: int = BATCH_MENTIONS
+    map_batches: MapBatches = map
+    is_remote: bool = False
+
 
 _score = itemgetter(0)
 
 
-def search(
-    run: RunQueries,
-    vectors: FloatArray,
-    *,
-    dim: int,
-    limit: int,
-    read: Callable[[Any], NamePoint],
-    most: int | None = None,
-) -> list[list[ScoredName]]:
-    """Nearest names of each vector, best first, equal scores by point id; see `protocol.Collection.search`.
+def search_dense(engine: SearchEngine, vectors: FloatArray, *, limit: int) -> list[list[ScoredName]]:
+    """Find the nearest names of each vector; see `protocol.Collection.search`.
 
     Args:
-        run: One call of the engine.
+        engine: The collection.
         vectors: (q, dim); a row of zeros finds nothing.
-        dim: Width of the collection's vectors.
-        limit: Names a query at most.
-        read: From a payload to the point.
-        most: Points that one query may ask for; None: any number.
+        limit: Return at most this many names for each query.
 
     Returns:
-        q lists.
+        q lists, best first, equal scores by point id.
 
     Raises:
-        ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
+        ValueError: If the vectors have another width or are not finite, or `limit` is not positive.
     """
-    check_vectors(vectors, dim, limit)
+    check_vectors(vectors, engine.dim, limit)
     results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
     rows = np.flatnonzero(vectors.any(axis=1)).tolist()
     for start in range(0, len(rows), BATCH_QUERIES):
         batch = rows[start : start + BATCH_QUERIES]
         queries = [NameQuery(limit, vector=vectors[row], is_thorough=True) for row in batch]
-        for row, found in zip(batch, best(run, queries, most), strict=True):
-            results[row] = [ScoredName(read(point.payload), cosine(point.score)) for point in found]
+        for row, points in zip(batch, run_ordered(engine, queries), strict=True):
+            results[row] = [ScoredName(engine.read(point.payload), clip_cosine(point.score)) for point in points]
     return results
 
 
-def best(run: RunQueries, queries: Sequence[NameQuery], most: int | None = None) -> list[list[FoundPoint]]:
-    """One batch of queries; asks again, for more points, where a tie reaches over the end of a result.
+def run_ordered(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[EnginePoint]]:
+    """Run one batch of queries; query again for more points where a tie reaches over the end of a result.
 
     Args:
-        run: One call of the engine.
+        engine: The collection.
         queries: q queries; each finds at most its `limit`.
-        most: Points that one query may ask for; None: any number.
 
     Returns:
         q lists, best first, equal scores by point id.
     """
-    results: list[list[FoundPoint]] = [[] for _ in queries]
-    ends = [query.limit + _MAX_TIES if most is None else min(most, query.limit + _MAX_TIES) for query in queries]
-    fetch = [min(query.limit + 1, end) for query, end in zip(queries, ends, strict=True)]
+    results: list[list[EnginePoint]] = [[] for _ in queries]
+    most = [query.limit + _MAX_TIES for query in queries]
+    if engine.max_points is not None:
+        most = [min(n, engine.max_points) for n in most]
+    # One point more than wanted shows whether a tie reaches over the end.
+    n_requested = [min(query.limit + 1, n) for query, n in zip(queries, most, strict=True)]
     open_rows = list(range(len(queries)))
     while open_rows:
         tied = []
-        found = run([replace(queries[i], limit=fetch[i]) for i in open_rows])
-        for i, points in zip(open_rows, found, strict=True):
-            ordered, scores = in_order(points)
-            limit = min(queries[i].limit, fetch[i])
+        answers = engine.run([replace(queries[i], limit=n_requested[i]) for i in open_rows])
+        for i, points in zip(open_rows, answers, strict=True):
+            ordered, scores = order_points(points)
+            limit = min(queries[i].limit, n_requested[i])
             results[i] = ordered[:limit]
-            if len(points) == fetch[i] < ends[i] and scores[limit - 1] == scores[-1]:
+            if len(points) == n_requested[i] < most[i] and scores[limit - 1] == scores[-1]:
                 tied.append(i)
-                fetch[i] = min(4 * fetch[i], ends[i])
+                n_requested[i] = min(4 * n_requested[i], most[i])
         open_rows = tied
     return results
 
 
 def check_vectors(vectors: FloatArray, dim: int, limit: int) -> None:
-    """Refuse what makes no sense.
+    """Refuse bad arguments of a search.
 
     Raises:
-        ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
+        ValueError: If the vectors have another width or are not finite, or `limit` is not positive.
     """
     if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
         raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
+    check_limit(limit)
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a limit under 1.
+
+    Raises:
+        ValueError: If it is not positive.
+    """
     if limit < 1:
         raise ValueError(f"limit must be positive, it is {limit}")
 
 
-def cosine(score: float) -> float:
-    """A score of the engine; rounding can take it just past 1."""
+def clip_cosine(score: float) -> float:
+    """Clip a score of the engine to [-1, 1]: rounding can take it just past 1."""
     return max(-1.0, min(1.0, score))
 
 
-def in_order(points: Sequence[FoundPoint]) -> tuple[list[FoundPoint], list[float]]:
-    """Best first, equal scores by point id; and their scores."""
+def order_points(points: Sequence[EnginePoint]) -> tuple[list[EnginePoint], list[float]]:
+    """Order points, best first, equal scores by point id; return them and their scores."""
     scored = sorted([(point.score, point) for point in points], key=_score, reverse=True)
-    ordered: list[FoundPoint] = []
+    ordered: list[EnginePoint] = []
     for _, group in groupby(scored, key=_score):
         equal = [point for _, point in group]
-        if len(equal) > 1:  # an id takes 4 us to read
+        if len(equal) > 1:  # reading an id takes 4 us
             equal.sort(key=lambda point: str(point.id))
         ordered += equal
     return ordered, [score for score, _ in scored]
 
 
-def storable(values: Iterable[str]) -> list[str]:
-    """The values that a point can have at all: one with a lone surrogate matches nothing and cannot be sent."""
-    kept = []
+def keep_valid(values: Iterable[str]) -> list[str]:
+    """Keep the values that are valid Unicode: no point has another one, and it cannot be sent."""
+    valid = []
     for value in values:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
             continue
-        kept.append(value)
-    return kept
+        valid.append(value)
+    return valid
 
 
 def chunks(values: Sequence[str], n: int) -> Iterable[list[str]]:

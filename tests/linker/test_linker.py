@@ -157,7 +157,7 @@ def test_the_first_of_many_namesakes_is_the_first_by_id(store_path: Path) -> Non
 def test_a_filter_on_an_unknown_type_names_near_ones(linker: EntityLinker) -> None:
     """A typo in a type is an error that shows what I may have meant, not an empty answer."""
     with pytest.raises(
-        UnknownTypeError, match=r"No entity of type 'newspapr' in base\. Near it: newspaper\."
+        UnknownTypeError, match=r"No entity of type 'newspapr' in base\. Similar: newspaper\."
     ) as caught:
         linker.link("New York", types=["ORG", "newspapr"])
 

@@ -44,9 +44,9 @@ def test_one_string_is_not_the_list_of_its_letters(linker: EntityLinker, one: st
 @pytest.mark.parametrize("text", ["", "x", "We saw New York."])
 def test_a_type_that_nothing_has_is_refused_whatever_the_text(linker: EntityLinker, text: str) -> None:
     """A typo in a type does not pass unseen because the first text mentions nothing."""
-    with pytest.raises(UnknownTypeError, match="Near it: newspaper"):
+    with pytest.raises(UnknownTypeError, match="Similar: newspaper"):
         linker.annotate(text, types=["newspapr"])
-    with pytest.raises(UnknownTypeError, match="Near it: newspaper"):
+    with pytest.raises(UnknownTypeError, match="Similar: newspaper"):
         linker.annotate_batch([text], types=["newspapr"])
 
 

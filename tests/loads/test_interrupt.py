@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from ingest.load.prefetch import overlap
-from pearl_qdrant.store.edge import bulk as edge_bulk
+from pearl_qdrant.store.edge import bulk_writer as edge_bulk
+from pearl_qdrant.store.edge.child_process import Answer
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.process import Answer
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 

@@ -199,7 +199,7 @@ def test_nothing_left_is_an_error_with_reasons(tmp_path: Path) -> None:
     path = tmp_path / "none.tsv"
     path.write_text("E1\t \nE2\t\n", encoding="utf-8")
 
-    with pytest.raises(EmptyBaseError, match=r"none\.tsv: no entity is left \(passed over: .* 2\)") as caught:
+    with pytest.raises(EmptyBaseError, match=r"none\.tsv: no entity is left \(skipped: .* 2\)") as caught:
         scan_base(path)
     assert sum(caught.value.passed_over.values()) == 2
 

@@ -47,7 +47,7 @@ def _fill_disk() -> None:
         return SimpleNamespace(free=0) if flag.exists() else shutil.disk_usage(path)
 
     _set("pearl_qdrant.store.edge.shard.shutil", SimpleNamespace(disk_usage=disk_usage, rmtree=shutil.rmtree))
-    _set("pearl_qdrant.store.edge.process.MODULE", "soak_child")
+    _set("pearl_qdrant.store.edge.child_process.MODULE", "soak_child")
 
 
 def _hurry() -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     if FULL_FLAG in os.environ:
         _fill_disk()
     if len(sys.argv) == 2:
-        from pearl_qdrant.store.edge.writer import main as write
+        from pearl_qdrant.store.edge.child_main import main as write
 
         write()
         return

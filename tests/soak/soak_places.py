@@ -111,12 +111,12 @@ class EdgePlace:
     def contents(self) -> Contents:
         from qdrant_edge import ScrollRequest
 
-        from pearl_qdrant.store.edge.seal import break_seal
+        from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums
         from pearl_qdrant.store.edge.shard import count_points, load_shard
 
         points: dict[str, tuple[dict[str, Any], list[float] | None]] = {}
         n_records, offset = 0, None
-        shard = load_shard(self.collection / "shard", COLLECTION, check=break_seal)
+        shard = load_shard(self.collection / "shard", COLLECTION, check=verify_and_remove_checksums)
         try:
             while True:
                 request = ScrollRequest(offset=offset, limit=500, with_payload=True, with_vector=True)

@@ -33,7 +33,7 @@ SIZES = {
     "pearl_qdrant.store.edge.points.BATCH_POINTS": 40,
     "pearl_qdrant.store.edge.folder.SMALL_POINTS": 500,
     "pearl_qdrant.store.edge.folder.COMPACT_POINTS": 400,
-    "pearl_qdrant.store.edge.folder.COMPACT_LEAN_POINTS": 700,
+    "pearl_qdrant.store.edge.folder.COMPACT_UNINDEXED_POINTS": 700,
     "pearl_qdrant.store.edge.shard.INDEXING_THRESHOLD_KB": 16,
     "pearl_qdrant.store.server.upload.MAX_BATCH_POINTS": 32,
 }

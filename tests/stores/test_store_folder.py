@@ -40,7 +40,7 @@ def folder_of(store: EdgeStore) -> Path:
     return Path(store.location) / "toy"
 
 
-WRITABLE = r"is only searched: make .*/toy writable for this user, or copy the store to where it is .*--store"
+WRITABLE = r"is only searched\. Make .*/toy writable for this user, or use a copy of the store in a writable folder"
 
 
 def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_file_system_without_locks_is_told(store: EdgeStore, monkeypatch: pyte
 
 def test_engine_files_that_may_not_be_read_are_not_called_damaged(store: EdgeStore) -> None:
     """What Edge says of permissions is passed on as such."""
-    told = edge_shard.classify("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
+    told = edge_shard.translate_error("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
 
     assert "cannot be opened for writing (Permission denied (os error 13))" in str(told)
     assert "damaged" not in str(told)
@@ -103,7 +103,7 @@ def test_engine_files_that_may_not_be_read_are_not_called_damaged(store: EdgeSto
 @pytest.mark.parametrize("part", ["x" * 300, "/".join(["y" * 200] * 30)])
 def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[[EdgeStore], Any], part: str) -> None:
     """A path that the file system does not take is an error of the store with what the system says."""
-    with pytest.raises(StoreError, match=r"(?s)File name too long.*--store"):
+    with pytest.raises(StoreError, match=r"(?s)File name too long.*as the store"):
         act(EdgeStore(tmp_path / part))
 
 
@@ -116,7 +116,7 @@ def test_a_collection_that_may_not_be_looked_at_is_told(store: EdgeStore, monkey
     monkeypatch.setattr("pearl_qdrant.store.edge.store._is_collection", refuse)
 
     for act in (store.open, store.delete):
-        with pytest.raises(StoreError, match=r"'toy' cannot be looked for in .*Permission denied.*--store"):
+        with pytest.raises(StoreError, match=r"'toy' cannot be looked up in .*Permission denied.*as the store"):
             act("toy")
 
 
@@ -212,7 +212,7 @@ def test_a_full_disk_says_what_is_true_of_the_collection(store: EdgeStore, monke
     collection.close()
     with pytest.raises(StoreFullError, match=KEPT):
         store.open("toy")
-    assert KEPT in str(edge_shard.classify("No space left on device (os error 28)", "toy", "searching it"))
+    assert KEPT in str(edge_shard.translate_error("No space left on device (os error 28)", "toy", "searching it"))
 
 
 def test_a_disk_that_is_too_full_for_a_folder_is_told_as_full(

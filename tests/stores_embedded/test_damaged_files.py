@@ -15,9 +15,9 @@ import pytest
 from test_edge_store import ROOT, WIDE, manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
+from pearl_qdrant.store.edge import checksums as edge_checksums
+from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import lock as edge_lock
-from pearl_qdrant.store.edge import process as edge_process
-from pearl_qdrant.store.edge import seal as edge_seal
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
 
@@ -55,13 +55,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def probes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The shards that are tried in a process of their own."""
     tried: list[Path] = []
-    probe = edge_seal.probe
+    probe = edge_checksums.open_on_trial
 
     def noting(shard: Path, collection: str) -> None:
         tried.append(shard)
         probe(shard, collection)
 
-    monkeypatch.setattr(edge_seal, "probe", noting)
+    monkeypatch.setattr(edge_checksums, "open_on_trial", noting)
     return tried
 
 
@@ -128,12 +128,12 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
     assert len(files) > 100
     for file in files:
         size = file.stat().st_size
-        ends = min(size, edge_seal.EDGE_BYTES)
+        ends = min(size, edge_checksums.EDGE_BYTES)
         offsets = {0, size - 1, rng.randrange(ends), size - 1 - rng.randrange(ends)}
         for offset in rng.sample(sorted(offsets), min(n_bytes, len(offsets))):
             flip(file, offset, 1 << rng.randrange(8))
             with pytest.raises(StoreError, match=rf"{DAMAGED}.*remove .*files.json") as told:
-                edge_seal.break_seal(shard, "toy")
+                edge_checksums.verify_and_remove_checksums(shard, "toy")
             assert str(file.relative_to(shard)) in str(told.value)
             shutil.copy2(shard_of(built) / file.relative_to(shard), file)
 
@@ -165,7 +165,7 @@ def test_a_seal_can_be_removed_to_try_the_files_as_they_are(store: EdgeStore, pr
     trackers = list(shard_of(Path(store.location)).rglob("mutable_id_tracker.versions"))
     for tracker in trackers:
         flip(tracker, tracker.stat().st_size - 1)
-    with pytest.raises(StoreError, match=r"To try it as it is, remove .*/toy/files.json\."):
+    with pytest.raises(StoreError, match=r"To open it anyway, remove .*/toy/files.json\."):
         store.open("toy")
     seal_of(store).unlink()
 
@@ -253,7 +253,7 @@ def test_a_shard_that_somebody_has_open_is_not_called_damaged(
     monkeypatch.setattr(edge_lock, "WAIT_S", 0.0)
     shard = edge_shard.load_shard(shard_of(Path(store.location)), "toy")
 
-    with pytest.raises(StoreLockedError, match="a writer that has not ended yet"):
+    with pytest.raises(StoreLockedError, match="a writer that has not exited yet"):
         store.open("toy")
     shard.close()
 
@@ -272,7 +272,7 @@ def test_where_no_process_can_be_started_a_collection_opens_all_the_same(
         assert collection.count() == 20
         collection.close()
 
-    assert caplog.text.count("no process can be started to try its files first") == 2
+    assert caplog.text.count("no process can be started to test its files first") == 2
 
 
 # The worst that was found: lengths in files of Edge 0.9, by file, offset and byte
@@ -292,9 +292,9 @@ OPEN = """
 import json, resource, sys
 from pathlib import Path
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store.edge import seal as edge_seal
+from pearl_qdrant.store.edge import checksums as edge_checksums
 from pearl_qdrant.store.edge.store import EdgeStore
-edge_seal.CPU_S, edge_seal.CPU_BYTES = 2, 1 << 40
+edge_checksums.CPU_S, edge_checksums.CPU_BYTES = 2, 1 << 40
 try:
     collection = EdgeStore(Path(sys.argv[1])).open("toy")
     said = f"opened {collection.count()}"

@@ -19,7 +19,7 @@ from soak_places import COLLECTION, Difference, EdgePlace
 from soak_process import Ended, Run
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
-from pearl_qdrant.store.edge import process as edge_process
+from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -141,9 +141,9 @@ def test_a_writer_that_was_killed_is_told_with_what_the_disk_has_left(
     manifest = Manifest(collection="toy", kb="toy", model="m", weights_hash="sha256:0", dim=8, has_head=False)
     store = EdgeStore(tmp_path)
     folder = store.create(manifest)._folder
-    with folder.lent("being loaded"):
+    with folder.hand_over("being loaded"):
         child = edge_process.EdgeProcess(folder.load_job())
-        child.wait_answer()
+        child.receive_answer()
         os.kill(child.pid, number)
         monkeypatch.setattr(edge_process, "shutil", SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free)))
 

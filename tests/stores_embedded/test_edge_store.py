@@ -31,7 +31,10 @@ from pearl_qdrant.errors import (
 )
 from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.edge import (
-    bulk as edge_bulk,
+    bulk_writer as edge_bulk,
+)
+from pearl_qdrant.store.edge import (
+    child_process as edge_process,
 )
 from pearl_qdrant.store.edge import (
     collection as edge_collection,
@@ -44,9 +47,6 @@ from pearl_qdrant.store.edge import (
 )
 from pearl_qdrant.store.edge import (
     points as edge_points,
-)
-from pearl_qdrant.store.edge import (
-    process as edge_process,
 )
 from pearl_qdrant.store.edge import (
     shard as edge_shard,
@@ -502,9 +502,9 @@ def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:
     script = """
 import sys, time
 from pathlib import Path
-from pearl_qdrant.store.edge import bulk as edge_bulk
+from pearl_qdrant.store.edge import bulk_writer as edge_bulk
 from pearl_qdrant.store.edge import collection as edge_collection
-from pearl_qdrant.store.edge import process as edge_process
+from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
 from test_edge_store import WIDE, many
@@ -549,7 +549,7 @@ def test_a_large_load_goes_through_several_processes(
 ) -> None:
     """Each child ends when its share is compacted; filters and counts are exact with and without payload indexes."""
     monkeypatch.setattr(edge_folder, "SMALL_POINTS", 500)
-    monkeypatch.setattr(edge_folder, "COMPACT_LEAN_POINTS", 800)
+    monkeypatch.setattr(edge_folder, "COMPACT_UNINDEXED_POINTS", 800)
     collection = store.create(manifest_of(dim=WIDE))
     points, vectors, encodable = many(1900, dim=WIDE)
     with collection.writer() as writer:

@@ -12,7 +12,7 @@ import pytest
 from test_edge_store import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreFullError
-from pearl_qdrant.store.edge import bulk as edge_bulk
+from pearl_qdrant.store.edge import bulk_writer as edge_bulk
 from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import store as edge
@@ -185,13 +185,13 @@ def test_a_count_that_comes_when_the_load_has_ended_does_not_wait_for_ever(store
 
     def count() -> None:
         try:
-            talk.ask(edge_bulk._Request(edge_bulk.COUNT))
+            thread.submit_and_wait(edge_bulk._Request(edge_bulk.COUNT))
         except StoreClosedError as error:
             told.append(str(error))
 
     with collection.writer() as writer:
         writer.write(*many(20))
-        talk = writer._open_talk()
+        thread = writer._running_thread()
     late = threading.Thread(target=count, daemon=True)
     late.start()
     late.join(JOIN_S)

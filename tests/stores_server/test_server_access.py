@@ -157,8 +157,8 @@ def test_empty_variables_count_as_absent() -> None:
 
 def test_answers_are_not_compressed_unless_asked_for(double: QdrantDouble) -> None:
     """Compressed answers stall for 40 ms on a kept-alive connection: they are asked for on request alone."""
-    for compress, n_stalled in ((False, 0), (True, 3)):
+    for compress, n_compressed in ((False, 0), (True, 3)):
         store = ServerStore.connect(double.url, compress=compress)
         assert [store.collections() for _ in range(3)] == [[], [], []]
         store.close()
-        assert double.n_stalled == n_stalled
+        assert double.n_compressed == n_compressed

@@ -801,9 +801,9 @@ def test_tls_that_cannot_work_is_not_tried_for_long(double: QdrantDouble) -> Non
 
 def test_a_malformed_answer_is_no_transport_error() -> None:
     """Only what a later try can change is tried again."""
-    from pearl_qdrant.store.server.errors import can_heal
+    from pearl_qdrant.store.server.errors import is_transient
 
-    assert can_heal(ResponseHandlingException(httpx.ReadTimeout("")))
-    assert can_heal(ResponseHandlingException(httpx.RemoteProtocolError("closed")))
-    assert not can_heal(ResponseHandlingException(ValueError("no JSON")))
-    assert not can_heal(ResponseHandlingException(httpx.LocalProtocolError("bad header")))
+    assert is_transient(ResponseHandlingException(httpx.ReadTimeout("")))
+    assert is_transient(ResponseHandlingException(httpx.RemoteProtocolError("closed")))
+    assert not is_transient(ResponseHandlingException(ValueError("no JSON")))
+    assert not is_transient(ResponseHandlingException(httpx.LocalProtocolError("bad header")))

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError
-from pearl_qdrant.lexical.ngrams import SparseRows
+from pearl_qdrant.store.base_collection import BaseCollection, PointFilter
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.bulk import EdgeWriter
+from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
+from pearl_qdrant.store.edge.child_process import EdgeProcess
 from pearl_qdrant.store.edge.folder import SHARD_FOLDER, CollectionFolder, IndexState
 from pearl_qdrant.store.edge.points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
-from pearl_qdrant.store.edge.process import EdgeProcess
 from pearl_qdrant.store.edge.search import is_narrow, run_queries
-from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import CollectionStatus, IsExactMatch, ScoredName
-from pearl_qdrant.store.schema import FACET_FIELDS, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
-from pearl_qdrant.store.search import RunQueries, chunks, search, storable
+from pearl_qdrant.store.protocol import CollectionStatus
+from pearl_qdrant.store.schema import FILTER_FIELD, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.search import SearchEngine
 
-_PAGE = 1000  # points a scroll
-_VALUES = 1000  # values of a filter condition, or points of a delete
+_PAGE_POINTS = 1000  # points in one scroll
+_MAX_VALUES = 1000  # values in one condition of a filter, or points in one delete: other threads wait meanwhile
 
 
-class EdgeCollection:
-    """One open collection; as in `protocol.Collection`. Thread-safe; threads take turns."""
+class EdgeCollection(BaseCollection):
+    """One open collection; see `protocol.Collection`. Thread-safe: threads use the engine one after the other."""
 
     def __init__(self, folder: CollectionFolder) -> None:
         self._folder_open: CollectionFolder | None = folder
@@ -43,26 +40,26 @@ class EdgeCollection:
     def _folder(self) -> CollectionFolder:
         if self._folder_open is None:
             raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
-        self._folder_open.owner.check()
+        self._folder_open.guard.check()
         return self._folder_open
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The collection's name."""
         return self._name
 
     @property
     def is_remote(self) -> bool:
-        """Never: the engine is in this process."""
+        """False: the engine runs in this process."""
         return False
 
     @property
     def manifest(self) -> Manifest:
-        """As read on opening, or as last written in this process."""
+        """The manifest as read on opening, or as last written in this process."""
         return self._folder.manifest
 
     def read_manifest(self) -> Manifest:
-        """The manifest; no other process can have written it."""
+        """Return the manifest: no other process can have written it."""
         return self.manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -70,19 +67,19 @@ class EdgeCollection:
         self._folder.write_manifest(manifest)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Note how far the load of an input has come."""
+        """Record how much of an input is stored."""
         self.write_manifest(self.manifest.with_checkpoint(checkpoint))
 
     def remove_checkpoint(self, input_name: str) -> None:
-        """The load of an input is over."""
+        """Remove the checkpoint of an input: its load is complete."""
         self.write_manifest(self.manifest.without_input(input_name))
 
     def writer(self) -> EdgeWriter:
-        """Begin a bulk load, in a child process; as in `protocol.Collection.writer`."""
+        """Start a bulk load, in a child process; see `protocol.Collection.writer`."""
         return EdgeWriter(self._folder)
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Write a few points; visible to search when this returns."""
+        """Write a few points; search finds them when this returns."""
         folder = self._folder
         batches = check_points(points, vectors, encodable, dim=folder.manifest.dim)
         with folder.shard("writing to it") as shard:
@@ -90,88 +87,8 @@ class EdgeCollection:
                 edge_shard.check_space(folder.path, folder.name)
                 edge_shard.upsert(shard, batch, has_lexical=folder.manifest.has_lexical)
 
-    def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
-        """Nearest names of each query vector, best first; as in `protocol.Collection.search`.
-
-        Raises:
-            ValueError: If the vectors are of another width or not finite, or `limit` is not positive.
-        """
-        run = self._queries(types)
-        if run is None:
-            return [[] for _ in range(len(vectors))]
-        return search(run, vectors, dim=self.manifest.dim, limit=limit, read=self._read)
-
-    def search_hybrid(
-        self,
-        vectors: FloatArray,
-        lexical: SparseRows,
-        *,
-        limit: int,
-        lexical_limit: int,
-        types: Sequence[str] = (),
-        is_exact_match: IsExactMatch | None = None,
-    ) -> list[list[ScoredName]]:
-        """Names near by dense vector or by n-grams; as in `protocol.Collection.search_hybrid`.
-
-        Raises:
-            ValueError: If vectors and rows do not pair up, are of another width or not finite, or a limit is not
-                positive.
-        """
-        run = self._queries(types)
-        if run is None:
-            return [[] for _ in range(len(vectors))]
-        return search_hybrid(
-            run,
-            vectors,
-            lexical if self.manifest.has_lexical else None,
-            dim=self.manifest.dim,
-            limit=limit,
-            lexical_limit=lexical_limit,
-            is_exact_match=is_exact_match,
-            read=self._read,
-        )
-
-    def _queries(self, types: Sequence[str]) -> RunQueries | None:
-        """One call of the engine under a type filter; None if nothing can pass it."""
-        folder, wanted = self._folder, storable(types)
-        if types and not wanted:
-            return None
-        query_filter = edge_shard.type_filter(wanted) if wanted else None
-        narrow = query_filter is not None and is_narrow(folder, query_filter)
-        return partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow)
-
-    def find(
-        self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
-    ) -> list[NamePoint]:
-        """Points by exact entity id or name, ordered by point id; both given means both must match.
-
-        Raises:
-            ValueError: If neither ids nor names are given, or `limit` is not positive.
-        """
-        if not entity_ids and not names:
-            raise ValueError("find needs entity_ids or names")
-        if limit < 1:
-            raise ValueError(f"limit must be positive, it is {limit}")
-        must: list[Any] = []
-        for key, values in (("entity_id", entity_ids), ("name", names)):
-            if values:
-                must.append(edge_shard.any_of(key, storable(values)))
-        if types:
-            wanted = storable(types)
-            if not wanted:
-                return []
-            must.append(edge_shard.type_filter(wanted))
-        found = self._scroll(Filter(must=must), page=min(limit, _PAGE))
-        return [self._read(record.payload) for record in islice(found, limit)]
-
-    def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
-        """Points by id, those of them that are there."""
-        with self._folder.shard("reading it") as shard:
-            records = shard.retrieve([*ids], [RECORD_FIELD], False)
-            return {str(record.id): self._read(record.payload) for record in records}
-
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
-        """Replace all but the vectors of points that are there."""
+        """Replace everything but the vectors of stored points."""
         folder = self._folder
         payloads = [checked_payload(point) for point in points]
         edge_shard.check_space(folder.path, folder.name)
@@ -179,63 +96,25 @@ class EdgeCollection:
             for point, payload in zip(points, payloads, strict=True):
                 shard.update(UpdateOperation.overwrite_payload([point.id], payload))
 
-    def scroll(self) -> Iterator[NamePoint]:
-        """All points, ordered by point id."""
-        for record in self._scroll(None, page=_PAGE):
-            yield self._read(record.payload)
-
     def count(self) -> int:
-        """Exact number of points; works while a writer is open, too."""
-        folder = self._folder
-        count_while_lent = folder.count_while_lent
-        if count_while_lent is not None:
-            return count_while_lent()
-        with folder.shard("counting it") as shard:
-            return edge_shard.count_points(shard)
+        """Return the exact number of points; works while a writer is open, too."""
+        count_in_writer = self._folder.count_in_writer
+        return count_in_writer() if count_in_writer is not None else super().count()
 
     def count_entities(self) -> int:
-        """Exact number of points that carry a canonical name."""
-        return self._facet(CANONICAL_FIELD, 2).get("True", 0)
-
-    def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
-        """Points by value of each type field, most frequent first."""
-        return {key: self._facet(key, limit) for key in FACET_FIELDS}
-
-    def has_type(self, name: str) -> bool:
-        """Whether any point passes a filter for this type."""
-        if not storable([name]):
-            return False
-        with self._folder.shard("counting its types") as shard:
-            return edge_shard.count_points(shard, edge_shard.type_filter([name])) > 0
-
-    def delete_entities(self, entity_ids: Sequence[str]) -> int:
-        """Delete all points of these entities; returns how many points went."""
-        deleted = 0
-        for values in chunks(storable(dict.fromkeys(entity_ids)), _VALUES):
-            selected = Filter(must=[edge_shard.any_of("entity_id", values)])
-            with self._folder.shard("deleting from it") as shard:
-                n_points = edge_shard.count_points(shard, selected)
-                if n_points:
-                    shard.update(UpdateOperation.delete_points_by_filter(selected))
-            deleted += n_points
-        return deleted
-
-    def delete_points(self, ids: AbstractSet[str]) -> None:
-        """Delete points by id; ids that are not there do not matter."""
-        for values in chunks(sorted(ids), _VALUES):
-            with self._folder.shard("deleting from it") as shard:
-                shard.update(UpdateOperation.delete_points([*values]))
+        """Return the exact number of points that carry a canonical name."""
+        return self._count_values(CANONICAL_FIELD, 2).get("True", 0)
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Build the graph in a child process; as in `protocol.Collection.finalize`.
+        """Build the graph in a child process; see `protocol.Collection.finalize`.
 
-        Edge does not tell how far it is: `on_progress` is called at the beginning and at the end. Meanwhile the
-        collection cannot be searched; before and after it can. A child that is killed loses nothing.
+        Edge does not report its progress, so `on_progress` is called at the beginning and at the end. The collection
+        cannot be searched while the graph is built. If the child is killed, nothing is lost.
         """
         folder = self._folder
         with folder.shard("finalizing it") as shard:
             n_vectors = edge_shard.count_vectors(shard)
-            is_small = self._is_small(n_vectors)
+            is_small = self._needs_no_graph(n_vectors)
             if is_small:
                 edge_shard.create_indexes(shard)
         report = on_progress or (lambda done, total: None)
@@ -245,17 +124,17 @@ class EdgeCollection:
         report(n_vectors, n_vectors)
 
     def _build_graph(self) -> None:
-        """Let a child process build it."""
+        """Let a child process build the graph."""
         folder = self._folder
-        # Old and new segments lie side by side until the new ones are whole.
+        # Old and new segments are on the disk together until the new ones are complete.
         used = sum(file.stat().st_blocks * 512 for file in (folder.path / SHARD_FOLDER / "segments").rglob("*"))
         needed = used + edge_shard.MIN_FREE_BYTES
         edge_shard.check_space(folder.path, folder.name, needed, doing="building its graph")
-        with folder.lent("being finalized"):
+        with folder.hand_over("being finalized"):
             job = folder.finalize_job()
             child = EdgeProcess(job)
             try:
-                answer = child.wait_answer()
+                answer = child.receive_answer()
                 built = IndexState(answer["indexed"], m=job.graph_m, ef_construct=job.graph_ef_construct)
                 folder.write_index_state(built)
             except BaseException:
@@ -265,56 +144,65 @@ class EdgeCollection:
                 child.end()
 
     def status(self) -> CollectionStatus:
-        """How the collection stands."""
+        """Return counts, segments and indexes."""
         folder = self._folder
         state = folder.index_state()
-        with folder.shard("looking at it") as shard:
+        with folder.shard("reading its status") as shard:
             n_vectors = edge_shard.count_vectors(shard)
             n_points = edge_shard.count_points(shard)
             info = shard.info()
             has_indexes = edge_shard.has_indexes(shard)
-        # Edge's own count takes every compacted segment for indexed, with a graph or not, and deleted points too.
+        # Edge counts every compacted segment as indexed, with a graph or not, and deleted points too.
         indexed = max(0, min(n_vectors, state.vectors - state.rewritten)) if state else 0
         return CollectionStatus(
             points=n_points,
             vectors=n_vectors,
             indexed_vectors=indexed,
             segments=info.segments_count,
-            is_finalized=has_indexes and self._is_small(n_vectors - indexed),
+            is_finalized=has_indexes and self._needs_no_graph(n_vectors - indexed),
             payload_indexes=tuple(name for name in INDEXED_FIELDS if name in info.payload_schema),
         )
 
     def close(self) -> None:
-        """Close it; the last to do so in this process lets other processes in. Closing twice is no error.
+        """Close this handle. The last one in this process unlocks the collection. Closing twice is not an error.
 
-        In a process that was forked from the one that opened it, the other one's stays open.
+        In a forked process this closes nothing that the first process has open.
         """
         folder, self._folder_open = self._folder_open, None
         if folder is not None:
             folder.release()
 
-    def _is_small(self, n_vectors: int) -> bool:
-        """Whether so many vectors need no graph."""
+    def _needs_no_graph(self, n_vectors: int) -> bool:
+        """Whether this many vectors are searched exactly, without a graph."""
         return n_vectors * self.manifest.dim * 4 <= edge_shard.INDEXING_THRESHOLD_KB * 1024
 
-    def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
-        return read_record(payload, self._name)
+    @property
+    def _page_size(self) -> int:
+        return _PAGE_POINTS
 
-    def _facet(self, key: str, limit: int) -> dict[str, int]:
-        """Points by value, most frequent first; counted by hand while a load has left no payload indexes."""
+    @property
+    def _max_values(self) -> int:
+        return _MAX_VALUES
+
+    def _check_open(self) -> None:
+        _ = self._folder  # raises if it is closed
+
+    def _engine(self, types: tuple[str, ...], n_wanted: int) -> SearchEngine:
         folder = self._folder
-        with folder.shard("counting its types") as shard:
-            if edge_shard.has_indexes(shard):
-                hits = shard.facet(FacetRequest(key, limit=limit, exact=True))
-                return {str(hit.value): hit.count for hit in hits if hit.count}
-        counts: Counter[str] = Counter()
-        for record in self._scroll(None, page=_PAGE):
-            value = (record.payload or {}).get(key, [])
-            counts.update({str(one) for one in (value if isinstance(value, list) else [value])})
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
+        query_filter = _to_filter(PointFilter(types=types))
+        narrow = query_filter is not None and is_narrow(folder, query_filter)
+        return SearchEngine(
+            run=partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow),
+            read=self._read,
+            dim=folder.manifest.dim,
+        )
 
-    def _scroll(self, scroll_filter: Filter | None, *, page: int) -> Iterator[Record]:
-        """Points that pass the filter, by id; other threads may come in between pages."""
+    def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
+        for record in self._scroll_records(_to_filter(point_filter), page):
+            yield self._read(record.payload)
+
+    def _scroll_records(self, scroll_filter: Filter | None, page: int) -> Iterator[Record]:
+        """Yield the records that pass, by id. Between pages, other threads may use the shard."""
         offset = None
         while True:
             request = ScrollRequest(offset=offset, limit=page, filter=scroll_filter, with_payload=True)
@@ -323,3 +211,53 @@ class EdgeCollection:
             yield from records
             if offset is None:
                 return
+
+    def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
+        with self._folder.shard("reading it") as shard:
+            records = shard.retrieve([*ids], [RECORD_FIELD], False)
+            return {str(record.id): self._read(record.payload) for record in records}
+
+    def _count(self, point_filter: PointFilter | None) -> int:
+        with self._folder.shard("counting its points") as shard:
+            return edge_shard.count_points(shard, _to_filter(point_filter))
+
+    def _count_values(self, field: str, limit: int) -> dict[str, int]:
+        # Between a large load and `finalize` there are no payload indexes, which a facet needs: count the records.
+        with self._folder.shard("counting its types") as shard:
+            if edge_shard.has_indexes(shard):
+                hits = shard.facet(FacetRequest(field, limit=limit, exact=True))
+                return {str(hit.value): hit.count for hit in hits if hit.count}
+        counts: Counter[str] = Counter()
+        for record in self._scroll_records(None, _PAGE_POINTS):
+            value = (record.payload or {}).get(field, [])
+            counts.update({str(one) for one in (value if isinstance(value, list) else [value])})
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
+
+    def _delete_matching(self, point_filter: PointFilter) -> int:
+        selected = _to_filter(point_filter)
+        assert selected is not None  # there is at least one condition
+        with self._folder.shard("deleting from it") as shard:
+            n_points = edge_shard.count_points(shard, selected)
+            if n_points:
+                shard.update(UpdateOperation.delete_points_by_filter(selected))
+        return n_points
+
+    def _delete_ids(self, ids: list[str]) -> None:
+        with self._folder.shard("deleting from it") as shard:
+            shard.update(UpdateOperation.delete_points([*ids]))
+
+    def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
+        return read_record(payload, self._name)
+
+
+def _to_filter(point_filter: PointFilter | None) -> Filter | None:
+    """Make Edge's filter; None if there is no condition."""
+    if point_filter is None:
+        return None
+    wanted = {
+        "entity_id": point_filter.entity_ids,
+        "name": point_filter.names,
+        FILTER_FIELD: point_filter.types,
+    }
+    must = [edge_shard.any_of(field, values) for field, values in wanted.items() if values]
+    return Filter(must=[*must]) if must else None

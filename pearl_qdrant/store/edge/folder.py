@@ -1,12 +1,12 @@
 """The folder of one embedded collection, open in this process: lock, manifest, shard.
 
-    NAME/.lock           held while the collection is open; says by which process
-    NAME/manifest.json   written last of all when a collection is made
-    NAME/index.json      how far the graph goes; absent until it is built
-    NAME/files.json      the seal: how Edge's files were when the collection was closed; absent while it is open
+    NAME/.lock           locked while the collection is open; names the process that has it
+    NAME/manifest.json   written last when a collection is made
+    NAME/index.json      how many vectors are in the graph; absent until it is built
+    NAME/files.json      size and checksum of Edge's files when the collection was closed; absent while it is open
     NAME/shard/          Qdrant Edge's own files
 
-However often a collection is opened in a process, there is one `CollectionFolder`: the last to close it closes it.
+A process has one `CollectionFolder` for a collection, however often it opens it. The last user to close it closes it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pearl_qdrant.store import graph
 from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.process import Job
-from pearl_qdrant.store.edge.seal import break_seal, lay_seal
-from pearl_qdrant.store.ownership import Owner
+from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums, write_checksums
+from pearl_qdrant.store.edge.child_process import Job
+from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.schema import Manifest
 
 MANIFEST_FILE = "manifest.json"
@@ -42,22 +42,22 @@ LOCK_FILE = ".lock"
 SHARD_FOLDER = "shard"
 
 SMALL_POINTS = 20_000
-"""Up to so many points a load keeps the payload indexes; beyond, they are made with the graph (`edge_writer.py`)."""
+"""Up to this many points a load keeps the payload indexes. Beyond, they are made with the graph (`child_main.py`)."""
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
-"""Far more than a manifest has: the table of n-grams takes 350 KB, a checkpoint 200 bytes."""
+"""Far more than a manifest has: the IDF table takes 350 KB, a checkpoint 200 bytes."""
 
 _MAX_INDEX_BYTES = 4096  # it has 60
 
 COMPACT_POINTS = 50_000
 """Points at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes."""
 
-COMPACT_LEAN_POINTS = 100_000
-"""The same without payload indexes: 1.6 KB of anonymous memory a point until then, n-grams included."""
+COMPACT_UNINDEXED_POINTS = 100_000
+"""The same without payload indexes: until then 1.6 KB of anonymous memory a point, n-grams included."""
 
 
 class _Registry:
-    """What this process has open, by path, and the lock around it."""
+    """The collections that this process has open, by path, and the lock that protects them."""
 
     def __init__(self) -> None:
         self.lock: AbstractContextManager[object] = threading.RLock()
@@ -69,12 +69,12 @@ _registry = _Registry()
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """How far the graph goes.
+    """The state of the graph.
 
     Attributes:
         vectors: Vectors in the graph when it was built.
-        rewritten: How many of them a load has written again since, which took them out of it.
-        m, ef_construct: With what it was built, and is built on.
+        rewritten: How many of them a load has written again since, which removed them from the graph.
+        m, ef_construct: Its links and candidates when it was built; a later `finalize` uses the same.
     """
 
     vectors: int
@@ -84,7 +84,7 @@ class IndexState:
 
 
 def read_manifest(path: Path, collection: str) -> Manifest:
-    """The manifest in a collection's folder.
+    """Read the manifest in a collection's folder.
 
     Raises:
         ManifestError: If there is none, or it is unreadable.
@@ -102,47 +102,51 @@ def read_manifest(path: Path, collection: str) -> Manifest:
 
 
 class CollectionFolder:
-    """One collection that this process has open. Thread-safe: one lock stands around all use of the shard.
+    """One collection that this process has open. Thread-safe: one lock protects all use of the shard.
 
-    Of the two locks, the registry's is taken first: who holds a folder's may not ask for it.
+    There are two locks in this process: the registry's, which protects the set of open folders, and one in each
+    folder, which protects its shard. To avoid a deadlock the registry's is always taken first: a thread that holds a
+    folder's lock must not take the registry's.
+
+    While a bulk load or `finalize` runs, the shard is handed over: closed here, and open in a child process.
 
     Attributes:
-        name: Of the collection.
+        name: Name of the collection.
         path: Its folder.
         manifest: As last read or written.
-        count_while_lent: Counts points while a writer has the shard; None otherwise.
-        owner: The process that opened it.
+        count_in_writer: Counts points while a writer has the shard; None otherwise.
+        guard: Refuses use in a forked process.
     """
 
     def __init__(self, path: Path, name: str) -> None:
         """Lock and open; see `acquire`."""
         self.name = name
         self.path = path
-        self.count_while_lent: Callable[[], int] | None = None
-        self.owner = Owner(f"Collection '{name}'")
+        self.count_in_writer: Callable[[], int] | None = None
+        self.guard = ProcessGuard(f"Collection '{name}'")
         self._mutex = threading.RLock()
         self._users = 0
-        self._lent_to: str | None = None
+        self._handed_over_for: str | None = None  # as in "being loaded"
         self._shard: EdgeShard | None = None
         self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
         try:
             self.manifest = read_manifest(path, name)
-            self._load(check=break_seal)
+            self._load(check=verify_and_remove_checksums)
         except BaseException:
             self._lock.release()
             raise
 
     @classmethod
     def acquire(cls, path: Path, name: str) -> CollectionFolder:
-        """The open folder at `path`, opened if it is not; to be paired with `release`.
+        """Return the open folder at `path`, and open it if it is not. Each call needs one `release`.
 
         Raises:
-            CollectionNotFoundError: If it was deleted just now.
+            CollectionNotFoundError: If it has just been deleted.
             ManifestError: If it has no usable manifest.
             StoreLockedError: If another process has it open.
             StoreError: If its files are damaged, or cannot be written.
         """
-        _watch_process()
+        _register_exit_handlers()
         with _registry.lock:
             folder = _registry.folders.get(path)
             if folder is None:
@@ -151,7 +155,7 @@ class CollectionFolder:
                 except FileNotFoundError as error:
                     raise CollectionNotFoundError(name) from error
                 _registry.folders[path] = folder
-            elif folder._shard is None and folder._lent_to is None:  # it could not be opened after a load
+            elif folder._shard is None and folder._handed_over_for is None:  # it could not be opened after a load
                 folder._load()
             folder._users += 1
             return folder
@@ -163,59 +167,65 @@ class CollectionFolder:
             return path in _registry.folders
 
     def release(self) -> None:
-        """Give it back; the last one closes it. In a process that was forked from the owner, it does nothing."""
-        if not self.owner.is_here:
+        """Stop using it; the last user closes it. In a forked process this does nothing."""
+        if not self.guard.is_owner:
             return
         with _registry.lock, self._mutex:
             self._users -= 1
-            # A writer that is still open has the shard: it finds nobody left, and closes for us.
-            if not self._users and self._lent_to is None:
+            # If a writer is still open, the shard is handed over: `_take_back` finds no users and closes it.
+            if not self._users and self._handed_over_for is None:
                 self._close()
 
     @contextmanager
     def shard(self, doing: str) -> Iterator[EdgeShard]:
-        """The shard, for this thread alone.
+        """Lock the shard for this thread.
 
         Args:
-            doing: What for, as in "searching it".
+            doing: What it is used for, as in "searching it".
 
         Raises:
             StoreError: If a writer or `finalize` has it, or Edge fails.
         """
-        self.owner.check()
+        self.guard.check()
         with self._mutex:
-            if self._lent_to is not None:
-                raise StoreError(f"Collection '{self.name}' is {self._lent_to}: wait for its end before {doing}.")
+            if self._handed_over_for is not None:
+                raise StoreError(
+                    f"Collection '{self.name}' is {self._handed_over_for}: wait until that ends before {doing}."
+                )
             if self._shard is None:
                 raise StoreClosedError(f"Collection '{self.name}' is closed. Open it again before {doing}.")
             with edge_shard.edge_errors(self.name, doing):
                 yield self._shard
 
     @contextmanager
-    def lent(self, lent_to: str) -> Iterator[None]:
-        """Close the shard for a child process to open it, and open it again afterwards.
+    def hand_over(self, reason: str) -> Iterator[None]:
+        """Close the shard so that a child process can open it, and open it again afterwards.
+
+        Two processes must not have a shard open at the same time: Edge locks it, and each would overwrite the other's
+        files. Until the end of the block, `shard` refuses all other use.
 
         Args:
-            lent_to: What happens meanwhile, as in "being loaded".
+            reason: What happens meanwhile, as in "being loaded".
         """
-        is_ours = False
+        is_handed_over = False
         try:
             with self.shard("starting that") as shard:
-                self._shard, self._lent_to, is_ours = None, lent_to, True
-            # Not under the lock, which `_take_back` takes after the registry's.
-            self._shut(shard, "starting that")
+                self._shard, self._handed_over_for, is_handed_over = None, reason, True
+            # Closed after this folder's lock is released: if closing fails, `_take_back` takes the registry's lock,
+            # and it must take that one first.
+            self._close_shard(shard, "starting that")
             yield
         finally:
-            if is_ours:
+            if is_handed_over:
                 self._take_back()
 
     def _take_back(self) -> None:
-        """Open the shard again, unless all users have gone meanwhile."""
-        if not self.owner.is_here:
+        """Open the shard again after a hand-over; close the collection if all users have released it meanwhile."""
+        if not self.guard.is_owner:
             return
         with _registry.lock, self._mutex:
-            self._lent_to = None
-            self.count_while_lent = None
+            self._handed_over_for = None
+            self.count_in_writer = None
             if self._users:
                 self._load()
             else:
@@ -233,29 +243,29 @@ class CollectionFolder:
             self.manifest = manifest
 
     def index_state(self) -> IndexState | None:
-        """How far the graph goes; None if none was built."""
+        """Read the state of the graph; None if none was built."""
         try:
             with (self.path / INDEX_FILE).open("rb") as file:
                 return msgspec.json.decode(file.read(_MAX_INDEX_BYTES), type=IndexState)
-        except (OSError, ValueError, RecursionError):  # an unreadable one costs no more than a finalize
+        except (OSError, ValueError, RecursionError):  # if it is unreadable, `finalize` writes it again
             return None
 
     def write_index_state(self, state: IndexState) -> None:
-        """Replace it; raises as `write_manifest`."""
-        self._write(INDEX_FILE, json.dumps(asdict(state)), "noting how far its graph goes")
+        """Replace the state of the graph; raises as `write_manifest`."""
+        self._write(INDEX_FILE, json.dumps(asdict(state)), "writing the state of its graph")
 
     def _write(self, file: str, text: str, doing: str) -> None:
         try:
             write_atomically(self.path / file, text + "\n")
         except OSError as error:
-            raise edge_shard.classify(str(error), self.name, doing) from error
+            raise edge_shard.translate_error(str(error), self.name, doing) from error
 
     def load_job(self) -> Job:
-        """A child's job to load points."""
+        """Describe the job of a child that loads points."""
         return self._job("load")
 
     def finalize_job(self) -> Job:
-        """A child's job to build the graph."""
+        """Describe the job of a child that builds the graph."""
         return self._job("finalize")
 
     def _job(self, task: str) -> Job:
@@ -273,14 +283,14 @@ class CollectionFolder:
             graph_ef_construct=graph.EF_CONSTRUCT if state is None else state.ef_construct,
             small_points=SMALL_POINTS,
             compact_points=COMPACT_POINTS,
-            compact_lean_points=COMPACT_LEAN_POINTS,
+            compact_unindexed_points=COMPACT_UNINDEXED_POINTS,
         )
 
     def _load(self, check: Callable[[Path, str], bool] = lambda path, name: False) -> None:
-        """Open the shard; the child of a process that was killed may need a moment to let go of it.
+        """Open the shard. If a process was killed, its child may keep the shard locked a little longer: wait for it.
 
         Args:
-            check: As in `edge_shard.load_shard`. Not needed for what was open in this process a moment ago.
+            check: As in `edge_shard.load_shard`; not needed if the shard was open in this process just before.
         """
         deadline = time.monotonic() + edge_lock.WAIT_S
         while True:
@@ -293,8 +303,8 @@ class CollectionFolder:
             else:
                 return
 
-    def _shut(self, shard: EdgeShard, doing: str) -> None:
-        """Flush and close a shard; closed it is in any case."""
+    def _close_shard(self, shard: EdgeShard, doing: str) -> None:
+        """Flush and close a shard; it is closed even if flushing fails."""
         with edge_shard.edge_errors(self.name, doing):
             try:
                 shard.flush()
@@ -302,45 +312,48 @@ class CollectionFolder:
                 shard.close()
 
     def _close(self) -> None:
-        """Close it for good; the caller holds both locks."""
+        """Close and unlock the collection. The caller holds both locks."""
         _registry.folders.pop(self.path, None)
         shard, self._shard = self._shard, None
         try:
             if shard is not None:
-                self._shut(shard, "closing it")
-                lay_seal(self.path / SHARD_FOLDER)
+                self._close_shard(shard, "closing it")
+                write_checksums(self.path / SHARD_FOLDER)
         finally:
             self._lock.release()
 
-    def _disown(self) -> None:
-        """In a process that was just forked: leave files and locks to the owner, whatever happens here."""
+    def _detach_after_fork(self) -> None:
+        """In a forked process: leave the files and the lock to the first process."""
         if self._shard is not None:
-            # What Edge does when a shard is collected is to flush it: one reference more, and it never is.
+            # Edge flushes a shard when Python frees it, which here would write into the first process's files. One
+            # reference too many keeps it from ever being freed.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._shard))
         self._lock.release()
 
 
-def _disown_all() -> None:
-    """What was open in the process that this one was forked from is not open here."""
+def _detach_all_after_fork() -> None:
+    """In a forked process: forget the collections that the first process has open."""
     for folder in _registry.folders.values():
-        folder._disown()
+        folder._detach_after_fork()
     _registry.folders.clear()
-    _registry.lock = threading.RLock()  # a thread that did not come along may hold it
+    # A thread of the first process may have held the lock when it forked. That thread does not exist here, so it would
+    # never be released: make a new one.
+    _registry.lock = threading.RLock()
 
 
 def _close_all() -> None:
-    """Close at the end of the process what was left open, but for what a thread is at work on."""
+    """At exit: close the collections that are still open, except where another thread is using one."""
     for folder in list(_registry.folders.values()):
-        if folder.owner.is_here and folder._mutex.acquire(blocking=False):
+        if folder.guard.is_owner and folder._mutex.acquire(blocking=False):
             with suppress(StoreError):
-                if folder._lent_to is None:
+                if folder._handed_over_for is None:
                     folder._close()
             folder._mutex.release()
 
 
 @cache
-def _watch_process() -> None:
-    """Be there when this process forks or ends; asked for once, when the first collection is opened."""
+def _register_exit_handlers() -> None:
+    """Be called when this process forks or exits; registered once, when the first collection is opened."""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_disown_all)
+        os.register_at_fork(after_in_child=_detach_all_after_fork)
     atexit.register(_close_all)

@@ -1,4 +1,4 @@
-"""The lock of an embedded collection: one process at a time, and which one it is."""
+"""The lock of an embedded collection: one process at a time may open it, and the lock file names that process."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ import portalocker
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.ownership import Owner
+from pearl_qdrant.store.ownership import ProcessGuard
 
 WAIT_S = 2.0
-"""How long a second process waits: enough for one that is just closing."""
+"""How long a second process waits: long enough if the first one is just closing."""
 
 POLL_S = 0.05
 
-_OWNER_CHARS = 100  # of what a lock file says
+_OWNER_CHARS = 100  # of the content of a lock file
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class CollectionLock:
-    """A lock file that is held until `release`, and dies with the process; it holds the owner's pid and command."""
+    """A locked file, until `release` or the end of the process. It contains the owner's process id and command.
+
+    The lock is the operating system's lock on the file, not the existence of the file: after a crash nothing has to be
+    removed.
+    """
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
-        self._owner = Owner("The lock of a collection")
+        self._guard = ProcessGuard("The lock of a collection")
 
     @classmethod
     def acquire(cls, path: Path, collection: str, *, wait_s: float | None = None) -> CollectionLock:
@@ -42,8 +46,8 @@ class CollectionLock:
 
         Raises:
             StoreLockedError: If another process keeps it.
-            FileNotFoundError: If the folder is gone, or was deleted meanwhile.
-            StoreError: If the file cannot be written, or the file system takes no locks.
+            FileNotFoundError: If the folder does not exist, or was deleted meanwhile.
+            StoreError: If the file cannot be written, or the file system does not support locks.
         """
         deadline = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
         try:
@@ -51,13 +55,15 @@ class CollectionLock:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise edge_shard.cannot_write(collection, str(path.parent), str(error)) from error
+            raise edge_shard.unwritable_error(collection, str(path.parent), str(error)) from error
         try:
             _wait_for(file, path, collection, deadline)
+            # Another process may have deleted the collection, and made one of that name, before we had the lock: then
+            # we have locked a file that is no longer in the folder.
             if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 raise FileNotFoundError(str(path))
             file.truncate(0)
-            with suppress(OSError):  # a full disk: then the lock does not say whose it is
+            with suppress(OSError):  # on a full disk the lock names no owner
                 os.write(file.fileno(), f"process {os.getpid()}: {_command()}".encode(errors="replace"))
         except BaseException:
             file.close()
@@ -65,15 +71,15 @@ class CollectionLock:
         return cls(file)
 
     def release(self) -> None:
-        """Unlock; the file stays, empty. In a process that was forked from the owner, only its copy is given up."""
-        if self._owner.is_here and not self._file.closed:
+        """Unlock; the file stays, empty. In a forked process this only closes the copy: unlocking would unlock both."""
+        if self._guard.is_owner and not self._file.closed:
             self._file.truncate(0)
             portalocker.unlock(self._file)
         self._file.close()
 
 
 def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> None:
-    """Lock, waiting for another owner. Raises as `CollectionLock.acquire`."""
+    """Lock the file; wait for another owner. Raises as `CollectionLock.acquire`."""
     while True:
         try:
             portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
@@ -82,8 +88,9 @@ def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> No
                 raise StoreLockedError(collection, _owner(path)) from error
         except portalocker.LockException as error:
             raise StoreError(
-                f"Collection '{collection}' cannot be locked ({error}): the file system takes no locks. Keep the store "
-                f"on a local disk, or use a Qdrant server (--store http://localhost:6333)."
+                f"Collection '{collection}' cannot be locked ({error}): the file system does not support locks. Keep "
+                f"the store on a local disk, or use a Qdrant server as the store, as in http://localhost:6333.",
+                option="store",
             ) from error
         else:
             return
@@ -91,16 +98,16 @@ def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> No
 
 
 def _owner(path: Path) -> str:
-    """Who holds the lock, as it says itself: a stranger may have written it."""
+    """Read which process has the lock. Anybody may have written the file, so the text is made printable."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             said = file.read(_OWNER_CHARS)
-    except OSError:  # where locks are mandatory, nobody else may read
+    except OSError:  # on Windows nobody else may read a locked file
         return "unknown"
     return "".join(char if char.isprintable() else "?" for char in said) or "unknown"
 
 
 def _command() -> str:
-    """This process's command without its arguments' values: "pearl-qdrant ingest"."""
+    """Return this process's command with its first argument only, as in "pearl-qdrant ingest"."""
     name = Path(sys.argv[0] or sys.executable).name
     return " ".join([name, *sys.argv[1:2]])[:80]

@@ -1,4 +1,4 @@
-"""Points on their way into an embedded collection: checked, and packed to travel to the writing process."""
+"""Points for an embedded collection: checked, and packed for the pipe to the writing process."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import numpy as np
 from qdrant_edge import Point, SparseVector
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import InvalidPointError, ManifestError
+from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.ngrams import SparseRows, ngram_rows
+from pearl_qdrant.store.points import check_vectors, invalid_payload
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, NamePoint
 
 BATCH_POINTS = 1000
-"""Points an update: Edge holds the interpreter lock for its 50 ms."""
+"""Points in one update. Edge holds the interpreter lock for its 50 ms."""
 
 CANONICAL_FIELD = "is_canonical"
-"""Indexed beside `INDEXED_FIELDS`: a filter cannot match a bool (MatchValue(True) becomes the number 1), facets can."""
+"""Indexed beside `INDEXED_FIELDS`. A filter cannot match a bool (MatchValue(True) becomes 1), but a facet can."""
 
 RECORD_FIELD = "record"
 """The whole `NamePoint` as JSON."""
@@ -36,8 +37,8 @@ class PointBatch:
 
     Attributes:
         ids: n point ids.
-        payloads: n payloads as Edge keeps them, see `edge_payload`.
-        vectors: (n, dim), finite, a copy of the caller's.
+        payloads: n payloads as Edge stores them, see `edge_payload`.
+        vectors: (n, dim), finite, a copy of the caller's array.
         encodable: (n,).
     """
 
@@ -50,7 +51,7 @@ class PointBatch:
         return len(self.encodable)
 
     def points(self, *, has_lexical: bool) -> list[Point]:
-        """As Edge takes them; the sparse vectors are made here, from the names, if there are to be any."""
+        """Make the points that Edge takes. Sparse vectors, if the collection has them, are made of the names here."""
         # A memoryview takes 12 us where a list takes 30.
         vectors: list[dict[str, Any]] = [
             {DENSE: memoryview(row)} if ok else {}
@@ -64,7 +65,7 @@ class PointBatch:
         return [Point(*parts) for parts in zip(self.ids, vectors, self.payloads, strict=True)]
 
     def pack(self) -> bytes:
-        """As bytes, for a child of this very interpreter; the vectors come first, where they are aligned."""
+        """Pack into bytes for a child with the same interpreter. The vectors come first, so that they are aligned."""
         rows, width = self.vectors.shape
         header = _HEADER.pack(rows, width)
         texts = marshal.dumps((self.ids, self.payloads))  # three times as fast as JSON
@@ -72,7 +73,7 @@ class PointBatch:
 
     @classmethod
     def unpack(cls, packed: bytes) -> PointBatch:
-        """The reverse of `pack`; the arrays look into `packed`."""
+        """Reverse `pack`. The arrays share the memory of `packed`."""
         rows, width = _HEADER.unpack_from(packed)
         flags = _HEADER.size + 4 * rows * width
         vectors = np.frombuffer(packed, dtype=np.float32, count=rows * width, offset=_HEADER.size)
@@ -82,8 +83,8 @@ class PointBatch:
 
 
 def sparse_vectors(rows: SparseRows) -> list[SparseVector | None]:
-    """Rows as Edge takes them; None for an empty one."""
-    # Slices of one list take a third of the time of a list for each row.
+    """Make the sparse vectors that Edge takes; None for an empty row."""
+    # Slicing one list takes a third of the time of making a list for each row.
     indices, values, offsets = rows.indices.tolist(), rows.values.tolist(), rows.offsets.tolist()
     return [
         SparseVector(indices[start:stop], values[start:stop]) if stop > start else None
@@ -92,10 +93,10 @@ def sparse_vectors(rows: SparseRows) -> list[SparseVector | None]:
 
 
 def edge_payload(point: NamePoint) -> dict[str, Any]:
-    """A payload as Edge keeps it: the point as a record, and beside it only the fields that are indexed.
+    """Make the payload that Edge stores: the point as one record, and beside it only the indexed fields.
 
-    Edge takes 5 us to convert each text, and a list of one takes twice as long as its item, which stands in its place:
-    to a filter it is the same.
+    Edge takes 5 us to convert each text. A list of one item takes twice as long as the item, so the item is stored
+    instead; a filter treats both alike.
 
     Raises:
         UnicodeEncodeError, TypeError: If it cannot be stored.
@@ -121,7 +122,7 @@ def edge_payload(point: NamePoint) -> dict[str, Any]:
 
 
 def read_record(payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
-    """The reverse of `edge_payload`.
+    """Reverse `edge_payload`.
 
     Raises:
         ManifestError: If it was not written by pearl-qdrant.
@@ -133,10 +134,10 @@ def read_record(payload: Mapping[str, Any] | None, collection: str) -> NamePoint
 
 
 def _plain(value: Any) -> Any:
-    """What numpy's numbers are."""
+    """Turn numpy's numbers into plain ones."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
@@ -150,40 +151,20 @@ def check_points(
 
     Args:
         points: n points.
-        vectors: (n, dim); the row of an unencodable name is not looked at.
+        vectors: (n, dim); the row of an unencodable name is not read.
         encodable: (n,).
         dim: Width of the collection's vectors.
 
     Raises:
-        InvalidPointError: If a vector is NaN, zero or of another width, or a text no valid Unicode.
-        ValueError: If the three do not pair up.
+        InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
+        ValueError: If the three have different lengths.
     """
-    if vectors.ndim != 2 or not len(points) == len(vectors) == len(encodable):
-        raise ValueError(
-            f"{len(points)} points, vectors {vectors.shape} and encodable {encodable.shape} do not pair up"
-        )
-    if not len(points):
-        return []
-    if vectors.shape[1] != dim:
-        raise InvalidPointError(
-            f"The vector of {_label(points[0])} has {vectors.shape[1]} dimensions, but the collection holds vectors "
-            f"of {dim}. Use the model that made the collection."
-        )
-    flags: BoolArray = np.array(encodable, dtype=np.bool_)
-    rows = np.where(flags.reshape(-1, 1), vectors, 0).astype(np.float32, copy=False)  # a copy in any case
-    finite: BoolArray = np.asarray(np.isfinite(rows).all(axis=1))
-    bad: BoolArray = flags & ~(finite & np.asarray(rows.any(axis=1)))
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        raise InvalidPointError(
-            f"The vector of {_label(points[first])} {'is zero' if finite[first] else 'holds NaN or infinity'}. "
-            f"A name without a vector must be marked as not encodable."
-        )
+    rows, flags = check_vectors(points, vectors, encodable, dim=dim)
     return list(_batches(points, rows, flags))
 
 
 def _batches(points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray) -> Iterator[PointBatch]:
-    """Cut into batches; encoding the payloads checks their text."""
+    """Cut into batches. Encoding the payloads checks their texts."""
     for start in range(0, len(points), BATCH_POINTS):
         part = slice(start, start + BATCH_POINTS)
         try:
@@ -194,20 +175,12 @@ def _batches(points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray) ->
 
 
 def checked_payload(point: NamePoint) -> dict[str, Any]:
-    """`edge_payload`, with an error of ours that names the point.
+    """Make the payload as `edge_payload` does.
 
     Raises:
-        InvalidPointError: If it cannot be stored.
+        InvalidPointError: If it cannot be stored; names the point.
     """
     try:
         return edge_payload(point)
     except (ValueError, TypeError) as error:
-        reason = "holds a lone surrogate" if isinstance(error, UnicodeEncodeError) else f"is no JSON ({error})"
-        raise InvalidPointError(f"The payload of {_label(point)} {reason}. Repair it where it was read.") from error
-
-
-def _label(point: NamePoint) -> str:
-    """What to call a point in an error; ascii() shows what cannot be printed, long names are cut."""
-    name = point.name if point.name.isprintable() else ascii(point.name)[1:-1]
-    entity_id = point.entity_id if point.entity_id.isprintable() else ascii(point.entity_id)[1:-1]
-    return f"'{name if len(name) <= 80 else name[:77] + '...'}' (entity {entity_id})"
+        raise invalid_payload(point, error) from error

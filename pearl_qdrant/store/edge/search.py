@@ -21,14 +21,14 @@ from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.points import RECORD_FIELD
 from pearl_qdrant.store.schema import DENSE, LEXICAL, OVERSAMPLING
-from pearl_qdrant.store.search import FoundPoint, NameQuery
+from pearl_qdrant.store.search import EnginePoint, NameQuery
 
 NARROW_SHARE = 0.15
-"""A filter that passes less than this share of the points has links of its own in the graph. A wider one is searched by
-ACORN, which looks past a neighbour that does not pass: GPE (42 %) 0.97 and 0.93 in 3 to 4 ms, where ef 256 without it
-finds 0.97 and 0.89 in 1.8; ORG with ACORN 0.994 and 0.960 in 3 to 7 ms."""
+"""The graph has extra links for a filter that passes less than this share of the points. For a wider filter ACORN is
+used, which also follows neighbours that do not pass. Measured: GPE (42 %) with ACORN 0.97 and 0.93 in 3 to 4 ms; ef 256
+without ACORN finds 0.97 and 0.89 in 1.8; ORG with ACORN 0.994 and 0.960 in 3 to 7 ms."""
 
-_WHOLE = SearchParams(quantization=QuantizationSearchParams(ignore=True))  # for points that are found already
+_FULL_PRECISION = SearchParams(quantization=QuantizationSearchParams(ignore=True))  # for points given by id
 
 
 def is_narrow(folder: CollectionFolder, query_filter: Filter) -> bool:
@@ -40,30 +40,32 @@ def is_narrow(folder: CollectionFolder, query_filter: Filter) -> bool:
 
 def run_queries(
     folder: CollectionFolder, queries: Sequence[NameQuery], *, query_filter: Filter | None, is_narrow: bool = False
-) -> Sequence[Sequence[FoundPoint]]:
-    """Points by dense vector or by n-grams, in one call of the engine.
+) -> Sequence[Sequence[EnginePoint]]:
+    """Run queries by dense vector or by n-grams, in one call of the engine.
 
     Args:
         folder: The open collection.
         queries: q queries.
-        query_filter: Which points may be found.
-        is_narrow: Whether that is less than `NARROW_SHARE` of them.
+        query_filter: Only points that pass it are found.
+        is_narrow: Whether it passes less than `NARROW_SHARE` of the points.
 
     Returns:
-        q lists; payloads are records (`edge_points.py`).
+        q lists; payloads are records (`edge.points`).
     """
-    dense = _dense_params(folder, query_filter, is_narrow)
-    requests = [_request(query, query_filter, dense) for query in queries]
+    dense_params = _make_dense_params(folder, query_filter, is_narrow)
+    requests = [_make_request(query, query_filter, dense_params) for query in queries]
     with folder.shard("searching it") as shard:
         return shard.query_batch(QueryBatchRequest(requests))
 
 
-def _request(query: NameQuery, query_filter: Filter | None, dense: Callable[[NameQuery], SearchParams]) -> QueryRequest:
-    """One query as Edge takes it."""
+def _make_request(
+    query: NameQuery, query_filter: Filter | None, dense_params: Callable[[NameQuery], SearchParams]
+) -> QueryRequest:
+    """Make one query as Edge takes it."""
     params = None
     if query.vector is not None:
         nearest = Query.Nearest(memoryview(query.vector), using=DENSE)  # type: ignore[arg-type] # half a list's time
-        params = dense(query) if query.ids is None else _WHOLE
+        params = dense_params(query) if query.ids is None else _FULL_PRECISION
     else:
         assert query.lexical is not None
         indices, values = query.lexical
@@ -77,14 +79,14 @@ def _request(query: NameQuery, query_filter: Filter | None, dense: Callable[[Nam
     )
 
 
-def _dense_params(
+def _make_dense_params(
     folder: CollectionFolder, query_filter: Filter | None, is_narrow: bool
 ) -> Callable[[NameQuery], SearchParams]:
-    """How the graph is searched for a query."""
+    """Return a function that gives the search parameters of a query."""
     acorn = None
     if query_filter is not None and not is_narrow:
         acorn = AcornSearchParams(enable=True, max_selectivity=1.0)
-    # Quantised vectors only find: Qdrant does not score anew unless told.
+    # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested.
     rescore = QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING[folder.manifest.quantization])
 
     def params(query: NameQuery) -> SearchParams:

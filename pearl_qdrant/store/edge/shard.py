@@ -1,6 +1,6 @@
-"""The shard of an embedded collection: how it is configured and opened, and what its errors mean.
+"""The shard of an embedded collection: its configuration, its opening, and the meaning of its errors.
 
-Everything that is measured about Qdrant Edge 0.9 stands here, beside the constant that follows from it.
+All measurements of Qdrant Edge 0.9 are here, each beside the constant that follows from it.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ from pearl_qdrant.store.edge.points import CANONICAL_FIELD, PointBatch
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
 
 INDEXING_THRESHOLD_KB = 10_000
-"""Vectors in a segment from which a graph is built, in KB: 6,700 of 384 dimensions, searched exactly in a millisecond.
-Qdrant's default."""
+"""A segment with more KB of vectors gets a graph; Qdrant's default. That is 6,700 vectors of 384 dimensions, which are
+searched exactly in a millisecond."""
 
 MAX_SEGMENT_KB = 8_000_000
-"""Largest segment that `finalize` merges into: one graph for up to 5 million vectors of 384 dimensions."""
+"""The largest segment that `finalize` makes: one graph for up to 5 million vectors of 384 dimensions."""
 
 SEARCH_THREADS = 1
-"""For a query. With one for each core, a query of a batch takes 320 us of processor time, with one 200: handing the
-payloads of so few segments from thread to thread costs more than reading them."""
+"""Threads for a query. With one for each core a query of a batch takes 320 us of processor time, with one 200: with so
+few segments, passing the payloads between threads costs more than reading them."""
 
 MAX_SEGMENTS = 4
-"""Segments with a graph that `finalize` leaves after an update: a small one must not rebuild the large graph."""
+"""Segments with a graph that `finalize` leaves after an update: a small update must not rebuild the large graph."""
 
 DATATYPE = VectorStorageDatatype.Float32
 
 MIN_FREE_BYTES = 96 * 1024 * 1024
-"""Free space under which nothing is written. Edge writes through mapped files of up to 32 MiB: on a full disk the
-process is killed by SIGBUS, so the space is looked at before."""
+"""With less free space nothing is written. Edge writes through mapped files of up to 32 MiB. On a full disk the process
+would be killed by SIGBUS, so the space is checked before."""
 
 OPEN_BYTES = 8 * 1024 * 1024
-"""Free space under which no shard is opened: Edge writes then too, a mapped file among it."""
+"""With less free space no shard is opened: opening also writes, one mapped file included."""
 
 _DAMAGE_SIGNS = ("failed to decode", "failed to decompress", "failed to deserialize", "but we only have", "assertion f")
-"""What Edge says of texts in a damaged file, which are read when they are asked for."""
+"""Parts of Edge's messages about texts in a damaged file. These texts are read late, when they are requested."""
 
 READ_THROUGH = ("segments/*/payload_index/*/*.dat", "segments/*/vector_storage-*/vectors/*.mmap")
-"""Files with holes that Edge reads through when it opens a shard."""
+"""Files with holes that Edge reads completely when it opens a shard."""
 
 
 def shard_config(
@@ -84,23 +84,23 @@ def shard_config(
     threshold_kb: int,
     quantization: Quantization = "none",
 ) -> EdgeConfig:
-    """Configuration of a shard.
+    """Make the configuration of a shard.
 
     Args:
         dim: Width of the vectors.
         has_lexical: Whether there are sparse vectors.
-        m: Links of a point in the graph; 0 makes compact segments without a graph.
+        m: Links of a point in the graph; 0 makes compacted segments without a graph.
         ef_construct: Candidates while the graph is built.
-        segments: How many `optimize()` leaves, beside the growing one.
-        max_segment_kb: Up to what size it merges, in KB of vectors.
-        threshold_kb: From what size it makes a segment compact, in KB of vectors.
-        quantization: How vectors are kept beside the whole ones in the segments that it makes.
+        segments: How many segments `optimize()` leaves, besides the growing one.
+        max_segment_kb: The largest segment that it makes by merging, in KB of vectors.
+        threshold_kb: It compacts segments from this size on, in KB of vectors.
+        quantization: How segments with a graph also keep the vectors, besides at full precision.
     """
     dense = EdgeVectorParams(
         dim,
         Distance.Cosine,
         datatype=DATATYPE,
-        memory=Memory.Cold if quantization != "none" else Memory.Cached,  # read for rescoring only
+        memory=Memory.Cold if quantization != "none" else Memory.Cached,  # read for scores only
         quantization_config=_quantization_config(quantization),
     )
     lexical = EdgeSparseVectorParams(modifier=Modifier.Idf, memory=Memory.Cached)
@@ -130,7 +130,7 @@ def _quantization_config(
 
 
 def create_shard(path: Path, dim: int, *, has_lexical: bool = True) -> None:
-    """Create an empty shard with its payload indexes, and close it; without sparse vectors it is as of old."""
+    """Create an empty shard with its payload indexes, and close it; old shards have no sparse vectors."""
     config = shard_config(dim, has_lexical=has_lexical, threshold_kb=INDEXING_THRESHOLD_KB)
     shard = EdgeShard.create(str(path), config)
     create_indexes(shard)
@@ -145,18 +145,18 @@ def load_shard(
     *,
     check: Callable[[Path, str], bool] = lambda path, collection: False,
 ) -> EdgeShard:
-    """Open a shard, and remove what a killed `optimize()` left half-built.
+    """Open a shard, and remove the temporary segments that a killed `optimize()` left.
 
     Args:
         path: Folder of the shard. The caller holds the collection's lock.
         collection: Its name, for errors.
         config: Replaces the stored one; None keeps it.
-        check: Called with both when the files are in the page cache, before Edge sees them; tells whether they have
-            gone from there.
+        check: Called with `path` and `collection` when the files are in the page cache, before Edge opens them;
+            returns whether they have left the cache again.
 
     Raises:
         StoreLockedError: If a process still has it open.
-        StoreFullError: If there is no space for the little that opening writes.
+        StoreFullError: If there is no space for what opening writes.
         StoreError: If its files are damaged.
     """
     check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
@@ -167,17 +167,17 @@ def load_shard(
         _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)
-    # Not before: a writer whose parent was killed may still be building there, until it lets go of the shard.
+    # Only now that the shard is locked: before, a writer whose parent was killed may still be writing there.
     for orphan in (path / "temp_segments").glob("*"):
         shutil.rmtree(orphan, ignore_errors=True)
     return shard
 
 
 def _fill_holes(path: Path, collection: str) -> None:
-    """Allocate what Edge reads through.
+    """Allocate space for the holes in files that Edge reads completely.
 
-    On a disk a hole is read as zeros. In a tmpfs reading it through a mapping takes memory, and a process that gets
-    none is killed by SIGBUS; asked for beforehand, it is an error.
+    On a disk a hole reads as zeros. In a tmpfs reading a hole through a mapping takes memory, and if there is none, the
+    process is killed by SIGBUS. Allocated beforehand, missing memory is an ordinary error.
 
     Raises:
         StoreFullError: If there is no space for it.
@@ -190,29 +190,29 @@ def _fill_holes(path: Path, collection: str) -> None:
                     os.posix_fallocate(opened.fileno(), 0, status.st_size)
         except OSError as error:
             if error.errno == errno.ENOSPC:
-                what = "a file system in memory, which takes more when it is read"
-                raise full_error(collection, what, doing="opening it") from error
+                what = "a file system in memory, which takes more space when it is read"
+                raise disk_full_error(collection, what, doing="opening it") from error
 
 
 def is_in_memory(path: Path) -> bool:
-    """Whether a path lies in a tmpfs."""
+    """Whether a path is in a tmpfs."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()]
     except OSError:  # not Linux
         return False
-    place, found = path.resolve(), ("", "")
+    resolved, found = path.resolve(), ("", "")
     for _, point, kind, *_ in mounts:
         point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), point)  # a blank is \040
-        if len(point) >= len(found[0]) and place.is_relative_to(point):
+        if len(point) >= len(found[0]) and resolved.is_relative_to(point):
             found = point, kind
     return found[1] in ("tmpfs", "ramfs")
 
 
 def _read_ahead(path: Path) -> None:
-    """Bring the files that Edge touches page by page when it loads them into the page cache.
+    """Read the files that Edge loads page by page into the page cache.
 
-    Edge drops its files from there when it closes a shard. Read in order they are back in half a second for 571,000
-    names; page by page it takes 2.5.
+    Edge drops its files from the cache when it closes a shard. For 571,000 names, reading them in order takes half a
+    second, page by page 2.5.
     """
     buffer = bytearray(1 << 20)
     for file in path.glob("segments/*/*/**/*"):
@@ -225,7 +225,7 @@ def _read_ahead(path: Path) -> None:
 
 
 def create_filter_index(shard: EdgeShard) -> None:
-    """Create the payload index of the type filter, from which the graph gets its links for filters."""
+    """Create the payload index of the type filter; the graph takes its links for filters from it."""
     if FILTER_FIELD not in shard.info().payload_schema:
         params = KeywordIndexParams(enable_hnsw=True, memory=Memory.Cached)
         shard.update(UpdateOperation.create_field_index(FILTER_FIELD, params))
@@ -234,8 +234,8 @@ def create_filter_index(shard: EdgeShard) -> None:
 def create_indexes(shard: EdgeShard) -> None:
     """Create the payload indexes that are missing.
 
-    Only the type filter gets links of its own in the graph: nobody searches by vector within one entity or name. All
-    lie in mapped files (`Cached`): pinned, they take 600 bytes of anonymous memory a point, and are no faster.
+    Only the type filter has links in the graph: nobody searches by vector within one entity or name. All indexes are in
+    mapped files (`Cached`): pinned in memory they take 600 bytes a point and are not faster.
     """
     create_filter_index(shard)
     present = shard.info().payload_schema
@@ -254,108 +254,104 @@ def drop_indexes(shard: EdgeShard) -> None:
 
 
 def has_indexes(shard: EdgeShard) -> bool:
-    """Whether all payload indexes are there."""
+    """Whether all payload indexes exist."""
     return {*INDEXED_FIELDS, CANONICAL_FIELD} <= set(shard.info().payload_schema)
 
 
 def upsert(shard: EdgeShard, batch: PointBatch, *, has_lexical: bool) -> None:
-    """Write points that were checked before, with sparse vectors if the collection has them."""
+    """Write checked points, with sparse vectors if the collection has them."""
     shard.update(UpdateOperation.upsert_points(batch.points(has_lexical=has_lexical)))
 
 
 def count_points(shard: EdgeShard, condition: Filter | None = None) -> int:
-    """Exact number of points that pass."""
+    """Count the points that pass, exactly."""
     return shard.count(CountRequest(exact=True, filter=condition))
 
 
 def count_vectors(shard: EdgeShard, name: str = DENSE) -> int:
-    """Exact number of points with a dense vector, or with the one of that name."""
+    """Count the points that have a dense vector, or the vector of another name, exactly."""
     return count_points(shard, Filter(must=[HasVectorCondition(name)]))
 
 
 def any_of(field: str, values: Sequence[str]) -> FieldCondition:
-    """Points with one of these values in a field."""
+    """Make the condition for points with one of these values in a field."""
     return FieldCondition(field, match=MatchAny(list(values)))
 
 
-def type_filter(types: Sequence[str]) -> Filter:
-    """Points of these types; the predicted type counts where the base gives no coarse type."""
-    return Filter(must=[any_of(FILTER_FIELD, types)])
-
-
 def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES, *, doing: str = "writing to it") -> None:
-    """Refuse to write where too little space is left.
+    """Refuse to write when too little space is left.
 
     Raises:
         StoreFullError: If fewer than `needed` bytes are free.
     """
     free = shutil.disk_usage(path).free
     if free < needed:
-        raise full_error(collection, f"{free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB needed", doing=doing)
+        raise disk_full_error(collection, f"{free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB needed", doing=doing)
 
 
-def full_error(collection: str, what: str, *, doing: str) -> StoreFullError:
-    """The error for a full disk; what it says of the collection depends on what went on."""
-    standing = {
+def disk_full_error(collection: str, what: str, *, doing: str) -> StoreFullError:
+    """Make the error for a full disk; `doing` decides what it says about the collection's content."""
+    outcome = {
         "creating it": "It was not created",
         "building its graph": "What is stored in it is kept, without the new graph",
         "writing to it": "What was acknowledged is kept",
         "deleting from it": "What was acknowledged is kept",
     }.get(doing, "What is stored in it is kept")
     return StoreFullError(
-        f"No space left for collection '{collection}' ({what}). {standing}: free some space and run the same command "
+        f"No space left for collection '{collection}' ({what}). {outcome}: free some space and run the same command "
         f"again."
     )
 
 
-def cannot_write(collection: str, folder: str, what: str) -> StoreError:
-    """The error for a collection whose files cannot be written."""
+def unwritable_error(collection: str, folder: str, what: str) -> StoreError:
+    """Make the error for a collection whose files cannot be written."""
     return StoreError(
-        f"Collection '{collection}' cannot be opened for writing ({what}). An embedded collection is locked and its "
-        f"files are written to even where it is only searched: make {folder} writable for this user, or copy the "
-        f"store to where it is and name that folder with --store."
+        f"Collection '{collection}' cannot be opened for writing ({what}). Opening an embedded "
+        f"collection locks it and writes to its files, even if it is only searched. Make {folder} writable for this "
+        f"user, or use a copy of the store in a writable folder.",
+        option="store",
     )
 
 
-def damaged(collection: str, why: str, *, doing: str = "opening it", way_out: str = "") -> StoreError:
-    """The error for a collection whose files cannot be trusted; `way_out` is a further sentence, with its blank."""
+def damaged_error(collection: str, why: str, *, doing: str = "opening it", hint: str = "") -> StoreError:
+    """Make the error for a collection with damaged files; `hint` is a further sentence, with a space before it."""
     failed = "cannot be opened" if doing == "opening it" else f"failed while {doing}"
     return StoreError(
         f"Collection '{collection}' {failed}, its files look damaged ({why}). Restore the folder from a copy, or "
-        f"delete it with: pearl-qdrant collections delete {collection} and ingest again.{way_out}"
+        f"delete it with: pearl-qdrant collections delete {collection} and ingest again.{hint}"
     )
 
 
 @contextmanager
 def edge_errors(collection: str, doing: str) -> Iterator[None]:
-    """Turn what Qdrant Edge raises into our errors.
+    """Turn errors of Qdrant Edge into our errors.
 
     Args:
         collection: Name, for the message.
-        doing: What went on, as in "searching it".
+        doing: What the block does, as in "searching it".
     """
     try:
         yield
     except PearlQdrantError:
         raise
     except BaseException as error:
-        # Edge raises bare Exception, and for a panic a BaseException of its own that cannot be imported.
+        # Edge raises plain Exception, and for a panic its own BaseException, which cannot be imported.
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
-        raise classify(str(error), collection, doing) from error
+        raise translate_error(str(error), collection, doing) from error
 
 
-def classify(message: str, collection: str, doing: str) -> StoreError:
-    """Which of our errors an error of Qdrant Edge is, by its message: it has nothing else to go by."""
+def translate_error(message: str, collection: str, doing: str) -> StoreError:
+    """Turn an error of Qdrant Edge into one of ours, by its message: Edge gives nothing else."""
     lower = message.lower()
     if any(sign in lower for sign in ("no space left", "errno 28", "os error 28", "storagefull", "quota exceeded")):
-        return full_error(collection, message.rpartition(": ")[2], doing=doing)
+        return disk_full_error(collection, message.rpartition(": ")[2], doing=doing)
     if any(sign in lower for sign in ("permission denied", "read-only file system", "os error 13", "os error 30")):
-        return cannot_write(collection, "its folder", message.rpartition(": ")[2])
+        return unwritable_error(collection, "its folder", message.rpartition(": ")[2])
     if "wouldblock" in lower:
-        return StoreLockedError(collection, "a writer that has not ended yet")
+        return StoreLockedError(collection, "a writer that has not exited yet")
     if "shard is not initialized" in lower:
         return StoreError(f"Collection '{collection}' was closed while {doing}.")
     if doing == "opening it" or any(sign in lower for sign in _DAMAGE_SIGNS):
-        return damaged(collection, message, doing=doing)
+        return damaged_error(collection, message, doing=doing)
     return StoreError(f"Collection '{collection}' failed while {doing}: {message}")

@@ -1,7 +1,7 @@
 """The embedded store: collections in a folder, through Qdrant Edge, Qdrant's own engine in this process.
 
-It serves one process at a time. Searching happens here; a bulk load and the building of the graph happen in a child
-process (`edge_writer.py`), because of the engine's memory and because it holds the interpreter lock.
+It serves one process at a time. Searches run in this process. Bulk loads and the building of the graph run in a child
+process (`child_main.py`), because of the engine's memory use and because the engine holds the interpreter lock.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from pearl_qdrant.errors import (
 )
 from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.folder import LOCK_FILE, MANIFEST_FILE, SHARD_FOLDER, CollectionFolder
 from pearl_qdrant.store.edge.lock import CollectionLock
-from pearl_qdrant.store.edge.seal import lay_seal
-from pearl_qdrant.store.ownership import Owner
+from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
 
 MAX_NAME_BYTES = 200
-"""Of a collection's name in UTF-8: file systems stop at 255, and a folder in the making has a longer one."""
+"""The longest name of a collection, in UTF-8. File systems allow 255; temporary folders have longer names."""
 
-_FORBIDDEN = set('/\\:*?"<>|')  # what one file system or another does not take
-_STALE_S = 3600.0  # a folder in the making, or being deleted, that is older was left by a process that died
+_FORBIDDEN = set('/\\:*?"<>|')  # not allowed by one file system or another
+_STALE_S = 3600.0  # older temporary folders were left by a process that died
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a collection.
+    """Refuse a name that a collection cannot have.
 
     Raises:
-        StoreRejectedError: If no folder may have that name.
+        StoreRejectedError: If a folder cannot have that name.
     """
     reason = None
     if not name or name.startswith(".") or name[-1] in ". ":
@@ -57,12 +57,12 @@ def check_name(name: str) -> None:
 
 
 class EdgeStore:
-    """The collections in one folder; the folder is made with the first of them."""
+    """The collections in one folder; the folder is created with the first collection."""
 
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.realpath(path))
         self._opened: list[EdgeCollection] = []
-        self._owner = Owner(f"The store {self.location}")
+        self._guard = ProcessGuard(f"The store {self.location}")
 
     def __repr__(self) -> str:
         return f"EdgeStore({self.location!r})"
@@ -73,22 +73,24 @@ class EdgeStore:
         return str(self._path)
 
     def collections(self) -> list[str]:
-        """Names of the folders that hold a collection, usable or not; sorted."""
-        self._owner.check()
+        """Return the names of the folders that hold a collection, usable or not; sorted."""
+        self._guard.check()
         try:
             return sorted(path.name for path in self._path.iterdir() if _is_collection(path))
         except FileNotFoundError:
             return []
         except OSError as error:
             raise StoreError(
-                f"The store {self.location} cannot be read: {error}. Name a folder with --store."
+                f"The store {self.location} cannot be read: {error}. Use a folder that can be read as the store.",
+                option="store",
             ) from error
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> EdgeCollection:
-        """Create a collection; as in `protocol.Store.create`. It appears whole or not at all."""
+        """Create a collection; see `protocol.Store.create`. If this fails, nothing of it is left."""
         if placement not in (None, Placement()):
             raise SettingsError(
-                f"The embedded store at {self.location} has no shards or replicas. Name a Qdrant server with --store."
+                f"The embedded store at {self.location} has no shards or replicas. Use a Qdrant server as the store.",
+                option="store",
             )
         name = manifest.collection
         path = self._folder(name)
@@ -96,125 +98,127 @@ class EdgeStore:
             if path.exists():
                 raise CollectionExistsError(name)
             self._path.mkdir(parents=True, exist_ok=True)
-            self._sweep()
-            making = Path(tempfile.mkdtemp(prefix=".new-", dir=self._path))
+            self._remove_stale()
+            temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=self._path))
         except OSError as error:
-            raise self._not_created(name, error) from error
+            raise self._create_error(name, error) from error
         try:
-            edge_shard.check_space(making, name, doing="creating it")
+            edge_shard.check_space(temporary, name, doing="creating it")
             with edge_shard.edge_errors(name, "creating it"):
-                edge_shard.create_shard(making / SHARD_FOLDER, manifest.dim)
-            lay_seal(making / SHARD_FOLDER)
-            write_atomically(making / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
-            making.chmod(0o777 & ~_umask())  # mkdtemp's folders are their owner's alone
-            making.rename(path)
+                edge_shard.create_shard(temporary / SHARD_FOLDER, manifest.dim)
+            write_checksums(temporary / SHARD_FOLDER)
+            write_atomically(temporary / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
+            temporary.chmod(0o777 & ~_umask())  # mkdtemp makes folders that only their owner may read
+            temporary.rename(path)
         except OSError as error:
-            if path.exists():  # somebody else was faster
+            if path.exists():  # another process has created it meanwhile
                 raise CollectionExistsError(name) from error
-            raise self._not_created(name, error) from error
+            raise self._create_error(name, error) from error
         finally:
-            shutil.rmtree(making, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
         return self.open(name)
 
     def open(self, name: str) -> EdgeCollection:
-        """Open a collection; as in `protocol.Store.open`. Opened twice in a process, it is shared."""
+        """Open a collection; see `protocol.Store.open`. Opened twice in a process, both handles share one shard."""
         path = self._folder(name)
-        self._check_is_there(path)
+        self._check_exists(path)
         collection = EdgeCollection(CollectionFolder.acquire(path, name))
         self._opened.append(collection)
         return collection
 
     def delete(self, name: str) -> None:
-        """Delete a collection; as in `protocol.Store.delete`.
+        """Delete a collection; see `protocol.Store.delete`.
 
         Raises:
             CollectionNotFoundError: If there is none of that name.
             StoreLockedError: If it is open, here or in another process.
         """
         path = self._folder(name)
-        self._check_is_there(path)
+        self._check_exists(path)
         if CollectionFolder.is_open(path):
             raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
         try:
-            doomed = self._set_aside(path)
-        except FileNotFoundError as error:  # somebody else was faster
+            renamed = self._rename_for_deletion(path)
+        except FileNotFoundError as error:  # another process has deleted it meanwhile
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
             raise StoreError(f"Collection '{name}' cannot be deleted: {error}.") from error
         try:
-            shutil.rmtree(doomed)
-        except FileNotFoundError:  # swept up by another process
+            shutil.rmtree(renamed)
+        except FileNotFoundError:  # removed by another process
             pass
         except OSError as error:
             raise StoreError(
-                f"Collection '{name}' is deleted, but not all of its files are ({error}): remove {doomed} by hand."
+                f"Collection '{name}' is deleted, but not all of its files are ({error}): remove {renamed} by hand."
             ) from error
 
-    def _set_aside(self, path: Path) -> Path:
-        """Take a collection away from under its name; returns where it is now.
+    def _rename_for_deletion(self, path: Path) -> Path:
+        """Rename a collection's folder, so that it is gone at once; return the temporary folder that it is in now.
 
         Raises:
             StoreLockedError: If another process has it open.
-            OSError: If it cannot be moved.
+            OSError: If it cannot be renamed.
         """
         lock = CollectionLock.acquire(path / LOCK_FILE, path.name)
         try:
-            if os.name == "nt":  # an open file cannot be renamed there
+            if os.name == "nt":  # Windows cannot rename a folder with an open file
                 lock.release()
-            doomed = Path(tempfile.mkdtemp(prefix=".deleted-", dir=self._path))
+            temporary = Path(tempfile.mkdtemp(prefix=".deleted-", dir=self._path))
             try:
-                path.rename(doomed / "collection")
+                path.rename(temporary / "collection")
             except OSError:
-                doomed.rmdir()
+                temporary.rmdir()
                 raise
-            return doomed
+            return temporary
         finally:
             lock.release()
 
     def close(self) -> None:
-        """Close the collections that were opened here; in a process that was forked since, nothing is closed."""
+        """Close the collections that this store has opened; in a forked process nothing is closed."""
         while self._opened:
             self._opened.pop().close()
 
     def _folder(self, name: str) -> Path:
-        """Where a collection of that name lies.
+        """Return the folder of a collection of that name.
 
         Raises:
             StoreForkedError: If another process opened this store.
             StoreRejectedError: As `check_name`.
         """
-        self._owner.check()
+        self._guard.check()
         check_name(name)
         return self._path / name
 
-    def _check_is_there(self, path: Path) -> None:
-        """Refuse to go on without a collection.
+    def _check_exists(self, path: Path) -> None:
+        """Refuse a missing collection.
 
         Raises:
-            CollectionNotFoundError: If there is none at `path`.
-            StoreError: If nobody can tell.
+            CollectionNotFoundError: If there is no collection at `path`.
+            StoreError: If the folder cannot be read.
         """
         try:
-            is_there = _is_collection(path)
+            exists = _is_collection(path)
         except OSError as error:
             raise StoreError(
-                f"Collection '{path.name}' cannot be looked for in {self.location}: {error}. Name a folder that can be "
-                f"read with --store."
+                f"Collection '{path.name}' cannot be looked up in {self.location}: {error}. Use a folder that can be "
+                f"read as the store.",
+                option="store",
             ) from error
-        if not is_there:
+        if not exists:
             raise CollectionNotFoundError(path.name, self.collections())
 
-    def _not_created(self, name: str, error: OSError) -> StoreError:
-        """Why there is no collection of that name now."""
+    def _create_error(self, name: str, error: OSError) -> StoreError:
+        """Make the error for a collection that could not be created."""
         if error.errno == errno.ENOSPC:
-            return edge_shard.full_error(name, str(error), doing="creating it")
+            return edge_shard.disk_full_error(name, str(error), doing="creating it")
         return StoreError(
-            f"Collection '{name}' cannot be created in {self.location}: {error}. Name a folder that can be written "
-            f"with --store."
+            f"Collection '{name}' cannot be created in {self.location}: {error}. Use a folder that can be written "
+            f"to as the store.",
+            option="store",
         )
 
-    def _sweep(self) -> None:
-        """Remove what processes that died left half-made or half-deleted; others may do so at the same time."""
+    def _remove_stale(self) -> None:
+        """Remove old temporary folders of processes that died; other processes may do so at the same time."""
         for path in [*self._path.glob(".new-*"), *self._path.glob(".deleted-*")]:
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > _STALE_S:
@@ -222,12 +226,12 @@ class EdgeStore:
 
 
 def _is_collection(path: Path) -> bool:
-    """Whether a folder holds a collection, or what is left of one."""
+    """Whether a folder holds a collection, or a part of one."""
     return not path.name.startswith(".") and ((path / MANIFEST_FILE).is_file() or (path / SHARD_FOLDER).is_dir())
 
 
 def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
+    """Return the process's umask; it can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

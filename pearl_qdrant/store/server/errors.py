@@ -1,8 +1,8 @@
-"""The one place where qdrant-client's errors become ours.
+"""Translate qdrant-client's errors into ours.
 
-qdrant-client raises, over HTTP: `UnexpectedResponse` for a status; `ResourceExhaustedResponse` for 429 with
-Retry-After in seconds, and a bare `QdrantException` where Retry-After is a date; `ResponseHandlingException` around
-httpx errors. In local mode: `ValueError` for everything.
+Over HTTP qdrant-client raises `UnexpectedResponse` for a status; `ResourceExhaustedResponse` for 429 with
+Retry-After in seconds, and a plain `QdrantException` if Retry-After is a date; `ResponseHandlingException` around
+httpx errors. In local mode it raises `ValueError` for everything.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.store.retry import GaveUpError
 
 CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, AssertionError, RuntimeError)
-"""What a qdrant-client call raises; AssertionError where an answer has no result."""
+"""The errors of a qdrant-client call; AssertionError if an answer has no result."""
 
 _NOT_AN_INTEGER = "Retry-After header value is not a valid integer: "
 _SHOWN_CHARS = 300
 
-Hide = Callable[[str], str]
-"""Takes the key out of a text."""
+Redact = Callable[[str], str]
+"""Removes the key from a text."""
 
 
 class RequestTooLargeError(StoreRejectedError):
     """The request holds too many points or bytes for this server; a smaller one may pass.
 
     Attributes:
-        limits_points: Whether it is the points that the server counts, and not the bytes.
+        limits_points: Whether the limit is one of points; if not, of bytes.
     """
 
     def __init__(self, message: str, *, limits_points: bool) -> None:
@@ -52,11 +52,11 @@ class RequestTooLargeError(StoreRejectedError):
         self.limits_points = limits_points
 
 
-def can_heal(error: BaseException) -> bool:
-    """Whether trying again can help: connection, timeout, 429, 5xx; never another 4xx, never a full disk."""
+def is_transient(error: BaseException) -> bool:
+    """Whether a retry can help: connection, timeout, 429, 5xx; never another 4xx, never a full disk."""
     if isinstance(error, UnexpectedResponse):
         status = error.status_code or 0
-        # 408 is how Qdrant reports its own time-out, which is a timeout like the client's.
+        # With 408 Qdrant reports a time-out of its own.
         return (status in (408, 429) or status >= 500) and not _is_disk_full(error)
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, httpx.TransportError) and not _is_permanent(error.source)
@@ -64,21 +64,21 @@ def can_heal(error: BaseException) -> bool:
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether nothing accepts a connection there."""
+    """Whether nothing accepts a connection at the URL."""
     return isinstance(error, ResponseHandlingException) and isinstance(
         error.source, (httpx.ConnectError, httpx.ConnectTimeout)
     )
 
 
-def heals_at_once(error: BaseException) -> bool:
-    """Whether the next try is answered by somebody else: by another replica, or on a fresh connection."""
+def needs_no_wait(error: BaseException) -> bool:
+    """Whether a retry need not wait: another replica answers it, or a new connection is used."""
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
-    return is_shard_away(error)
+    return is_shard_unreachable(error)
 
 
-def is_shard_away(error: BaseException) -> bool:
-    """Whether a node answered that another node, which has a shard, did not."""
+def is_shard_unreachable(error: BaseException) -> bool:
+    """Whether a node reports that another node, which has a shard, does not answer."""
     if not isinstance(error, UnexpectedResponse) or (error.status_code or 0) < 500:
         return False
     lower = error.content.lower()
@@ -86,7 +86,7 @@ def is_shard_away(error: BaseException) -> bool:
 
 
 def retry_after_s(error: BaseException, now: datetime | None = None) -> float | None:
-    """Seconds that the server asked us to wait, or None; a Retry-After date counts from `now`."""
+    """Return the seconds that the server asks to wait, or None; a Retry-After date is relative to `now`."""
     if isinstance(error, ResourceExhaustedResponse):
         return float(error.retry_after_s)
     if isinstance(error, UnexpectedResponse):
@@ -106,53 +106,56 @@ def retry_after_s(error: BaseException, now: datetime | None = None) -> float | 
     return (date - (now or datetime.now(timezone.utc))).total_seconds()
 
 
-def hiding(secret: str | None) -> Hide:
-    """What takes a key out of a text, as it is, as it stands in a URL and in JSON. Before the text is shortened."""
+def make_redactor(secret: str | None) -> Redact:
+    """Make a function that removes a key from a text: plain, and as quoted in a URL and in JSON.
+
+    Call it before a text is shortened: a part of the key would not be recognised.
+    """
     if secret is None:
-        return _hide_nothing
+        return _redact_nothing
     forms = {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
 
-    def hide(text: str) -> str:
+    def redact(text: str) -> str:
         for form in sorted(forms, key=len, reverse=True):
             text = text.replace(form, "***")
         return text
 
-    return hide
+    return redact
 
 
-def _hide_nothing(text: str) -> str:
+def _redact_nothing(text: str) -> str:
     return text
 
 
-def reveals(error: BaseException | None, hide: Hide) -> bool:
-    """Whether a traceback of this error, which shows its causes, could show the key or a part of it."""
+def reveals_key(error: BaseException | None, redact: Redact) -> bool:
+    """Whether a traceback of this error and its causes could show the key or a part of it."""
     while error is not None:
-        if isinstance(error, ValidationError) and hide is not _hide_nothing:
+        if isinstance(error, ValidationError) and redact is not _redact_nothing:
             return True
         texts = [str(error), repr(error.args)]
-        if isinstance(error, UnexpectedResponse):  # shows a part of its content
+        if isinstance(error, UnexpectedResponse):  # its text shows a part of its content
             texts += [error.content.decode("utf-8", "replace"), str(error.reason_phrase)]
-        if any(hide(text) != text for text in texts):
+        if any(redact(text) != text for text in texts):
             return True
         error = error.__cause__ or error.__context__
     return False
 
 
-def translate(error: BaseException, *, url: str, collection: str | None, hide: Hide) -> StoreError:
-    """Our error for one of `CLIENT_ERRORS`.
+def translate(error: BaseException, *, url: str, collection: str | None, redact: Redact) -> StoreError:
+    """Make our error for one of `CLIENT_ERRORS`.
 
     Args:
-        error: What the client raised.
-        url: Where the store is, without any key.
-        collection: The collection that the request was about, if any.
-        hide: Takes the key out of what the server said.
+        error: The client's error.
+        url: URL of the store, without any key.
+        collection: The collection of the request, if any.
+        redact: Removes the key from the server's text.
     """
     if isinstance(error, GaveUpError):
-        last = describe(error.last, hide)
-        if is_shard_away(error.last):
+        last = describe(error.last, redact)
+        if is_shard_unreachable(error.last):
             return ShardUnavailableError(url, collection, tries=error.tries, last=last)
         return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=last)
-    text = _server_message(error, hide)
+    text = _server_message(error, redact)
     lower = text.lower()
     if collection is not None and "collection" in lower:
         if "doesn't exist" in lower or lower.endswith("not found"):
@@ -160,7 +163,10 @@ def translate(error: BaseException, *, url: str, collection: str | None, hide: H
         if "already exists" in lower:
             return CollectionExistsError(collection)
     if _is_disk_full(error):
-        return StoreFullError(f"No space is left where Qdrant at {url} keeps its data ({text}). Free some, then go on.")
+        return StoreFullError(
+            f"No space is left on the disk of Qdrant at {url} ({text}). Free some space, then run the same command "
+            f"again."
+        )
     status = error.status_code if isinstance(error, UnexpectedResponse) else None
     limits_points = '"upsert limit"' in lower
     if status == 413 or limits_points:
@@ -170,30 +176,30 @@ def translate(error: BaseException, *, url: str, collection: str | None, hide: H
 
 
 def _advice(error: BaseException, status: int | None, lower: str, collection: str | None) -> str:
-    """What the user can do about a refused request, as a sentence with a space before it, or nothing."""
+    """Say what the user can do about a refused request: a sentence with a space before it, or nothing."""
     if status in (401, 403):
         return " Set QDRANT_API_KEY to a key that may do this."
     if "index required" in lower:
         return (
-            " The server's strict mode refuses filters on fields without a payload index. Make the indexes with: "
+            " The server's strict mode refuses filters on fields without a payload index. Create the indexes with: "
             f"pearl-qdrant collections finalize {collection}"
         )
     if "limit exceeded" in lower or "limit reached" in lower or "disabled!" in lower:
         return (
-            " That is a limit of the server's strict mode: ask for less (--limit), or raise it in strict_mode_config."
+            " This is a limit of the server's strict mode: request fewer candidates, or raise it in strict_mode_config."
         )
     if isinstance(error, ResponseHandlingException) and _is_permanent(error.source):
         return (
-            " Check the URL: https:// needs a server with TLS and a certificate that this machine trusts. Name an "
-            "authority of your own in PEARL_QDRANT_CA."
+            " Check the URL: https:// needs a server with TLS and a certificate that this machine trusts. Name the "
+            "certificates of your own authority in PEARL_QDRANT_CA."
         )
     if status == 404 or isinstance(error, (ResponseHandlingException, AssertionError)):
-        return " Is this the URL of a Qdrant server, and a current version?"
+        return " Is this the URL of a Qdrant server, and is its version current?"
     return ""
 
 
 def _is_disk_full(error: BaseException) -> bool:
-    """Qdrant reports a full disk as 500; waiting some seconds does not heal it."""
+    """Whether the server's disk is full. Qdrant reports this as 500, but waiting some seconds does not help."""
     if not isinstance(error, UnexpectedResponse):
         return False
     lower = error.content.lower()
@@ -201,7 +207,7 @@ def _is_disk_full(error: BaseException) -> bool:
 
 
 def _is_permanent(error: BaseException) -> bool:
-    """Transport errors that come back every time: bad certificates, malformed requests."""
+    """Whether a transport error comes back on every retry: bad certificates, malformed requests."""
     if isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol)):
         return True
     cause: BaseException | None = error
@@ -212,34 +218,34 @@ def _is_permanent(error: BaseException) -> bool:
     return False
 
 
-def _server_message(error: BaseException, hide: Hide) -> str:
-    """What the server said, without its JSON wrapping; shortened."""
+def _server_message(error: BaseException, redact: Redact) -> str:
+    """Return the server's message without its JSON wrapping; shortened."""
     if isinstance(error, UnexpectedResponse):
         try:
             text = str(json.loads(error.content)["status"]["error"])
         except (ValueError, LookupError, TypeError, RecursionError):
             text = error.content.decode("utf-8", "replace")
-        return f"{error.status_code} {hide(error.reason_phrase)}: {_shorten(text, hide)}".rstrip(": ")
+        return f"{error.status_code} {redact(error.reason_phrase)}: {_shorten(text, redact)}".rstrip(": ")
     if isinstance(error, ResponseHandlingException):
-        return f"unexpected answer: {describe(error, hide)}"
-    return _shorten(str(error), hide) or type(error).__name__
+        return f"unexpected answer: {describe(error, redact)}"
+    return _shorten(str(error), redact) or type(error).__name__
 
 
-def describe(error: BaseException, hide: Hide) -> str:
-    """One line about a failed try, without the key."""
+def describe(error: BaseException, redact: Redact) -> str:
+    """Describe a failed try in one line, without the key."""
     if isinstance(error, ResponseHandlingException):
         source = error.source
         if isinstance(source, httpx.TimeoutException):
             return f"timeout, {type(source).__name__}"
-        if isinstance(source, ValidationError):  # its own text shows pieces of what the server sent
+        if isinstance(source, ValidationError):  # its text shows parts of the server's answer
             first = source.errors(include_url=False, include_input=False)[0]
-            return f"{'.'.join(map(str, first['loc']))}: {_shorten(first['msg'], hide)}"
-        return f"{type(source).__name__}: {_shorten(str(source), hide)}".rstrip(": ")
+            return f"{'.'.join(map(str, first['loc']))}: {_shorten(first['msg'], redact)}"
+        return f"{type(source).__name__}: {_shorten(str(source), redact)}".rstrip(": ")
     if isinstance(error, UnexpectedResponse):
-        return _server_message(error, hide)
-    return f"429 Too Many Requests: {_server_message(error, hide)}"
+        return _server_message(error, redact)
+    return f"429 Too Many Requests: {_server_message(error, redact)}"
 
 
-def _shorten(text: str, hide: Hide) -> str:
-    """One line of a text, cut after the key was taken out."""
-    return " ".join(hide(text).split())[:_SHOWN_CHARS]
+def _shorten(text: str, redact: Redact) -> str:
+    """Turn a text into one short line; the key is removed first."""
+    return " ".join(redact(text).split())[:_SHOWN_CHARS]

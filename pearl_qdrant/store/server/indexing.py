@@ -15,16 +15,16 @@ from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
 from pearl_qdrant.store.server.connection import Connection
 
 LOAD_KEY = "pearl_qdrant_load"
-"""In the collection's metadata while a load has indexing switched off: the setting to restore."""
+"""Key in the collection's metadata while a load has indexing switched off; its value is the setting to restore."""
 
 _NO_INDEXING = 0
-"""As `indexing_threshold`, switches the building of graphs off."""
+"""This `indexing_threshold` switches the building of graphs off."""
 
 _DEFAULT_THRESHOLD_KB = 10_000
-"""Qdrant's default `indexing_threshold` (since 1.15; 20,000 before), where a collection does not tell its own."""
+"""Qdrant's default `indexing_threshold` (since 1.15; 20,000 before), for a collection that reports none."""
 
-_SETTLED_POLLS = 2
-"""The optimizer may not have woken up when it is first asked."""
+_FINISHED_POLLS = 2
+"""The graph counts as built after this many polls in a row: at the first poll the optimizer may not have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Indexing:
     """How `finalize` waits for the graph.
 
     Attributes:
-        poll_s: Seconds between two looks at the server.
-        stall_s: Give up after so many seconds in which nothing changed.
+        poll_s: Seconds between two polls.
+        stall_s: Give up after this many seconds without a change.
     """
 
     poll_s: float = 0.5
@@ -41,7 +41,7 @@ class Indexing:
 
 
 def quantization_config(quantization: Quantization) -> models.QuantizationConfig | None:
-    """How the server is to keep vectors for finding candidates."""
+    """Make the configuration of how the server keeps vectors for finding candidates."""
     if quantization == "int8":
         return models.ScalarQuantization(
             scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
@@ -54,15 +54,15 @@ def quantization_config(quantization: Quantization) -> models.QuantizationConfig
 
 
 def sparse_params() -> models.SparseVectorParams:
-    """Sparse vectors weighed by rarity; the index in mapped files, 300 bytes a name that memory need not hold."""
+    """Make the parameters of sparse vectors, weighted by IDF. The index is in mapped files: 300 bytes a name."""
     return models.SparseVectorParams(modifier=models.Modifier.IDF, index=models.SparseIndexParams(on_disk=True))
 
 
 def ensure_payload_indexes(connection: Connection, name: str) -> None:
-    """Make the payload indexes that are missing; nothing to do in local mode, which has none.
+    """Create missing payload indexes; does nothing in local mode, which has none.
 
-    Beside the fields of the schema `is_canonical` is indexed, since strict mode refuses to count by it otherwise, and
-    `kb`, for those who query the server by themselves.
+    Besides the fields of the schema `is_canonical` is indexed, since strict mode otherwise refuses to count by it, and
+    `kb`, for users who query the server directly.
     """
     if connection.is_local:
         return
@@ -78,7 +78,7 @@ def ensure_payload_indexes(connection: Connection, name: str) -> None:
 
 
 def begin_load(connection: Connection, name: str) -> None:
-    """Switch indexing off, and note in the same request what to restore; a mark that is there already stays."""
+    """Switch indexing off, and store the old setting in the same request; a setting stored before is kept."""
     client = connection.client
     info = connection.call(lambda: client.get_collection(name), collection=name)
     if LOAD_KEY in (info.config.metadata or {}):
@@ -88,7 +88,7 @@ def begin_load(connection: Connection, name: str) -> None:
 
 
 def end_load(connection: Connection, name: str) -> None:
-    """Switch indexing on again, if a load (even one that died) had switched it off."""
+    """Switch indexing on again, if a load has switched it off, even one that died."""
     client = connection.client
     info = connection.call(lambda: client.get_collection(name), collection=name)
     mark = (info.config.metadata or {}).get(LOAD_KEY)
@@ -109,8 +109,8 @@ def _set_threshold(connection: Connection, name: str, threshold_kb: int, metadat
 def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int, is_local: bool) -> bool:
     """Whether the server has nothing left to index.
 
-    Segments below the threshold never get a graph, and are searched exactly: that is finished too. But if the average
-    segment is above it and nothing is indexed, the optimizer has not begun, whatever the status says.
+    Segments below the threshold never get a graph and are searched exactly: such a collection is finished too. But if
+    the average segment is above it and nothing is indexed, the optimizer has not started, even if the status is green.
     """
     if LOAD_KEY in (info.config.metadata or {}):
         return False
@@ -118,8 +118,8 @@ def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int, is_local:
         return True  # local mode has no graphs
     threshold_kb = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
     segment_kb = n_vectors * dim * 4 / 1024 / max(info.segments_count, 1)
-    not_begun = segment_kb > threshold_kb and not info.indexed_vectors_count
-    return info.status == models.CollectionStatus.GREEN and not not_begun
+    not_started = segment_kb > threshold_kb and not info.indexed_vectors_count
+    return info.status == models.CollectionStatus.GREEN and not not_started
 
 
 def wait_until_built(
@@ -135,15 +135,15 @@ def wait_until_built(
         StoreError: If nothing changes for `indexing.stall_s`.
         StoreRejectedError, StoreFullError: If the server reports that its optimizer failed.
     """
-    client, settled, last_state, last_change = connection.client, 0, None, time.monotonic()
+    client, n_finished, last_state, last_change = connection.client, 0, None, time.monotonic()
     while True:
         info = connection.call(lambda: client.get_collection(name), collection=name)
         _raise_failure(info, name, connection)
         status = get_status()
         if on_progress is not None:
             on_progress(status.indexed_vectors, status.vectors)
-        settled = settled + 1 if status.is_finalized else 0
-        if settled >= (1 if connection.is_local else _SETTLED_POLLS):
+        n_finished = n_finished + 1 if status.is_finalized else 0
+        if n_finished >= (1 if connection.is_local else _FINISHED_POLLS):
             return
         state = (status, str(_optimizations(connection, name)))
         if state != last_state:
@@ -151,14 +151,14 @@ def wait_until_built(
         elif time.monotonic() - last_change > indexing.stall_s:
             raise StoreError(
                 f"The graph of collection '{name}' at {connection.location} has not grown for {indexing.stall_s:.0f} s "
-                f"({status.indexed_vectors:,} of {status.vectors:,} vectors indexed). Search still answers. See the "
-                f"server's log, then go on with: pearl-qdrant collections finalize {name}"
+                f"({status.indexed_vectors:,} of {status.vectors:,} vectors indexed). Search still works. See the "
+                f"server's log, then continue with: pearl-qdrant collections finalize {name}"
             )
         time.sleep(indexing.poll_s)
 
 
 def _optimizations(connection: Connection, name: str) -> models.OptimizationsResponse | None:
-    """How far running optimizations are; None where the server is too old to tell."""
+    """Return the progress of running optimizations; None if the server is too old to report it."""
     if connection.is_local:
         return None
     try:
@@ -168,11 +168,11 @@ def _optimizations(connection: Connection, name: str) -> models.OptimizationsRes
 
 
 def _raise_failure(info: models.CollectionInfo, name: str, connection: Connection) -> None:
-    """Raise what the server's optimizer failed with, if it did."""
+    """Raise the error of the server's optimizer, if there is one."""
     error = getattr(info.optimizer_status, "error", None)
     if error is None and info.status != models.CollectionStatus.RED:
         return
-    error = connection.hide(error) if error else None
+    error = connection.redact(error) if error else None
     message = f"Qdrant at {connection.location} cannot index collection '{name}': {error or 'its status is red'}."
     if error and "no space left" in error.lower():
         raise StoreFullError(f"{message} Free some space, then run: pearl-qdrant collections finalize {name}")

@@ -1,4 +1,4 @@
-"""What a server's strict mode allows in one collection: read from it, so that no request runs into a limit."""
+"""The limits of a server's strict mode for one collection: read from the server, so that requests keep to them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ N = TypeVar("N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of strict mode; None: there is none.
+    """Limits of strict mode; None: no limit.
 
     Attributes:
-        query: Points that a search, a scroll or a facet may ask for (`max_query_limit`).
+        query: Points that a search, a scroll or a facet may request (`max_query_limit`).
         searches: Queries of one batch (`search_max_batchsize`).
         upsert: Points of one upsert (`upsert_max_batchsize`).
         values: Values of one condition (`condition_max_size`).
         ef: Candidates of a search in the graph (`search_max_hnsw_ef`).
-        oversampling: Of quantised vectors (`search_max_oversampling`).
+        oversampling: Oversampling of quantised vectors (`search_max_oversampling`).
     """
 
     query: int | None = None
@@ -34,7 +34,7 @@ class Limits:
 
     @classmethod
     def of(cls, info: models.CollectionInfo) -> Limits:
-        """Those of a collection; none where strict mode is off."""
+        """Read the limits of a collection; none if strict mode is off."""
         config = info.config.strict_mode_config
         if config is None or not config.enabled:
             return cls()
@@ -48,19 +48,19 @@ class Limits:
         )
 
     def check_query(self, limit: int, collection: str) -> None:
-        """Refuse what the server would refuse.
+        """Refuse a query that the server would refuse.
 
         Raises:
-            StoreRejectedError: If so many points may not be asked for.
+            StoreRejectedError: If a query may not request this many points.
         """
         if self.query is not None and limit > self.query:
             raise StoreRejectedError(
                 f"The server's strict mode allows {self.query} points a query in collection '{collection}' "
-                f"(max_query_limit), {limit} are needed. Ask for fewer candidates, or raise max_query_limit in the "
+                f"(max_query_limit), {limit} are needed. Request fewer candidates, or raise max_query_limit in the "
                 f"collection's strict_mode_config."
             )
 
 
 def at_most(value: N, limit: N | None) -> N:
-    """The value, or the limit where that is lower."""
+    """Return the value, or the limit if that is lower."""
     return value if limit is None else min(value, limit)

@@ -1,4 +1,4 @@
-"""Points on their way to a server: checked, encoded as JSON once, and cut into batches."""
+"""Points for a server: checked, encoded as JSON once, and cut into batches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import orjson
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import InvalidPointError
 from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store.points import check_vectors, invalid_payload, label_point
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest, NamePoint
 
 
@@ -22,8 +21,8 @@ class CheckedPoint:
 
     Attributes:
         id: UUID5.
-        label: What to call it in an error.
-        data: The point, or for an update of payloads its operation, as JSON; 4.5 KB with 448 dimensions.
+        label: Its name in error messages.
+        data: The point as JSON, or for an update of payloads the operation; 4.5 KB with 448 dimensions.
     """
 
     id: str
@@ -34,67 +33,51 @@ class CheckedPoint:
 def check_points(
     points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, manifest: Manifest
 ) -> list[CheckedPoint]:
-    """Check points before any of them is sent; of points with one id the last stays, as a server would have it.
+    """Check points before any of them is sent. Of points with one id the last is kept, as a server would do.
 
     Args:
         points: n points.
         vectors: (n, dim).
         encodable: (n,).
-        manifest: Of the collection: the width of its vectors, and whether it has sparse ones, made here of the names.
+        manifest: Gives the width of the vectors, and whether there are sparse ones, which are made of the names here.
 
     Raises:
-        InvalidPointError: If a vector is NaN, zero or of another width, or a text no valid Unicode.
-        ValueError: If the three do not pair up.
+        InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
+        ValueError: If the three have different lengths.
     """
-    if vectors.ndim != 2 or not len(points) == len(vectors) == len(encodable):
-        raise ValueError(
-            f"{len(points)} points, vectors {vectors.shape} and encodable {encodable.shape} do not pair up"
-        )
+    rows, flags = check_vectors(points, vectors, encodable, dim=manifest.dim)
     if not len(points):
         return []
-    if vectors.shape[1] != manifest.dim:
-        raise InvalidPointError(
-            f"The vector of {_label(points[0])} has {vectors.shape[1]} dimensions, "
-            f"but the collection holds vectors of {manifest.dim}. Use the model that made the collection."
-        )
-    rows = np.ascontiguousarray(vectors, dtype=np.float32)
-    bad = encodable & ~(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        what = "is zero" if np.isfinite(rows[first]).all() else "holds NaN or infinity"
-        raise InvalidPointError(
-            f"The vector of {_label(points[first])} {what}. A name without a vector must be marked as not encodable."
-        )
     lexical = ngram_rows([point.name for point in points]) if manifest.has_lexical else None
     checked: dict[str, CheckedPoint] = {}
-    for i, (point, has_vector) in enumerate(zip(points, encodable.tolist(), strict=True)):
+    for i, (point, has_vector) in enumerate(zip(points, flags.tolist(), strict=True)):
         named: dict[str, Any] = {DENSE: rows[i]} if has_vector else {}
         if lexical is not None and lexical.offsets[i] < lexical.offsets[i + 1]:
             indices, values = lexical.row(i)
             named[LEXICAL] = {"indices": indices, "values": values}
-        identifier = _identify(point)
+        identifier = _point_id(point)
         content = {"id": identifier, "payload": point.to_payload(), "vector": named}
         checked.pop(identifier, None)
-        checked[identifier] = CheckedPoint(identifier, _label(point), _dump(point, content))
+        checked[identifier] = CheckedPoint(identifier, label_point(point), _to_json(point, content))
     return list(checked.values())
 
 
 def check_payloads(points: Sequence[NamePoint]) -> list[CheckedPoint]:
-    """Operations that replace the payloads of points that are stored.
+    """Make the operations that replace the payloads of stored points.
 
     Raises:
-        InvalidPointError: If a text is no valid Unicode.
+        InvalidPointError: If a text is not valid Unicode.
     """
     checked = []
     for point in points:
-        identifier = _identify(point)
+        identifier = _point_id(point)
         content = {"overwrite_payload": {"payload": point.to_payload(), "points": [identifier]}}
-        checked.append(CheckedPoint(identifier, _label(point), _dump(point, content)))
+        checked.append(CheckedPoint(identifier, label_point(point), _to_json(point, content)))
     return checked
 
 
 def cut_batches(points: Sequence[CheckedPoint], *, max_points: int, max_bytes: int) -> Iterator[list[CheckedPoint]]:
-    """Cut points into batches within both bounds; a point over `max_bytes` goes alone."""
+    """Cut points into batches within both limits; a point over `max_bytes` is a batch alone."""
     batch: list[CheckedPoint] = []
     size = 0
     for point in points:
@@ -108,34 +91,22 @@ def cut_batches(points: Sequence[CheckedPoint], *, max_points: int, max_bytes: i
 
 
 def join(points: Sequence[CheckedPoint], field: str) -> bytes:
-    """The body of a request that holds these under one field."""
+    """Make the body of a request that holds these points in one field."""
     return b'{"%s":[' % field.encode() + b",".join(point.data for point in points) + b"]}"
 
 
-def _identify(point: NamePoint) -> str:
+def _point_id(point: NamePoint) -> str:
     try:
         return point.id
     except ValueError as error:
-        raise _invalid(point, error) from error
+        raise invalid_payload(point, error) from error
 
 
-def _dump(point: NamePoint, content: dict[str, Any]) -> bytes:
-    """As JSON; orjson writes float32 with the digits that they have, half of a double's."""
+def _to_json(point: NamePoint, content: dict[str, Any]) -> bytes:
+    """Write JSON. orjson writes float32 with the digits that they have, half of a double's."""
     try:
         if point.type_probability is not None and not math.isfinite(point.type_probability):
             raise ValueError("type_probability is not finite")
         return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
     except (ValueError, TypeError) as error:
-        raise _invalid(point, error) from error
-
-
-def _invalid(point: NamePoint, error: Exception) -> InvalidPointError:
-    reason = "holds a lone surrogate" if "surrogate" in str(error) else f"is no JSON ({error})"
-    return InvalidPointError(f"The payload of {_label(point)} {reason}. Repair it where it was read.")
-
-
-def _label(point: NamePoint) -> str:
-    """What to call a point in an error; ascii() shows what cannot be printed, long names are cut."""
-    name = point.name if point.name.isprintable() else ascii(point.name)[1:-1]
-    entity_id = point.entity_id if point.entity_id.isprintable() else ascii(point.entity_id)[1:-1]
-    return f"'{name if len(name) <= 80 else name[:77] + '...'}' (entity {entity_id})"
+        raise invalid_payload(point, error) from error

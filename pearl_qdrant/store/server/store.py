@@ -1,8 +1,8 @@
 """A Qdrant server or cluster as a store, through qdrant-client over REST.
 
-The manifest lies in the collection's metadata. A bulk load switches the server's indexing off and leaves a mark with
-the old setting in the metadata, in one request; `finalize` restores it. So a process that dies in between leaves a
-collection that answers exactly, is reported as not finalized, and is repaired by the next `finalize`.
+The manifest is in the collection's metadata. A bulk load switches the server's indexing off and stores the old setting
+in the metadata, in one request; `finalize` restores it. So if a process dies in between, the collection still answers
+(exactly), is reported as not finalized, and the next `finalize` repairs it.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class ServerStore:
         Args:
             url: http:// or https://, port 6333 unless given.
             api_key: Sent with every request; refused for plain HTTP to another host, unless that is allowed.
-            timeout: Of one try, in seconds.
-            retry: How often and how patiently a request is tried.
+            timeout: For one try, in seconds.
+            retry: How often and how long a request is tried again.
             indexing: How `finalize` waits.
-            allow_plain_http: Whether the key may go over plain HTTP to another host: in a private network alone.
-            ca_file: Certificates (PEM) of an authority that is trusted beside the system's.
-            compress: Ask for compressed answers: for a far host, where bytes cost more than waiting.
+            allow_plain_http: Whether the key may go over plain HTTP to another host; only for a private network.
+            ca_file: Certificates (PEM) of an authority that is trusted besides the system's.
+            compress: Request compressed answers: for a distant host, where bytes cost more time than waiting.
 
         Raises:
-            SettingsError: If the URL is none, the key would travel in plain text, or `ca_file` cannot be read.
+            SettingsError: If the URL is not valid, the key would travel in plain text, or `ca_file` cannot be read.
         """
         connection = server_connection.connect(
             url,
@@ -81,7 +81,7 @@ class ServerStore:
 
     @property
     def connection(self) -> Connection:
-        """What all requests go through."""
+        """The connection of all requests."""
         return self._connection
 
     @property
@@ -90,11 +90,11 @@ class ServerStore:
         return self._connection.location
 
     def collections(self) -> list[str]:
-        """Names of all collections on the server, sorted, whoever made them."""
+        """Return the names of all collections on the server, sorted, also those of other programs."""
         return self._connection.collections()
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> ServerCollection:
-        """Create a collection with its payload indexes; as in `protocol.Store.create`."""
+        """Create a collection with its payload indexes; see `protocol.Store.create`."""
         name, client, tries = manifest.collection, self._connection.client, 0
         manifest, placement = manifest.as_created(), placement or Placement()
 
@@ -120,7 +120,7 @@ class ServerStore:
         try:
             self._connection.call(create, collection=name)
         except CollectionExistsError:
-            # An earlier try may have created it and lost its answer on the way.
+            # An earlier try may have created it, but its answer was lost.
             if tries == 1 or self.open(name).manifest != manifest:
                 raise
         try:
@@ -128,13 +128,13 @@ class ServerStore:
         except ManifestError as error:
             self.delete(name)
             raise StoreRejectedError(
-                f"Qdrant at {self.location} does not keep metadata of collections. Update the server to 1.16 or later."
+                f"Qdrant at {self.location} does not store metadata of collections. Update the server to 1.16 or later."
             ) from error
         server_indexing.ensure_payload_indexes(self._connection, name)
         return collection
 
     def open(self, name: str) -> ServerCollection:
-        """Open a collection; as in `protocol.Store.open`."""
+        """Open a collection; see `protocol.Store.open`."""
         client = self._connection.client
         info = self._connection.call(lambda: client.get_collection(name), collection=name)
         manifest = parse_manifest(info.config.metadata, name)
@@ -148,12 +148,12 @@ class ServerStore:
         return ServerCollection(self._connection, name, manifest, limits=Limits.of(info), indexing=self._indexing)
 
     def delete(self, name: str) -> None:
-        """Delete a collection, even one without a manifest; as in `protocol.Store.delete`."""
+        """Delete a collection, even one without a manifest; see `protocol.Store.delete`."""
         existing, client = self.collections(), self._connection.client
         if name not in existing:
             raise CollectionNotFoundError(name, existing)
         self._connection.call(lambda: client.delete_collection(name), collection=name)
 
     def close(self) -> None:
-        """End the connection, and with it all collections."""
+        """Close the connection, and so all collections."""
         self._connection.close()

@@ -1,8 +1,8 @@
-"""Points on their way to a server: checked, cut into batches, and sent by a few threads.
+"""Upload points to a server: check them, cut them into batches, and send these by a few threads.
 
-Our own loop, because qdrant-client's retries without back-off, retries what cannot heal, and forks. Batches are
-bounded by points and bytes (a server refuses bodies over 32 MiB), sent with wait=True, and halved where the server
-finds them too large. Ids are deterministic, so a batch that is sent twice changes nothing.
+qdrant-client's own upload retries without back-off, retries errors that cannot pass, and forks. Batches here have a
+limit of points and bytes (a server refuses bodies over 32 MiB), are sent with wait=True, and are halved if the server
+finds them too large. Ids are deterministic, so sending a batch twice changes nothing.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import CheckedPoint, check_payloads, check_points, cut_batches, join
 
 MAX_BATCH_POINTS = 256
-"""Qdrant advises 64 to 256 points a request."""
+"""Qdrant recommends 64 to 256 points in a request."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A quarter of the server's default limit of 32 MiB."""
 
 
-class _Done(msgspec.Struct, gc=False):
-    """What a write is answered."""
+class _WriteAnswer(msgspec.Struct, gc=False):
+    """The answer to a write."""
 
     result: Any
 
 
-_read_done = msgspec.json.Decoder(_Done).decode
+_read_answer = msgspec.json.Decoder(_WriteAnswer).decode
 
 _UPLOAD_THREADS = 2
-_MAX_PENDING = 4  # batches handed over and not yet stored: what bounds the memory
+_MAX_PENDING = 4  # batches submitted and not yet stored; limits the memory
 
 
 class Uploader:
-    """Sends batches to one collection, halving those that the server finds too large. Thread-safe over HTTP.
+    """Sends batches to one collection, and halves those that the server finds too large. Thread-safe over HTTP.
 
     Attributes:
-        max_points, max_bytes: Bounds of a batch; shrink when the server refuses one as too large.
-        cancelled: Once set, ends retries.
+        max_points, max_bytes: Limits of a batch; they shrink when the server refuses a batch as too large.
+        cancelled: Once set, stops retries.
     """
 
     def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
@@ -59,24 +59,24 @@ class Uploader:
         self._collection = collection
 
     def batches(self, points: Sequence[CheckedPoint]) -> Iterator[list[CheckedPoint]]:
-        """Cut points into batches within the bounds of the moment."""
+        """Cut points into batches within the current limits."""
         return cut_batches(points, max_points=self.max_points, max_bytes=self.max_bytes)
 
     def send(self, batch: Sequence[CheckedPoint]) -> None:
         """Store a batch; returns when the server has applied it.
 
         Raises:
-            StoreError: If the store failed for good.
+            StoreError: If the server refuses it, or does not answer after all retries.
         """
         self._send(batch, self._upsert)
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
-        """Replace all but the vectors of points; returns when the server has applied it. Raises as `send`."""
+        """Replace everything but the vectors of points; returns when the server has applied it. Raises as `send`."""
         for batch in self.batches(check_payloads(points)):
             self._send(batch, self._overwrite)
 
     def _upsert(self, batch: Sequence[CheckedPoint]) -> object:
-        """One request."""
+        """Send one request."""
         client = self._connection.client
         if self._connection.is_local:
             structs = [models.PointStruct.model_validate_json(point.data) for point in batch]
@@ -84,7 +84,7 @@ class Uploader:
         return self._call_rest("PUT", "/collections/{name}/points?wait=true", join(batch, "points"))
 
     def _overwrite(self, batch: Sequence[CheckedPoint]) -> object:
-        """One request."""
+        """Send one request."""
         client = self._connection.client
         if self._connection.is_local:
             operations: list[models.UpdateOperation] = [
@@ -98,12 +98,12 @@ class Uploader:
 
     def _call_rest(self, method: str, path: str, body: bytes) -> object:
         return self._connection.call_rest(
-            method, path, body, collection=self._collection, read=_read_done, cancelled=self.cancelled
+            method, path, body, collection=self._collection, read=_read_answer, cancelled=self.cancelled
         )
 
     def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
-        """One request, or several where the server finds it too large."""
-        # It may have been cut before the server refused another one of its size.
+        """Send a batch in one request, or in several if the server finds it too large."""
+        # The limits may have shrunk after this batch was cut, when the server refused another one.
         parts = list(cut_batches(batch, max_points=self.max_points, max_bytes=self.max_bytes))
         if len(parts) > 1:
             for part in parts:
@@ -129,15 +129,15 @@ class Uploader:
 
 @final
 class ServerWriter:
-    """A bulk load over a few threads (one in local mode, where parallel upserts race).
+    """A bulk load by a few threads (one in local mode, where parallel upserts interfere).
 
-    A batch is handed to the threads while the caller prepares the next one; an error of a batch surfaces in the next
-    `write` or `flush`, and stays: after it nothing more is written.
+    The threads send a batch while the caller makes the next one. If a batch fails, the next `write` or `flush` raises
+    the error, and so does every later one: nothing more is written.
     """
 
     def __init__(self, connection: Connection, collection: str, manifest: Manifest, limits: Limits) -> None:
         self._uploader = Uploader(connection, collection, limits)
-        self._owner = connection.owner
+        self._guard = connection.guard
         self._name = collection
         self._manifest = manifest
         self._threads = 1 if connection.is_local else _UPLOAD_THREADS
@@ -151,42 +151,42 @@ class ServerWriter:
 
     def __exit__(self, *exc_info: object) -> None:
         pool, failed = self._pool, exc_info[0] is not None
-        if pool is None or not self._owner.is_here:  # a fork has none of the threads
+        if pool is None or not self._guard.is_owner:  # a forked process has none of the threads
             return
         try:
             if not failed:
                 self.flush()
         finally:
             self._pool = None
-            self._uploader.cancelled.set()  # after a clean flush nothing is left that it could stop
+            self._uploader.cancelled.set()  # after a flush without errors there is nothing left to stop
             pool.shutdown(wait=True, cancel_futures=True)
             self._pending.clear()
 
     def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Hand points over; as in `protocol.Writer.write`."""
+        """Submit points; see `protocol.Writer.write`."""
         pool = self._open_pool()
         self._collect(block_above=_MAX_PENDING)
         for batch in self._uploader.batches(check_points(points, vectors, encodable, self._manifest)):
             ids = frozenset(point.id for point in batch)
-            # Two writes of one point must not overtake each other: the later one counts.
+            # The later write of a point must win: wait if a batch with the same point is still on its way.
             if any(not ids.isdisjoint(others) for _, others in self._pending):
                 self._collect(block_above=0)
             self._collect(block_above=_MAX_PENDING - 1)
             self._pending.append((pool.submit(self._uploader.send, batch), ids))
 
     def flush(self) -> None:
-        """Return when all that was written is stored; as in `protocol.Writer.flush`."""
+        """Return when all points so far are stored; see `protocol.Writer.flush`."""
         self._open_pool()
         self._collect(block_above=0)
 
     def _open_pool(self) -> ThreadPoolExecutor:
-        self._owner.check()
+        self._guard.check()
         if self._pool is None:
             raise StoreClosedError(f"The writer of collection '{self._name}' is not open: use it in a with statement.")
         return self._pool
 
     def _collect(self, *, block_above: int) -> None:
-        """Take finished batches off the queue, waiting until at most so many are left; raise what failed."""
+        """Remove finished batches from the queue; wait until at most `block_above` are left. Raises the first error."""
         if self._failure is not None:
             raise self._failure
         while self._pending and (len(self._pending) > block_above or self._pending[0][0].done()):

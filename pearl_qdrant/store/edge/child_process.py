@@ -1,9 +1,9 @@
-"""The child process that holds a shard during a load or while the graph is built, as seen from the parent.
+"""The parent's side of the child process that holds a shard during a load, or while the graph is built.
 
-Edge's growing segments take anonymous memory that a process does not give back, and `update` and `optimize` hold the
-interpreter lock. In a process of their own the memory goes with the process, the parent's encoder runs on, and
-Ctrl-C can end it. Parent and child talk in frames over the child's standard input and output: one request, one
-answer.
+Edge's growing segments take anonymous memory that a process never returns, and `update` and `optimize` hold the
+interpreter lock. In a separate process the memory is returned when the process exits, the parent's encoder keeps
+running, and Ctrl-C can stop it. Parent and child exchange frames over the child's standard input and output: one
+answer for each request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.schema import Quantization
 
-MODULE = "pearl_qdrant.store.edge.writer"
+MODULE = "pearl_qdrant.store.edge.child_main"
 
 POINTS, FLUSH, COUNT, COMPACT, FINISH = b"P", b"F", b"N", b"C", b"E"
 """Requests: write a batch; flush; count points; compact, flush and exit; flush and exit."""
@@ -34,27 +34,27 @@ OK, FAILED = b"+", b"!"
 Answer = dict[str, Any]
 
 _HEADER = struct.Struct("!cI")
-_STDERR_TAIL = 2000  # characters of a dead child's standard error that an error shows
-_EXIT_S = 60.0  # a child that was told to exit flushes first
+_STDERR_CHARS = 2000  # characters of a dead child's standard error that an error message shows
+_EXIT_S = 60.0  # a child flushes before it exits
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a child is to do.
+    """The job of a child.
 
     Attributes:
         task: "load" or "finalize".
         collection: Name, for errors.
         shard: Folder of the shard.
         dim: Width of the vectors.
-        has_lexical: Whether there are sparse vectors, to be made of the names.
-        threshold_kb: Vectors from which a segment is made compact, or gets a graph, in KB.
-        quantization: How the segments with a graph keep their vectors.
-        has_graph: Whether compacted segments carry a graph already, and new ones must too.
-        graph_m, graph_ef_construct: Its links, and candidates while it is built.
-        small_points: Beyond so many points a load drops the payload indexes, until the graph is built.
-        compact_points: Points in the growing segment at which it is compacted, with payload indexes.
-        compact_lean_points: The same without them.
+        has_lexical: Whether there are sparse vectors; the child makes them of the names.
+        threshold_kb: Size in KB of vectors from which a segment is compacted, or gets a graph.
+        quantization: How segments with a graph keep their vectors.
+        has_graph: Whether compacted segments already have a graph, so that new ones need it too.
+        graph_m, graph_ef_construct: Links of the graph, and candidates while it is built.
+        small_points: Beyond this many points a load drops the payload indexes until the graph is built.
+        compact_points: Points at which a growing segment with payload indexes is compacted.
+        compact_unindexed_points: Points at which a growing segment without payload indexes is compacted.
     """
 
     task: Literal["load", "finalize"]
@@ -69,27 +69,27 @@ class Job:
     graph_ef_construct: int
     small_points: int
     compact_points: int
-    compact_lean_points: int
+    compact_unindexed_points: int
 
     def dump(self) -> str:
-        """As JSON, for the command line."""
+        """Write as JSON, for the command line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> Job:
-        """The reverse of `dump`."""
+        """Reverse `dump`."""
         return cls(**json.loads(text))
 
 
 def send(stream: IO[bytes], kind: bytes, body: bytes = b"") -> None:
-    """Send one frame: a byte of kind, the length, the body."""
+    """Send one frame: one byte for the kind, the length, the body."""
     stream.write(_HEADER.pack(kind, len(body)))
     stream.write(body)
     stream.flush()
 
 
 def receive(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """Kind and body of the next frame; None where the other side has gone, in the middle of a frame too."""
+    """Read the next frame, kind and body; None if the other side has closed the pipe, even within a frame."""
     header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
@@ -99,13 +99,13 @@ def receive(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 
 class EdgeProcess:
-    """One child. `wait_ready` must come first; any error ends it."""
+    """One child. It first sends an answer by itself, when it is ready. After an error it exits."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         try:
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        except OSError as error:  # a full disk, too: then no folder takes temporary files
+        except OSError as error:  # also if the disk is full: then there is no folder for temporary files
             raise StoreError(
                 f"Cannot start the process that writes collection '{job.collection}' ({error}). Free some space, or "
                 f"point TMPDIR to another disk."
@@ -128,14 +128,14 @@ class EdgeProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
+        """Process id of the child."""
         return self._process.pid
 
-    def wait_answer(self) -> Answer:
+    def receive_answer(self) -> Answer:
         """Wait for the next answer.
 
         Raises:
-            StoreError: What the child failed with, or that it died.
+            StoreError: If the child reports an error, or died.
         """
         assert self._process.stdout is not None
         frame = receive(self._process.stdout)
@@ -148,21 +148,21 @@ class EdgeProcess:
         return answer
 
     def request(self, kind: bytes, body: bytes = b"") -> Answer:
-        """Send a request and wait for its answer; errors as in `wait_answer`."""
+        """Send a request and wait for its answer; errors as in `receive_answer`."""
         assert self._process.stdin is not None
         try:
             send(self._process.stdin, kind, body)
-        except OSError:  # the answer, if there is one, says why it has gone
-            return self.wait_answer()
-        return self.wait_answer()
+        except OSError:  # the child has exited; it may have sent an error before
+            return self.receive_answer()
+        return self.receive_answer()
 
     def end(self) -> None:
-        """Close the pipes and wait: a child that is left alone flushes and exits. One that does not is killed."""
+        """Close the pipes and wait: the child then flushes and exits. If it does not, it is killed."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 try:
                     pipe.close()
-                except OSError:  # what was not sent to a dead child
+                except OSError:  # data that a dead child did not read
                     continue
         try:
             self._process.wait(_EXIT_S)
@@ -171,12 +171,12 @@ class EdgeProcess:
         self._stderr.close()
 
     def kill(self) -> None:
-        """Kill it; what it had acknowledged is kept."""
+        """Kill the child; what it has acknowledged is kept."""
         self._process.kill()
         self._process.wait()
 
     def _died(self) -> StoreError:
-        """Why the child has gone without an answer."""
+        """Make the error for a child that has exited without an answer."""
         try:
             code = self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
@@ -188,25 +188,25 @@ class EdgeProcess:
         free = self._free_bytes()
         if free < (edge_shard.MIN_FREE_BYTES if is_bus else edge_shard.OPEN_BYTES):
             what = f"{free / 1e6:,.0f} MB free; the process that writes it {why}"
-            return edge_shard.full_error(name, what, doing="building its graph" if is_graph else "writing to it")
+            return edge_shard.disk_full_error(name, what, doing="building its graph" if is_graph else "writing to it")
         if is_bus:
             why += (
-                f", a write to a mapped file that failed though {free / 1e6:,.0f} MB are free now: the disk was full "
-                f"for a moment, a quota is used up, or the disk fails"
+                f": a write to a mapped file failed, although {free / 1e6:,.0f} MB are free now. The disk was full "
+                f"for a moment, a quota is used up, or the disk is broken"
             )
         elif -code == getattr(signal, "SIGKILL", None):
             why += ", perhaps because memory ran out"
         self._stderr.seek(0)
-        said = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_TAIL:]
+        said = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_CHARS:]
         doing = "builds the graph of" if is_graph else "writes"
         kept = "is stored in it" if is_graph else "it had acknowledged"
         return StoreError(
             f"The process that {doing} collection '{name}' {why}. What {kept} is kept; run the same command again to "
-            f"go on." + (f"\nIts last words: {said}" if said else "")
+            f"resume." + (f"\nIts last output: {said}" if said else "")
         )
 
     def _free_bytes(self) -> int:
-        """Space left where the shard lies; without an end if it has gone."""
+        """Return the free space on the shard's disk; unlimited if the shard is gone."""
         try:
             return shutil.disk_usage(Path(self._job.shard).parent).free
         except OSError:
@@ -214,15 +214,15 @@ class EdgeProcess:
 
 
 def python_child(module: str) -> tuple[list[str], dict[str, str], Path]:
-    """What starts a module of this package in a process: command, environment and working folder."""
+    """Return command, environment and working folder that run a module of this package in a new process."""
     root = Path(__file__).resolve().parents[3]
     search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
-    # `-m` puts the working folder first in the child's path.
+    # `-m` puts the working folder first in the child's search path.
     return [sys.executable, "-m", module], {**os.environ, "PYTHONPATH": os.pathsep.join(search)}, root
 
 
 def why_ended(code: int) -> str:
-    """How a process ended, as in "was killed by SIGKILL"."""
+    """Describe how a process ended, as in "was killed by SIGKILL"."""
     if code >= 0:
         return f"ended with status {code}"
     try:
@@ -232,14 +232,14 @@ def why_ended(code: int) -> str:
 
 
 def dump_error(error: StoreError) -> bytes:
-    """An error as the body of a FAILED frame."""
+    """Write an error as the body of a FAILED frame."""
     kind = "full" if isinstance(error, StoreFullError) else "locked" if isinstance(error, StoreLockedError) else "store"
     owner = error.owner if isinstance(error, StoreLockedError) else ""
     return json.dumps({"kind": kind, "message": str(error), "owner": owner}).encode()
 
 
 def _error_from(answer: Answer, collection: str) -> StoreError:
-    """The reverse of `dump_error`."""
+    """Reverse `dump_error`."""
     if answer["kind"] == "locked":
         return StoreLockedError(collection, answer["owner"])
     return (StoreFullError if answer["kind"] == "full" else StoreError)(answer["message"])

@@ -1,10 +1,12 @@
-"""The process that writes an embedded collection: ``python -m pearl_qdrant.store.edge.writer JOB``.
+"""The process that writes an embedded collection: ``python -m pearl_qdrant.store.edge.child_main JOB``.
 
-It is started by `edge_bulk.py` and `edge.py`, and is of no use by hand. A load goes into one growing segment. Payload
-indexes cost more than all the rest of writing (with them 40 us a point to write, 50 to 90 to compact and 1.4 KB of
-anonymous memory; without 20, 11 and 0.2), and Qdrant builds them once more with the graph. So a load that makes a
-collection without a graph large drops them, and `finalize` makes them again: that of the type filter before the graph,
-which gets its links for filters all the same, the others after it. In between filters work, but read the payloads.
+Started by `bulk_writer.py` (a load) and `collection.py` (`finalize`); not for use by hand.
+
+A load writes into one growing segment. Payload indexes cost more than everything else in writing: with them a point
+takes 40 us to write, 50 to 90 to compact and 1.4 KB of anonymous memory, without them 20, 11 and 0.2. Qdrant also
+builds them again with the graph. So when a load makes a collection without a graph large, it drops them, and `finalize`
+makes them: the index of the type filter before the graph, which takes its links for filters from it, the others after
+it. Until then filters work, but read the payloads.
 """
 
 from __future__ import annotations
@@ -23,8 +25,7 @@ from qdrant_edge import EdgeShard
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.points import PointBatch
-from pearl_qdrant.store.edge.process import (
+from pearl_qdrant.store.edge.child_process import (
     COMPACT,
     COUNT,
     FAILED,
@@ -38,6 +39,7 @@ from pearl_qdrant.store.edge.process import (
     receive,
     send,
 )
+from pearl_qdrant.store.edge.points import PointBatch
 from pearl_qdrant.store.protocol import share_indexed
 from pearl_qdrant.store.schema import LEXICAL
 
@@ -51,8 +53,8 @@ class ShardLoad:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._path = Path(job.shard)
-        # No two compacted segments fit into one: merging them again and again would take quadratic time.
-        points = job.compact_points if job.has_graph else job.compact_lean_points
+        # Two compacted segments must not fit into one: merging them again and again would take quadratic time.
+        points = job.compact_points if job.has_graph else job.compact_unindexed_points
         config = edge_shard.shard_config(
             job.dim,
             has_lexical=job.has_lexical,
@@ -64,7 +66,7 @@ class ShardLoad:
             quantization=job.quantization if job.has_graph else "none",
         )
         self._shard: EdgeShard = edge_shard.load_shard(self._path, job.collection, config)
-        self._is_lean = not edge_shard.has_indexes(self._shard)
+        self._has_indexes = edge_shard.has_indexes(self._shard)
         self._growing_bytes = 0
 
     def count(self) -> Answer:
@@ -72,16 +74,16 @@ class ShardLoad:
         return {"points": edge_shard.count_points(self._shard)}
 
     def write(self, packed: bytes) -> Answer:
-        """Write one batch; tells how many points a child may write before it has to compact."""
+        """Write one batch; return how many points a child may write before it must compact."""
         job = self._job
         edge_shard.check_space(self._path, job.collection)
         batch = PointBatch.unpack(packed)
         edge_shard.upsert(self._shard, batch, has_lexical=job.has_lexical)
         self._growing_bytes += len(packed)
-        if not self._is_lean and not job.has_graph and self._shard.info().points_count > job.small_points:
+        if self._has_indexes and not job.has_graph and self._shard.info().points_count > job.small_points:
             edge_shard.drop_indexes(self._shard)
-            self._is_lean = True
-        return {"compact_after": job.compact_lean_points if self._is_lean else job.compact_points}
+            self._has_indexes = False
+        return {"compact_after": job.compact_points if self._has_indexes else job.compact_unindexed_points}
 
     def flush(self) -> Answer:
         """Make all writes durable."""
@@ -89,7 +91,7 @@ class ShardLoad:
         return {}
 
     def compact(self) -> Answer:
-        """Turn the growing segment into one of mapped files, and close; until that is whole, both lie on the disk."""
+        """Turn the growing segment into one of mapped files, and close. Until that is done, both are on the disk."""
         self._shard.flush()
         edge_shard.check_space(self._path, self._job.collection, self._growing_bytes + edge_shard.MIN_FREE_BYTES)
         self._shard.optimize()
@@ -104,8 +106,8 @@ class ShardLoad:
 
 
 def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer requests until one of them ends this child, or the parent has gone."""
-    do: dict[bytes, Callable[[], Answer]] = {
+    """Answer requests until one of them ends this child, or the parent has closed the pipe."""
+    actions: dict[bytes, Callable[[], Answer]] = {
         FLUSH: load.flush,
         COUNT: load.count,
         COMPACT: load.compact,
@@ -113,7 +115,7 @@ def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
     }
     while frame := receive(requests):
         kind, body = frame
-        _answer(answers, load.write(body) if kind == POINTS else do[kind]())
+        _answer(answers, load.write(body) if kind == POINTS else actions[kind]())
         if kind in (COMPACT, FINISH):
             return
     load.close()
@@ -134,12 +136,12 @@ def _finalize(job: Job) -> Answer:
     shard = edge_shard.load_shard(path, job.collection, config)
     edge_shard.create_filter_index(shard)
     shard.optimize()
-    # Before, they would be built twice: in the segments that are, and in the one that takes their place.
+    # Made before the graph they would be built twice: in the old segments, and in the new one that replaces them.
     edge_shard.create_indexes(shard)
     shard.flush()
     n_vectors = edge_shard.count_vectors(shard)
     n_sparse = edge_shard.count_vectors(shard, LEXICAL) if job.has_lexical else 0
-    # Deleted points stay in the engine's count until their segment is built anew.
+    # The engine counts deleted points until their segment is rebuilt.
     indexed = share_indexed(shard.info().indexed_vectors_count, n_vectors, n_sparse)
     shard.close()
     return {"vectors": n_vectors, "indexed": indexed}
@@ -150,26 +152,27 @@ def _answer(answers: IO[bytes], answer: Answer) -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies: `optimize()` never looks at the pipe, and holds the shard.
+    """Ask Linux to kill this process when its parent dies: `optimize()` does not read the pipe, and locks the shard.
 
-    In the parent, the thread counts that started this process: it must outlive it.
+    Linux watches the parent's thread that started this process, not the whole parent: that thread must live longer
+    than this process.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         pipe = select.poll()
         pipe.register(0, select.POLLHUP)
-        if any(event & select.POLLHUP for _, event in pipe.poll(0)):  # it has died already
+        if any(event & select.POLLHUP for _, event in pipe.poll(0)):  # the parent died before the call above
             sys.exit(1)
 
 
 def main() -> None:
-    """Do the job that the command line names."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to us too; the parent decides
+    """Do the job given on the command line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches this process too; the parent decides
     job = Job.parse(sys.argv[1])
     _die_with_parent()
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not end up between the frames
+    os.dup2(2, 1)  # output of libraries must not mix with the frames
     try:
         with edge_shard.edge_errors(job.collection, "writing to it"):
             if job.task == "finalize":

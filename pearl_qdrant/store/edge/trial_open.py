@@ -1,6 +1,6 @@
-"""Open a shard and close it again, within limits: ``python -m pearl_qdrant.store.edge.probe SHARD DATA FILE CPU``.
+"""Open a shard on trial, within limits: ``python -m pearl_qdrant.store.edge.trial_open SHARD DATA FILE CPU``.
 
-Started by `edge_seal.py`, of no use by hand. It imports next to nothing, so that it starts in a tenth of a second.
+Started by `checksums.py`; not for use by hand. It imports very little, so that it starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-BEGUN = "begun\n"
-"""Said before the shard is opened: whoever does not hear it has started something else."""
+STARTED = "started\n"
+"""Printed before the shard is opened. Without it, something else was started."""
 
 
 def _limit(n_data_bytes: int, n_file_bytes: int, cpu_s: int) -> None:
-    """Limit what this process may take; does nothing where the system has no such limits (Windows).
+    """Limit the memory, file size and processor time of this process; does nothing on Windows, which has no limits.
 
-    Damaged lengths make Edge allocate, or lengthen a file and read it to its end, or go round for hours. Mapped files
-    do not count as data. Python ignores the signal of a file that grows too large: for Edge that is an error.
+    A damaged length makes Edge allocate memory, or enlarge a file and read it to its end, or loop for hours. Mapped
+    files do not count as data. Python ignores the signal for a file that grows too large, so Edge gets an error.
     """
     try:
         import resource
@@ -36,16 +36,16 @@ def _limit(n_data_bytes: int, n_file_bytes: int, cpu_s: int) -> None:
 
 
 def main() -> None:
-    """Say `BEGUN`, then what the shard cannot be opened for, with exit status 1, or nothing."""
+    """Print `STARTED`; if the shard cannot be opened, print the error and exit with status 1."""
     shard, *limits = sys.argv[1:]
     from qdrant_edge import EdgeShard
 
     _limit(*map(int, limits))
-    sys.stdout.write(BEGUN)
+    sys.stdout.write(STARTED)
     sys.stdout.flush()
     try:
         EdgeShard.load(shard).close()
-    except BaseException as error:  # noqa: BLE001 - a panic is no Exception
+    except BaseException as error:  # noqa: BLE001 - a panic is not an Exception
         sys.stdout.write(str(error))
         sys.exit(1)
 
