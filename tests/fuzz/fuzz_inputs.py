@@ -15,7 +15,6 @@ from fuzz_accidents import (
     ACCIDENTS,
     ARCHIVE,
     COUNTS,
-    CRUMBS,
     TEXT,
     WRAPPER,
     Strategy,
@@ -26,14 +25,15 @@ from fuzz_accidents import (
     repeated,
     wrap,
 )
+from fuzz_tables import COLUMN_OPTIONS, CSV_TABLES, DELIMITERS, JSON_TABLES, LONG_TEXT, TABLES
 from hypothesis import strategies as st
 from obo_terms import TOES
+from tables import JSONL, written_tables
 from umls_release import CONSO, NLM, RELEASE, definition
 from wikidata_items import dump, item
 from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
-from ingest.readers.tables.columns import TableColumns
 from ingest.readers.umls.reader import COLUMNS
 
 
@@ -58,47 +58,8 @@ class Input:
     size: int
 
 
-_LONG_TEXT = mostly(TEXT, repeated(CRUMBS, max_size=3))
-
-
-_HEADERS = st.sampled_from(
-    [*"id entity_id CUI QID canonical_name name Name type types aliases alias description kb score x x".split(), ""]
-).map(str.encode)
-_IDS = st.sampled_from([b"Q1", b"Q1", b"Q2", b"Q3", b" Q1 ", b"", b"\xc3\xa9"])
-_CELLS = st.one_of(_LONG_TEXT, st.sampled_from([b"PER", b"LOC|CITY", b"a|b|c", b"|", b"\\"]))
-_ROW_ENDS = st.sampled_from([b"\n"] * 8 + [b"\r\n", b"\t\n", b"\r", b"\n\n"])
-
-
-def _row(entity_id: bytes, cells: list[bytes], end: bytes) -> bytes:
-    return b"\t".join([entity_id, *cells]) + end
-
-
-_ROWS = st.builds(_row, st.one_of(_IDS, TEXT), st.lists(_CELLS, min_size=0, max_size=6), _ROW_ENDS)
-_TABLES = st.builds(
-    lambda mark, header, rows: mark + header + rows,
-    st.sampled_from([b"", b"", b"", b"\xef\xbb\xbf", b"\n\n"]),
-    st.one_of(
-        st.just(b"Q9\tname\tPER\ta|b\n"),
-        st.lists(_HEADERS, min_size=1, max_size=8).map(lambda cells: b"\t".join([b"id", b"name", *cells]) + b"\n"),
-        st.just(b"id\tname\ttype\taliases\tdescription\tx\n"),
-    ),
-    repeated(mostly(_ROWS, st.one_of(TEXT, st.sampled_from([b"Q1\tname\n", b"\n", b"\t"])), 6), min_size=3),
-)
-_COLUMN = st.one_of(st.none(), st.sampled_from(["1", "2", "9", "0", "id", "x", "99999"]))
-_COLUMN_OPTIONS = mostly(
-    st.none(),
-    st.builds(
-        lambda i, name, types, alias: TableColumns(i, name, tuple(types), alias),
-        _COLUMN,
-        _COLUMN,
-        st.lists(st.sampled_from(["1", "3", "type"]), max_size=2),
-        _COLUMN,
-    ),
-    9,
-)
-
 _TERM_IDS = st.sampled_from([f"A:{i}".encode() for i in range(9)] + [b"B:1 ! why", b"", b"A\\:1", b'"A:1"'])
-_QUOTED = st.builds(lambda text, end: b'"' + text + end, _LONG_TEXT, st.sampled_from([b'"'] * 6 + [b"", b'\\"']))
+_QUOTED = st.builds(lambda text, end: b'"' + text + end, LONG_TEXT, st.sampled_from([b'"'] * 6 + [b"", b'\\"']))
 _PAIRS = st.builds(
     lambda key, equals, value, comma: key + equals + value + comma,
     st.one_of(st.sampled_from([b"source", b"a", b"x y", b""]), TEXT),
@@ -114,7 +75,7 @@ _MODIFIERS = st.builds(
 )
 _SCOPES = st.sampled_from([b" EXACT []", b" BROAD [A:1]", b" EXACT layperson [x, y]", b" []", b"", b" RELATED"])
 _VALUES = st.one_of(
-    _LONG_TEXT,
+    LONG_TEXT,
     st.builds(lambda text, more: text + more, TEXT, _MODIFIERS),
     st.builds(lambda quoted, scope, more: quoted + scope + more, _QUOTED, _SCOPES, st.one_of(st.just(b""), _MODIFIERS)),
     _TERM_IDS,
@@ -262,7 +223,33 @@ _UMLS_OPTIONS = st.builds(
 )
 
 INPUTS: dict[str, Strategy[Input]] = {
-    "tsv": _alone("tsv", ["base.tsv", "x"], _TABLES, st.builds(ReadOptions, limit=_LIMITS, columns=_COLUMN_OPTIONS)),
+    "tsv": _alone("tsv", ["base.tsv", "x"], TABLES, st.builds(ReadOptions, limit=_LIMITS, columns=COLUMN_OPTIONS)),
+    "csv": _alone(
+        "csv",
+        ["base.csv", "x"],
+        CSV_TABLES,
+        st.builds(ReadOptions, limit=_LIMITS, columns=COLUMN_OPTIONS, delimiter=DELIMITERS),
+    ),
+    "jsonl": st.one_of(
+        _alone("jsonl", ["x"], JSON_TABLES, st.builds(ReadOptions, limit=_LIMITS, columns=COLUMN_OPTIONS)),
+        _alone(
+            "jsonl",
+            ["x"],
+            st.builds(lambda nested: JSONL.encode() + nested, _JSON_NESTED),
+            st.builds(ReadOptions, limit=_LIMITS),
+        ),
+    ),
+    "parquet": st.one_of(
+        *(
+            _alone(
+                "parquet",
+                ["x"],
+                st.builds(damage, st.just(content), ACCIDENTS),
+                st.builds(ReadOptions, limit=_LIMITS, columns=COLUMN_OPTIONS),
+            )
+            for content in written_tables().values()
+        )
+    ),
     "obo": st.one_of(
         _alone("obo", ["base.obo"], _ONTOLOGIES, _OBO_OPTIONS),
         _alone("obo", ["base.obo"], st.builds(damage, st.just(TOES.encode()), ACCIDENTS), _OBO_OPTIONS),

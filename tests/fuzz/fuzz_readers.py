@@ -36,6 +36,7 @@ import zstandard
 from fuzz_inputs import DUMP, INPUTS, Input
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from obo_terms import TOES
+from tables import CSV, JSONL, written_tables
 from umls_release import CONSO
 from yago_files import FACTS, turtle
 
@@ -342,6 +343,10 @@ def warm_up(folder: Path) -> None:
     (folder / "yago-facts.ttl").write_text(turtle(FACTS))
     (folder / "toes.obo").write_text(TOES)
     (folder / "dump.json").write_bytes(DUMP)
+    (folder / "base.csv").write_text(CSV)
+    (folder / "base.jsonl").write_text(JSONL)
+    for form, content in written_tables().items():
+        (folder / form).write_bytes(content)
     (folder / "base.tsv.zst").write_bytes(zstandard.compress(b"Q1\tname\n"))
     for path in folder.iterdir():
         with open_reader([path]) as reader:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obo_terms import TOES
+from tables import CSV, JSONL, written_tables
 from umls_release import CONSO
 from wikidata_items import item
 from yago_files import FACTS, n_triples, turtle
@@ -30,14 +31,19 @@ _TRUTHY = "".join(
     for n in range(1, 7)
 )
 # By the name of the file: its format and what is in it.
-BASES = {
+_TEXTS = {
     "base.tsv": ("tsv", "id\tname\ttype\taliases\n" + "".join(f"{n}\tname é {n}\tPER\ta|b\\|c\n" for n in range(9))),
+    "base.csv": ("csv", CSV),
+    "base.jsonl": ("jsonl", JSONL),
     "MRCONSO.RRF": ("umls", CONSO),
     "yago-facts.ttl": ("yago", turtle(FACTS)),
     "yago-wd-labels.nt": ("yago", n_triples(FACTS)),
     "dump.json": ("wikidata", "[\n" + ",\n".join(map(json.dumps, _ITEMS)) + "\n]\n"),
     "truthy.nt": ("wikidata", _TRUTHY),
     "toes.obo": ("obo", TOES),
+}
+BASES = {name: (kind, text.encode()) for name, (kind, text) in _TEXTS.items()} | {
+    f"{form}.parquet": ("parquet", content) for form, content in written_tables().items()
 }
 _CRUMBS = st.sampled_from(
     [b"\0", b"\xff", b"\xed\xa0\x80", b"\n", b"\r", b"\t", b"|", b'"', b"\\", b"\\u", b"{", b"<", b"."]
@@ -87,8 +93,8 @@ def test_no_damage_gives_anything_but_entities_skips_or_an_error_with_the_path(
     tmp_path: Path, type_map: TypeMap, name: str, data: st.DataObject
 ) -> None:
     """However a file was damaged, reading it ends soon, and what is said of it names the file."""
-    kind, text = BASES[name]
-    content = damage(text.encode(), data)
+    kind, sound = BASES[name]
+    content = damage(sound, data)
     if data.draw(st.booleans()):
         content = damage(gzip.compress(content, mtime=0), data) if data.draw(st.booleans()) else gzip.compress(content)
     path = tmp_path / name
@@ -118,8 +124,8 @@ def test_no_damage_gives_anything_but_entities_skips_or_an_error_with_the_path(
 @pytest.mark.parametrize("name", BASES)
 def test_the_files_are_sound_before_the_damage(tmp_path: Path, name: str) -> None:
     """Each of them is known for what it is and read without a skip."""
-    kind, text = BASES[name]
-    (tmp_path / name).write_text(text, encoding="utf-8")
+    kind, content = BASES[name]
+    (tmp_path / name).write_bytes(content)
     report = ReadReport(max_errors=0)
 
     with open_reader([tmp_path / name], "auto") as reader:
@@ -134,14 +140,15 @@ def test_the_files_are_sound_before_the_damage(tmp_path: Path, name: str) -> Non
         ("truthy.nt", b"name"),
         ("yago-facts.ttl", b"City of"),
         ("base.tsv", b"name \xc3"),
+        ("base.csv", b"Paris"),
+        ("base.jsonl", b"Paris"),
         ("MRCONSO.RRF", b"fright"),
         ("dump.json", b"one 2"),
     ],
 )
 def test_a_nul_in_one_line_of_a_small_file_costs_that_line(tmp_path: Path, name: str, word: bytes) -> None:
     """One NUL makes a bad line, not a bad file, whatever separates the columns; a binary file is still named so."""
-    kind, text = BASES[name]
-    content = text.encode()
+    kind, content = BASES[name]
     place = content.index(word)
     path = tmp_path / name
     path.write_bytes(content[:place] + b"\0" + content[place:])

@@ -34,10 +34,10 @@ class _BadRecordError(Exception):
 class _Lines(Iterator[str]):
     """The lines that `csv.reader` takes; remembers those of the current record."""
 
-    def __init__(self, lines: Iterator[tuple[int, str | BadLine]]) -> None:
+    def __init__(self, lines: Iterator[tuple[int, str | BadLine]], grace: int) -> None:
         self._lines = lines
         self._again: deque[tuple[int, str | BadLine]] = deque()
-        self._budget = limits.MAX_LINE_BYTES
+        self._budget = grace
         self._size = 0
         self.record: list[tuple[int, str | BadLine]] = []
 
@@ -75,15 +75,16 @@ def _size(numbered: tuple[int, str | BadLine]) -> int:
 
 
 def read_records(
-    lines: Iterator[tuple[int, str | BadLine]], delimiter: str
+    lines: Iterator[tuple[int, str | BadLine]], delimiter: str, *, grace: int = 1 << 20
 ) -> Iterator[tuple[int, list[str] | BadLine]]:
     """Line numbers of the first line of each record, and its cells; blank lines give no cells.
 
     Args:
         lines: From `read_lines`.
         delimiter: One character.
+        grace: Characters that may be read again beside as many as the file had so far.
     """
-    feed = _Lines(lines)
+    feed = _Lines(lines, grace)
     records = csv.reader(feed, delimiter=delimiter, strict=True)
     while True:
         feed.start_record()
@@ -112,5 +113,5 @@ def _reason(error: Exception) -> str:
 def first_records(text: str, delimiter: str, n_records: int) -> list[list[str]]:
     """The first records of a text that are sound and not blank."""
     lines = enumerate(text.split("\n"), start=1)
-    records = (cells for _, cells in read_records(iter(lines), delimiter) if not isinstance(cells, BadLine))
+    records = (cells for _, cells in read_records(iter(lines), delimiter, grace=0) if not isinstance(cells, BadLine))
     return list(islice((cells for cells in records if any(map(str.strip, cells))), n_records))

@@ -9,7 +9,7 @@ TSV. Numbers and booleans are taken as text, null as an empty cell. In further f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any
 
@@ -49,7 +49,8 @@ class JsonLinesReader(TableReader):
         """One entity for each good object of a file."""
         path = source.path
         check_is_text(path, source.head(HEAD_BYTES))
-        keys = tuple(dict.fromkeys(chain.from_iterable(first_objects(source))))
+        usable = (found for found in first_objects(source) if len(found) <= MAX_COLUMNS)
+        keys = tuple(islice(dict.fromkeys(chain.from_iterable(usable)), MAX_COLUMNS))
         if not keys:
             message = "no JSON object in its first lines. One object a line is read; to convert an array: jq -c '.[]'"
             raise FormatError(path, 1, message)

@@ -1,0 +1,81 @@
+"""One small table in every tabular format, with the same entities in each."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+from pyarrow import feather, parquet
+
+from pearl_qdrant.records import Entity
+
+ENTITIES = [
+    Entity("Q90", "Paris, France", ("Paname", "City of Light"), ("city", "GPE"), ("GPE",), "capital", {"rank": "1"}),
+    Entity("Q220", 'Rome "the eternal"', (), ("GPE",), ("GPE",), None, {"rank": "2"}),
+    Entity("Q585", "Oslo|Christiania", ("Kristiania|Oslo",), (), (), "a city", {}),
+]
+
+CSV = (
+    "id,name,aliases,type,description,rank\n"
+    'Q90,"Paris, France",Paname|City of Light,city|GPE,capital,1\n'
+    'Q220,"Rome ""the eternal""",,GPE,,2\n'
+    r"Q585,Oslo|Christiania,Kristiania\|Oslo,,a city," + "\n"
+)
+TSV = (
+    "id\tname\taliases\ttype\tdescription\trank\n"
+    "Q90\tParis, France\tPaname|City of Light\tcity|GPE\tcapital\t1\n"
+    'Q220\tRome "the eternal"\t\tGPE\t\t2\n'
+    "Q585\tOslo|Christiania\tKristiania\\|Oslo\t\ta city\t\n"
+)
+ROWS = [
+    {
+        "id": "Q90",
+        "name": "Paris, France",
+        "aliases": ["Paname", "City of Light"],
+        "type": ["city", "GPE"],
+        "description": "capital",
+        "rank": 1,
+    },
+    {"id": "Q220", "name": 'Rome "the eternal"', "type": ["GPE"], "rank": 2},
+    {"id": "Q585", "name": "Oslo|Christiania", "aliases": ["Kristiania|Oslo"], "description": "a city"},
+]
+JSONL = "".join(json.dumps(row) + "\n" for row in ROWS)
+
+
+def arrow_table() -> pyarrow.Table:
+    """The rows, with lists of text for aliases and types."""
+    kinds = {"id": "string", "name": "string", "description": "string", "rank": "int64"}
+    fields = [
+        (name, pyarrow.type_for_alias(kinds[name]) if name in kinds else pyarrow.list_(pyarrow.string()))
+        for name in ROWS[0]
+    ]
+    return pyarrow.Table.from_pylist(ROWS, schema=pyarrow.schema(fields))
+
+
+def write_stream(table: pyarrow.Table, path: Path) -> None:
+    """An Arrow stream."""
+    with pyarrow.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+WRITERS: dict[str, Callable[[pyarrow.Table, Path], object]] = {
+    "parquet": parquet.write_table,
+    "feather": feather.write_feather,
+    "plain arrow": lambda table, path: feather.write_feather(table, path, compression="uncompressed"),
+    "stream": write_stream,
+}
+"""How an Arrow table is written."""
+
+
+def written_tables() -> dict[str, bytes]:
+    """The table as each of `WRITERS` writes it."""
+    contents = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for form, write in WRITERS.items():
+            path = Path(folder) / "table"
+            write(arrow_table(), path)
+            contents[form] = path.read_bytes()
+    return contents
