@@ -130,7 +130,8 @@ def evaluate(
     pearl-qdrant evaluate --data base.tsv
     """
     from pearl_qdrant.errors import MissingDataError, OptionError
-    from training.evaluation import as_record, as_text, evaluate_model
+    from training.evaluation import as_record, as_text
+    from training.evaluation.evaluate_model import evaluate_model
 
     try:
         report = evaluate_model(

@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant.errors import OptionError
-from training.evaluation import evaluate_model
+from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.registry import ON_REQUEST, TASKS
 from training.evaluation.run import as_record
 

@@ -1,6 +1,7 @@
 """Measures an encoder on the paper's tasks, on entity types and on linking.
 
-    from training.evaluation import as_text, evaluate_model
+    from training.evaluation import as_text
+    from training.evaluation.evaluate_model import evaluate_model
 
     print(as_text(evaluate_model("data/", "pearl-mini-en", tasks=["bird"])))
 
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from training.evaluation.evaluate_model import evaluate_model, list_tasks
+    from training.evaluation.evaluate_model import list_tasks
     from training.evaluation.reports.table import as_text
     from training.evaluation.run import Report, as_record
     from training.evaluation.task import Task
 
-__all__ = ["Report", "Task", "as_record", "as_text", "evaluate_model", "list_tasks"]
+__all__ = ["Report", "Task", "as_record", "as_text", "list_tasks"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -28,7 +29,6 @@ __getattr__, __dir__ = lazy_exports(
         "Task": "training.evaluation.task",
         "as_record": "training.evaluation.run",
         "as_text": "training.evaluation.reports.table",
-        "evaluate_model": "training.evaluation.evaluate_model",
         "list_tasks": "training.evaluation.evaluate_model",
     },
 )
