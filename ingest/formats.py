@@ -85,6 +85,8 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
     options = options or ReadOptions()
     found: dict[str, str] = {}
     for path in paths:
+        if os.fspath(path) == "-":  # standard input can be read only once
+            continue
         shown = next((one for one in FORMATS if one.detect(path, options)), None)
         if shown is not None:
             found.setdefault(shown.name, os.fspath(path))
