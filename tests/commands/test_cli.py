@@ -1,4 +1,4 @@
-"""The command line, as a user types it: ingest, link, care for collections and entities."""
+"""The command line as a user types it: ingest, link, collections and entities."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from tiny_models import make_pearl
+
+from ingest import load_base
 
 BASE = (
     "id\tname\ttype\taliases\tdescription\n"
@@ -29,15 +31,24 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store with the base, which tests copy: a copy is much faster than a load."""
+    folder = tmp_path_factory.mktemp("filled")
+    (folder / "base.tsv").write_text(BASE, encoding="utf-8")
+    load_base(folder / "base.tsv", store=str(folder / "store"), model=str(model))
+    return folder / "store"
+
+
 @pytest.fixture
-def loaded(run: Run, base: Path, model: Path) -> Run:
-    """With the base ingested."""
-    assert run("ingest", str(base), "--model", str(model)).status == 0
+def loaded(run: Run, base: Path, filled_store: Path, tmp_path: Path) -> Run:
+    """The command line with a store of its own, which has the base."""
+    shutil.copytree(filled_store, tmp_path / "store")
     return run
 
 
 def test_ingest_reports_what_it_did(run: Run, base: Path, model: Path) -> None:
-    """`ingest --json` ends with one line of counts, and talks on stderr only."""
+    """`ingest --json` prints one line of counts; messages go to stderr only."""
     outcome = run("ingest", str(base), "--model", str(model), "--json")
 
     assert outcome.status == 0, outcome.err
@@ -55,7 +66,7 @@ def test_ingest_reports_what_it_did(run: Run, base: Path, model: Path) -> None:
 
 
 def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
-    """A linked mention shows its entity; as JSON it has every field of the contract."""
+    """A linked mention shows its entity; JSON has every documented field."""
     words = loaded("link", "nytimes.com", "--threshold", "0")
     assert words.status == 0, words.err
     assert "nytimes.com  ->  The New York Times  [nyt]" in words.out
@@ -75,8 +86,8 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
     )
 
 
-def test_with_several_collections_an_answer_says_whose_id_it_is(loaded: Run, base: Path, model: Path) -> None:
-    """The same id in two bases is two entities: the base stands beside it."""
+def test_with_several_collections_an_answer_names_the_base_of_an_id(loaded: Run, base: Path, model: Path) -> None:
+    """The same id in two bases means two entities, so the base is shown with it."""
     second = base.with_name("second.tsv")
     second.write_text("id\tname\tkind\nnyt\tNew Yorkshire Terrier\tdog\n", encoding="utf-8")
     assert loaded("ingest", str(second), "--model", str(model)).status == 0
@@ -92,8 +103,8 @@ def test_with_several_collections_an_answer_says_whose_id_it_is(loaded: Run, bas
     assert "[second: nyt]" in noted.out, noted.err
 
 
-def test_mentions_of_a_file_are_utf_8_with_or_without_a_mark(loaded: Run, tmp_path: Path) -> None:
-    """A byte order mark is no part of a mention; what is not UTF-8 is named by its line."""
+def test_mentions_of_a_file_are_utf_8_with_or_without_a_byte_order_mark(loaded: Run, tmp_path: Path) -> None:
+    """A byte order mark is not part of a mention; the error for a line that is not UTF-8 names it."""
     mentions = tmp_path / "mentions.txt"
     mentions.write_bytes(b"\xef\xbb\xbfNYC\r\n\nNew York\n")
     assert [link["mention"] for link in loaded("link", "--file", str(mentions), "--json").lines()] == [
@@ -108,8 +119,8 @@ def test_mentions_of_a_file_are_utf_8_with_or_without_a_mark(loaded: Run, tmp_pa
     assert f"{mentions}:2: not UTF-8" in refused.err
 
 
-def test_a_name_that_no_collection_can_have_is_refused_before_anything_is_read(run: Run, base: Path) -> None:
-    """Not after the whole base was read."""
+def test_an_invalid_collection_name_is_an_error_before_the_base_is_read(run: Run, base: Path) -> None:
+    """I do not have to wait for a large base to be read."""
     refused = run("ingest", str(base), "--collection", "a/b")
 
     assert refused.status == 1
@@ -117,10 +128,8 @@ def test_a_name_that_no_collection_can_have_is_refused_before_anything_is_read(r
     assert "header" not in refused.err
 
 
-def test_a_model_that_changed_in_its_place_is_said_to_have(
-    loaded: Run, base: Path, model: Path, tmp_path: Path
-) -> None:
-    """To query with the very model that is refused helps nobody; `--model` leads to the old one."""
+def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path, model: Path, tmp_path: Path) -> None:
+    """The error says that the model has changed; `--model` with the old one works."""
     moved = tmp_path / "moved"
     shutil.copytree(model, moved)
     assert loaded("ingest", str(base), "--model", str(moved), "--collection", "mine").status == 0
@@ -138,7 +147,7 @@ def test_a_model_that_changed_in_its_place_is_said_to_have(
 
 
 def test_nil_says_why(loaded: Run) -> None:
-    """A mention without an entity is NIL with a reason, and that is no failure."""
+    """A mention without an entity is NIL with a reason; the command succeeds."""
     outcome = loaded("link", "aspirin", "--threshold", "1", "--json")
 
     assert outcome.status == 0
@@ -147,7 +156,7 @@ def test_nil_says_why(loaded: Run) -> None:
 
 
 def test_mentions_come_from_a_file_or_stdin(loaded: Run, tmp_path: Path) -> None:
-    """One mention a line; blank lines are passed over."""
+    """There is one mention a line; blank lines are skipped."""
     path = tmp_path / "mentions.txt"
     path.write_text("NYC\n\nNYTimes\r\n", encoding="utf-8")
 
@@ -158,15 +167,15 @@ def test_mentions_come_from_a_file_or_stdin(loaded: Run, tmp_path: Path) -> None
     assert from_stdin == from_file
 
 
-def test_a_type_filter_is_obeyed(loaded: Run) -> None:
-    """`--type` leaves only entities of that type."""
+def test_a_type_filter_restricts_answers(loaded: Run) -> None:
+    """With `--type`, only entities of that type are candidates."""
     (link,) = loaded("link", "NYTimes", "--type", "city", "--json", "--threshold", "0").lines()
 
     assert link["entity_id"] == "nyc"
 
 
 def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model: Path) -> None:
-    """A .gz works like the file in it, and `-` reads a pipe."""
+    """A .gz file is decompressed, and `-` reads a pipe."""
     path = tmp_path / "names.tsv.gz"
     path.write_bytes(gzip.compress(BASE.encode()))
 
@@ -191,7 +200,7 @@ def test_a_dry_run_only_counts(run: Run, base: Path) -> None:
 
 
 def test_too_many_bad_rows_stop_the_run_before_anything_is_written(run: Run, base: Path, model: Path) -> None:
-    """Past --max-errors the run ends with status 1, names the row, and leaves no half collection."""
+    """Above --max-errors the run exits with 1, names the row, and leaves no collection."""
     base.write_text(BASE + "\tno id\tORG\t\t\n", encoding="utf-8")
     outcome = run("ingest", str(base), "--model", str(model), "--max-errors", "0")
 
@@ -210,8 +219,8 @@ def test_columns_can_be_named(run: Run, tmp_path: Path, model: Path) -> None:
     assert run("entities", "show", "Q1", "--json").lines()[0]["types"] == ["ORG"]
 
 
-def test_restart_begins_anew(loaded: Run, base: Path, model: Path) -> None:
-    """`--restart --yes` drops what an older file had; without --yes it asks."""
+def test_restart_loads_again(loaded: Run, base: Path, model: Path) -> None:
+    """`--restart --yes` deletes the older contents; without --yes it asks."""
     base.write_text("id\tname\nnyt\tThe New York Times\n", encoding="utf-8")
     declined = loaded("ingest", str(base), "--model", str(model), "--restart", stdin=b"n\n")
     assert declined.status == 1
@@ -221,16 +230,16 @@ def test_restart_begins_anew(loaded: Run, base: Path, model: Path) -> None:
     assert loaded("collections", "show", "base", "--json").lines()[0]["points"] == 1
 
 
-def test_another_base_in_the_same_collection_is_refused(loaded: Run, base: Path, model: Path) -> None:
-    """Ids of two bases cannot meet in one collection by accident."""
+def test_another_base_in_the_same_collection_is_an_error(loaded: Run, base: Path, model: Path) -> None:
+    """Ids of two bases cannot be mixed in a collection by accident."""
     outcome = loaded("ingest", str(base), "--kb", "other", "--model", str(model))
 
     assert outcome.status == 2
     assert "holds base 'base', not 'other'" in outcome.err
 
 
-def test_collections_can_be_seen_verified_and_deleted(loaded: Run) -> None:
-    """The life of a collection after its load."""
+def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:
+    """A collection can be listed, shown, verified, finalized and deleted."""
     assert loaded("collections", "list", "--json").lines() == [{"collection": "base"}]
     shown = loaded("collections", "show", "base")
     assert "state  ready" in shown.out
@@ -245,8 +254,8 @@ def test_collections_can_be_seen_verified_and_deleted(loaded: Run) -> None:
     assert loaded("collections", "list").out == ""
 
 
-def test_verify_tells_what_is_wrong(loaded: Run, tmp_path: Path) -> None:
-    """A collection whose load did not complete fails `verify`, with the way out."""
+def test_verify_reports_problems(loaded: Run, tmp_path: Path) -> None:
+    """A collection whose load did not finish fails `verify`, with a fix."""
     path = tmp_path / "store" / "base" / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**manifest, "state": "loading"}), encoding="utf-8")
@@ -258,7 +267,7 @@ def test_verify_tells_what_is_wrong(loaded: Run, tmp_path: Path) -> None:
 
 
 def test_entities_can_be_added_shown_and_deleted(loaded: Run) -> None:
-    """Single entities come and go at once."""
+    """Changes of single entities take effect at once."""
     added = loaded("entities", "add", "--id", "acme", "--name", "aspirin", "--alias", "post city", "--type", "company")
     assert added.status == 0, added.err
     (link,) = loaded("link", "aspirin", "--json", "--threshold", "0").lines()
@@ -270,8 +279,8 @@ def test_entities_can_be_added_shown_and_deleted(loaded: Run) -> None:
     assert (gone.status, "No entity 'acme'" in gone.err) == (1, True)
 
 
-def test_mistakes_get_a_way_out(loaded: Run, tmp_path: Path) -> None:
-    """A wrong name, model or file is one clear line on stderr and status 1, never a traceback."""
+def test_errors_have_a_fix(loaded: Run, tmp_path: Path) -> None:
+    """A wrong name, model or file gives one clear line on stderr and status 1, never a traceback."""
     for words, expected in (
         (["link", "x", "--collection", "bsae"], "there are: base"),
         (["link", "x", "--model", "no-such-model"], "no-such-model"),
@@ -287,16 +296,14 @@ def test_mistakes_get_a_way_out(loaded: Run, tmp_path: Path) -> None:
 
 
 def test_usage_errors_are_status_2(loaded: Run) -> None:
-    """A wrong option is told apart from a failed run."""
+    """A wrong option has another status than a failed run."""
     assert loaded("link").status == 2
     assert loaded("link", "x", "--limit", "0").status == 2
     assert loaded("frobnicate").status == 2
 
 
-def test_without_a_collection_the_only_one_is_taken_and_several_are_listed(
-    loaded: Run, base: Path, model: Path
-) -> None:
-    """I need not name the collection while there is only one."""
+def test_the_collection_may_be_omitted_if_there_is_only_one(loaded: Run, base: Path, model: Path) -> None:
+    """With several collections, the error lists them."""
     assert loaded("link", "NYC", "--threshold", "0").status == 0
     assert loaded("ingest", str(base), "--collection", "second", "--model", str(model)).status == 0
     outcome = loaded("link", "NYC")
@@ -305,19 +312,19 @@ def test_without_a_collection_the_only_one_is_taken_and_several_are_listed(
 
 
 def test_doctor_names_the_fix(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`doctor` passes when all is well, and otherwise says what to do."""
-    well = run("doctor", "--model", str(model), "--json")
-    assert well.status == 0, well.out
-    assert {line["check"] for line in well.lines()} >= {"python", "qdrant-edge-py", "model", "store", "torch"}
+    """`doctor` passes if everything works, and otherwise says what to do."""
+    healthy = run("doctor", "--model", str(model), "--json")
+    assert healthy.status == 0, healthy.out
+    assert {line["check"] for line in healthy.lines()} >= {"python", "qdrant-edge-py", "model", "store", "torch"}
 
-    ill = run("doctor", "--model", "no-such-model", "--store", "http://127.0.0.1:1")
-    assert ill.status == 1
-    assert " fail  model" in ill.out
-    assert "docker compose up -d" in ill.out
+    broken = run("doctor", "--model", "no-such-model", "--store", "http://127.0.0.1:1")
+    assert broken.status == 1
+    assert " fail  model" in broken.out
+    assert "docker compose up -d" in broken.out
 
 
 def test_the_same_commands_work_on_a_server(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a URL as the store, ingest, link, verify and entities do what they do embedded, past a dropped request."""
+    """With a URL as the store, the commands do the same as with an embedded one, even if a request is dropped."""
     with QdrantDouble() as server:
         monkeypatch.setenv("PEARL_QDRANT_STORE", server.url)
         server.faults.append(Fault("apply_then_drop"))
@@ -339,7 +346,7 @@ def test_the_same_commands_work_on_a_server(run: Run, base: Path, model: Path, m
 
 @pytest.mark.parametrize("kind", ["none", "int8", "binary", "turbo"])
 def test_vectors_may_be_kept_in_several_ways(run: Run, base: Path, model: Path, kind: str) -> None:
-    """Whatever finds the candidates, their scores are those of the whole vectors."""
+    """However candidates are found, their scores come from the full-precision vectors."""
     assert run("ingest", str(base), "--model", str(model), "--quantization", kind).status == 0
 
     shown = run("collections", "show", "base", "--json").lines()[0]
@@ -351,16 +358,16 @@ def test_vectors_may_be_kept_in_several_ways(run: Run, base: Path, model: Path, 
     assert candidates[0]["dense_score"] == pytest.approx(1.0, abs=1e-5)
 
 
-def test_quantization_is_that_of_the_collection(loaded: Run, base: Path, model: Path) -> None:
-    """Another one for a collection that exists is refused rather than ignored."""
+def test_the_quantization_of_a_collection_cannot_change(loaded: Run, base: Path, model: Path) -> None:
+    """Another quantization for an existing collection is an error, not ignored."""
     outcome = loaded("ingest", str(base), "--model", str(model), "--quantization", "binary")
 
     assert outcome.status == 2
     assert "keeps its vectors as int8" in outcome.err
 
 
-def test_a_mention_that_is_no_unicode_does_not_sink_the_others(loaded: Run) -> None:
-    """It is NIL, and shown with its bytes escaped."""
+def test_an_invalid_mention_does_not_stop_the_others(loaded: Run) -> None:
+    """A mention that is not Unicode is NIL, and its bytes are shown escaped."""
     outcome = loaded("link", "bad\udcff", "NYC", "--limit", "1")
 
     assert outcome.status == 0, outcome.err
@@ -368,8 +375,8 @@ def test_a_mention_that_is_no_unicode_does_not_sink_the_others(loaded: Run) -> N
     assert "NYC  ->" in outcome.out
 
 
-def test_deleting_what_is_not_there_is_told(loaded: Run) -> None:
-    """What is there goes, what is not is named, and the collection is sound afterwards."""
+def test_deleting_an_unknown_entity_is_reported(loaded: Run) -> None:
+    """Existing entities are deleted, unknown ones are named, and the collection is intact afterwards."""
     outcome = loaded("entities", "delete", "nyc", "nowhere", "--collection", "base", "--yes")
 
     assert outcome.status == 1
@@ -378,8 +385,8 @@ def test_deleting_what_is_not_there_is_told(loaded: Run) -> None:
     assert loaded("collections", "verify", "base").status == 0
 
 
-def test_what_cannot_be_asked_is_not_done(loaded: Run) -> None:
-    """Without a terminal a deletion needs --yes, and says so."""
+def test_a_deletion_without_a_terminal_needs_yes(loaded: Run) -> None:
+    """If nobody can confirm it, nothing is deleted, and the error names --yes."""
     outcome = loaded("collections", "delete", "base")
 
     assert outcome.status == 1

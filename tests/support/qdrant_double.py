@@ -30,7 +30,7 @@ class QdrantDouble:
         requests: "METHOD /path" of all requests, in order of arrival.
         upsert_sizes: Points of each upsert that was applied, in order.
         headers: Headers of the last request, with lower-case names.
-        n_stalled: Answers that were compressed, and so stalled.
+        n_compressed: How many answers were compressed.
         before_fault: Called, once a fault is due, before it happens.
         strict: Refuse filters on fields without an index.
         limits: Numbers of strict mode by the server's names, told with the collection, and enforced.
@@ -66,7 +66,7 @@ class QdrantDouble:
         self.requests: list[str] = []
         self.upsert_sizes: list[int] = []
         self.headers: dict[str, str] = {}
-        self.n_stalled = 0
+        self.n_compressed = 0
         self.before_fault: Callable[[], None] | None = None
         self.strict = False
         self.limits: dict[str, Any] = {}
