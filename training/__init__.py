@@ -11,8 +11,9 @@ resolve on first use (PEP 562), so that `import training` costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from training.augment.options import ParaphraseOptions, SynonymOptions
@@ -56,40 +57,30 @@ __all__ = [
     "train_head",
 ]
 
-_MODULE_OF = {
-    "CharacterWidths": "training.love.options",
-    "CorpusOptions": "training.corpus.options",
-    "CorpusReport": "training.corpus.make",
-    "FitRequest": "training.finetune.request",
-    "FitResult": "training.finetune.request",
-    "HeadOptions": "training.head.options",
-    "LoveConfig": "training.love.options",
-    "MiningConfig": "training.mining.options",
-    "ParaphraseOptions": "training.augment.options",
-    "SynonymOptions": "training.augment.options",
-    "TrainingEvents": "training.events",
-    "WrittenFile": "training.augment.pipeline",
-    "average_checkpoint": "training.networks.average_checkpoint",
-    "export_checkpoint": "training.export.export_checkpoint",
-    "find_synonyms": "training.augment.pipeline",
-    "fit_model": "training.finetune.pipeline",
-    "make_corpus": "training.corpus.make",
-    "mine_negatives": "training.mining.pipeline",
-    "paraphrase_corpus": "training.augment.pipeline",
-    "pretrain_character_encoder": "training.love.run",
-    "rebuild_for_torch": "training.export.export_checkpoint",
-    "train_head": "training.head.pipeline",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name on its first use."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "CharacterWidths": "training.love.options",
+        "CorpusOptions": "training.corpus.options",
+        "CorpusReport": "training.corpus.make",
+        "FitRequest": "training.finetune.request",
+        "FitResult": "training.finetune.request",
+        "HeadOptions": "training.head.options",
+        "LoveConfig": "training.love.options",
+        "MiningConfig": "training.mining.options",
+        "ParaphraseOptions": "training.augment.options",
+        "SynonymOptions": "training.augment.options",
+        "TrainingEvents": "training.events",
+        "WrittenFile": "training.augment.pipeline",
+        "average_checkpoint": "training.networks.average_checkpoint",
+        "export_checkpoint": "training.export.export_checkpoint",
+        "find_synonyms": "training.augment.pipeline",
+        "fit_model": "training.finetune.pipeline",
+        "make_corpus": "training.corpus.make",
+        "mine_negatives": "training.mining.pipeline",
+        "paraphrase_corpus": "training.augment.pipeline",
+        "pretrain_character_encoder": "training.love.run",
+        "rebuild_for_torch": "training.export.export_checkpoint",
+        "train_head": "training.head.pipeline",
+    },
+)

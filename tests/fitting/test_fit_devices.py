@@ -89,5 +89,5 @@ def test_more_processes_than_gpus_are_refused(
     done = run(*words, "--device", "cuda")
 
     assert done.status == 1
-    assert "'cuda:2' was asked for, but there are only 2" in done.err
+    assert "'cuda:2' was requested, but there are only 2" in done.err
     assert not gpus.network

@@ -17,12 +17,12 @@ from pearl_qdrant.errors import OptionError
 from training.augment.draw import Augmenter
 from training.augment.sources import AugmentationSources
 from training.corpus.files import ENTITIES
+from training.data.batch_plan import plan_steps
 from training.data.inputs import read_training_files
 from training.data.training_files import read_negatives
 from training.events import TrainingEvents
 from training.examples.example import Example
 from training.examples.labels import count_labels, entity_types_of
-from training.finetune.batch_plan import plan_steps
 from training.finetune.distributed import local_device, shard_of_environment
 from training.finetune.encoders import as_teacher, live_encoder
 from training.finetune.objective import Teacher

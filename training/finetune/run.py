@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig
+from training.data.batch_plan import NegativeRows, new_batch_maker
 from training.data.batches import Augment, BatchMaker
 from training.data.options import BatchOptions
 from training.examples.example import Example
 from training.examples.labels import count_labels
-from training.finetune.batch_plan import NegativeRows, new_batch_maker
 from training.finetune.config import FitConfig
 from training.finetune.distributed import process_group, wait_for_all
 from training.finetune.objective import Teacher

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ def fit(
     tensorboard: bool = False,
     prefix: str = "",
     clock: Callable[[], float] = time.monotonic,
-) -> None:  # long: half of it documents the arguments
+) -> None:
     """Fine-tune `network` in place, on the device where it is.
 
     Writes into `folder`: state.safetensors (to resume), log.csv, evaluation.csv, curves.png. With several processes
@@ -89,28 +89,39 @@ def fit(
         raise ValueError("plain phrases need an encoder to distil them from")
     folder.mkdir(parents=True, exist_ok=True)
     state = _State(folder / STATE, network, _optimizer(network, config), {**config.identity(), **maker.identity()})
-    shard = maker.shard
-    done = state.load() if resume else state.clear(is_first=shard.rank == 0)
+    done = state.load() if resume else state.clear(is_first=maker.shard.rank == 0)
     same_start(network)
     loop = _Loop(network, config, state.optimizer, teacher, distil_from)
     dataset = BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
-    steps = range(done + 1, config.steps + 1)
-    with ExitStack() as stack:
-        # With several processes one of them cannot stop alone: the others would wait for it.
-        stop = stack.enter_context(deferred_stop()) if shard.world_size == 1 else StopRequest()
+    # With several processes one of them cannot stop alone: the others would wait for it. A single one stops after the
+    # log is closed.
+    stopping = deferred_stop() if maker.shard.world_size == 1 else nullcontext(StopRequest())
+    with stopping as stop, ExitStack() as stack:
         recorder: _Recorder | None = None
-        if shard.rank == 0:
+        if maker.shard.rank == 0:
             log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard))
             recorder = stack.enter_context(_Recorder(log, config, state, loop, evaluate, clock, done=done))
-        for record in loop.run(steps, load_batches(dataset, steps, workers=config.workers), shard.rank):
-            if recorder is not None:
-                recorder.add(record, stop)
-            is_last = record.step == config.steps
-            if is_last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
-                wait_for_all()
-            if stop:
-                break
+        _take_steps(range(done + 1, config.steps + 1), loop, dataset, config, recorder, stop)
     network.eval()
+
+
+def _take_steps(
+    steps: range,
+    loop: _Loop,
+    dataset: BatchDataset,
+    config: FitConfig,
+    recorder: _Recorder | None,
+    stop: StopRequest,
+) -> None:
+    """Take the steps of a run, until the end or a stop request."""
+    for record in loop.run(steps, load_batches(dataset, steps, workers=config.workers), dataset.maker.shard.rank):
+        if recorder is not None:
+            recorder.add(record, stop)
+        is_last = record.step == config.steps
+        if is_last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
+            wait_for_all()
+        if stop:
+            break
 
 
 class _State:

@@ -1,0 +1,208 @@
+"""Every stage of training as a call in Python, without the command line."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runner import Run
+from fit_cases import write_corpus
+
+import training
+from pearl_qdrant.cli.train import train
+from pearl_qdrant.encoder.checkpoint import read_config
+from pearl_qdrant.errors import OptionError
+from training import (
+    CharacterWidths,
+    FitRequest,
+    HeadOptions,
+    LoveConfig,
+    MiningConfig,
+    SynonymOptions,
+    TrainingEvents,
+    average_checkpoint,
+    export_checkpoint,
+    find_synonyms,
+    fit_model,
+    make_corpus,
+    mine_negatives,
+    pretrain_character_encoder,
+    train_head,
+)
+from training.finetune.curves import read_log
+
+ROWS = "id\tname\ttypes\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
+
+
+class Heard(TrainingEvents):
+    """Keeps what a stage reports."""
+
+    def __init__(self) -> None:
+        self.examples: list[int] = []
+        self.encoded: dict[str, int] = {}
+
+    def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
+        self.examples.append(count)
+
+    def names_encoded(self, task: str, count: int) -> None:
+        self.encoded[task] = self.encoded.get(task, 0) + count
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A base of twelve entities with two aliases each."""
+    path = tmp_path / "base.tsv"
+    path.write_text(ROWS, encoding="utf-8")
+    return path
+
+
+def request(bert: Path, base: Path, out: Path, **changes: Any) -> FitRequest:
+    """A run of two steps."""
+    settings: dict[str, Any] = {"steps": 2, "batch_size": 16, "device": "cpu", **changes}
+    return FitRequest(base_model=bert, aliases=base, out=out, **settings)
+
+
+def test_every_public_name_is_there() -> None:
+    """All names that the package lists can be imported from it."""
+    assert {name for name in training.__all__ if getattr(training, name, None) is None} == set()
+
+
+def test_a_model_is_fitted_and_resumes(bert: Path, base: Path, tmp_path: Path) -> None:
+    """One call goes from a base to a checkpoint; the same call with more steps resumes."""
+    out, heard = tmp_path / "fitted", Heard()
+    result = fit_model(request(bert, base, out), events=heard)
+    resumed = fit_model(request(bert, str(base), str(out), steps=3))
+
+    assert (result.checkpoint, result.steps, result.examples, result.wrote) == (out, 2, 12, True)
+    assert heard.examples == [12]
+    assert resumed.steps == 3
+    assert [row["step"] for row in read_log(out / "training")] == [1, 2, 3]
+    assert read_config(out).name == "fitted"
+
+
+@pytest.mark.parametrize(
+    "changes, option, message",
+    [
+        ({"paper_settings": True, "temperature": 1.0}, "paper_settings", "'paper_settings' fixes 'temperature'"),
+        ({"evaluation_tasks": ("types",)}, "evaluation_tasks", "needs 'evaluation_data'"),
+        ({"distil_weight": 1.0}, "distil_weight", "needs 'distil'"),
+        ({"evaluation_data": "data", "evaluation_tasks": ("none",)}, "evaluation_tasks", "none"),
+        ({"aliases": ()}, "phrases", "nothing to learn from"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(
+    bert: Path, base: Path, tmp_path: Path, changes: dict[str, Any], option: str, message: str
+) -> None:
+    """An error of the library names the argument, and not a flag of the command line."""
+    settings: dict[str, Any] = {"aliases": base, **changes}
+    with pytest.raises(OptionError, match=message) as error:
+        fit_model(FitRequest(base_model=bert, out=tmp_path / "out", steps=2, batch_size=16, device="cpu", **settings))
+
+    assert error.value.option == option
+    assert "--" not in str(error.value)
+
+
+def test_a_default_that_is_given_contradicts_the_paper_settings_too(bert: Path, base: Path, tmp_path: Path) -> None:
+    """The command line says which arguments the user typed: one with the value of its default is refused as well."""
+    with pytest.raises(OptionError, match="fixes 'mask'"):
+        fit_model(request(bert, base, tmp_path / "out", paper_settings=True), given={"mask"})
+
+
+def test_hard_negatives_are_mined_and_used(bert: Path, base: Path, tmp_path: Path) -> None:
+    """Mining writes a file from a base, and fine-tuning reads it."""
+    path, heard = tmp_path / "deep" / "hard_negatives.jsonl", Heard()
+    n_rows = mine_negatives(
+        path, aliases=base, model=bert, config=MiningConfig(max_cosine=1.0), device="cpu", events=heard
+    )
+    result = fit_model(request(bert, base, tmp_path / "fitted", hard_negatives=path))
+
+    assert n_rows == len(path.read_text("utf-8").splitlines()) > 0
+    assert heard.encoded["encode"] > 0
+    assert read_config(result.checkpoint).training["fit"]["has_negatives"]
+
+
+def test_a_corpus_is_made_from_a_base(base: Path, tmp_path: Path) -> None:
+    """A base alone makes a corpus of entities."""
+    report = make_corpus((), tmp_path / "corpus", training.CorpusOptions(bases=base))
+
+    assert report.entities == 12
+    assert (tmp_path / "corpus" / "entities.jsonl").exists()
+    with pytest.raises(OptionError, match="nothing to read"):
+        make_corpus((), tmp_path / "corpus")
+
+
+def test_synonyms_are_found_for_a_corpus(tmp_path: Path) -> None:
+    """Words of a corpus that have near vectors are written beside it."""
+    corpus, vectors = write_corpus(tmp_path / "corpus"), tmp_path / "tiny.vec"
+    vectors.write_text("heart 1 0\nattack 0.9 0.1\nyork 0 1\n", encoding="utf-8")
+    written = find_synonyms(corpus, vectors, options=SynonymOptions(threshold=0.8))
+
+    assert written.path == corpus / "word_neighbours.jsonl"
+    assert written.rows == 2
+
+
+def test_a_character_encoder_is_pretrained_and_joins_a_network(bert: Path, base: Path, tmp_path: Path) -> None:
+    """The folder that pre-training writes is an argument of fine-tuning."""
+    rng = random.Random(0)
+    words = "aspirin attack banana carbon castle cattle dragon engine".split()
+    lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in words]
+    (tmp_path / "words.vec").write_text("".join(lines))
+    widths = CharacterWidths(char_dim=6, embedding_dim=8, word_dim=12)
+    mimicry = pretrain_character_encoder(
+        bert,
+        tmp_path / "love",
+        vectors=tmp_path / "words.vec",
+        widths=widths,
+        config=LoveConfig(epochs=1, batch=4),
+        progress=False,
+    )
+    fitted = fit_model(request(bert, base, tmp_path / "fitted", character_encoder=tmp_path / "love"))
+
+    assert mimicry.n == len(words)
+    assert read_config(fitted.checkpoint).char_dim == 6
+    with pytest.raises(OptionError, match="must be even, not 7"):
+        CharacterWidths(embedding_dim=7)
+
+
+def test_a_head_is_fitted_and_the_model_averaged_and_exported(bert: Path, tmp_path: Path) -> None:
+    """The stages after fine-tuning take folders and write folders."""
+    corpus, typed, averaged, out = (tmp_path / name for name in ("corpus", "typed", "averaged", "exported"))
+    scores = train_head(bert, typed, phrases=write_corpus(corpus), options=HeadOptions(epochs=20), device="cpu")
+    average_checkpoint(bert, typed, averaged, ratio=0.25)
+    parity = export_checkpoint(averaged, out, name="python-stages")
+
+    assert scores is not None
+    assert scores.n > 0
+    assert read_config(averaged).training["average_ratio"] == 0.25
+    assert parity.mean_cosine > 0.99
+    assert read_config(out).name == "python-stages"
+    with pytest.raises(OptionError, match="is an input"):
+        average_checkpoint(bert, typed, typed)
+
+
+def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:
+    """`train fit` and `FitRequest` cannot disagree: the options are the fields, with the same defaults."""
+    options = {parameter.name: parameter.default for parameter in train.commands["fit"].params}
+    expected = {field.name: field.default for field in fields(FitRequest)}
+
+    assert options.keys() == expected.keys()
+    for name, default in expected.items():
+        if name not in ("base_model", "out") and default not in (None, (), False):
+            assert options[name] == default, name
+
+
+def test_former_names_of_options_still_work(run: Run, bert: Path, base: Path, tmp_path: Path) -> None:
+    """--base, --run and --faithful are accepted, and --help shows the new names only."""
+    words = ["train", "fit", "--base", str(bert), "--aliases", str(base), "--steps", "1", "--batch", "16"]
+    fitted = run(*words, "--run", "2", "--out", str(tmp_path / "a"))
+    paper = run(*words, "--faithful", "--out", str(tmp_path / "b"))
+    shown = run("train", "fit", "--help").out
+
+    assert (fitted.status, paper.status) == (0, 0), fitted.err + paper.err
+    assert read_config(tmp_path / "b").training["fit"]["negatives_as_pairs"]
+    assert all(f"{flag} " in shown for flag in ("--base-model", "--neighbours", "--paper-settings"))
+    assert not any(f"{flag} " in shown or f"{flag}," in shown for flag in ("--base", "--run", "--faithful"))
