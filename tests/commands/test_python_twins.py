@@ -1,0 +1,114 @@
+"""docs/python-api.md: the library call behind every command."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.cli import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "python-api.md").read_text("utf-8")
+
+TWINS = re.findall(r"^\| `([\w -]+)` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
+"""Commands, some with the option that chooses another call, and the calls behind them."""
+
+
+def examples(text: str) -> list[str]:
+    """The Python blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+EXAMPLES = [
+    pytest.param(block, id=f"{path.stem}-{number}")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    for number, block in enumerate(examples(path.read_text("utf-8")), 1)
+]
+"""Those of README and of all pages."""
+
+
+def leaves(group: click.Group, path: str = "") -> Iterator[str]:
+    """Every command that is no group, as `collections list`."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}"
+
+
+def resolve(dotted: str) -> object:
+    """What a dotted name stands for: a module's attribute, or an attribute of one."""
+    parts = dotted.split(".")
+    for n_module in range(len(parts) - 1, 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:n_module]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n_module:]:
+            found = getattr(found, part)
+        return found
+    raise ModuleNotFoundError(dotted)
+
+
+def test_every_command_has_a_library_call() -> None:
+    """Whatever I can do at the command line, the page shows me how to do in Python."""
+    assert {command.partition(" --")[0] for command, _ in TWINS} == set(leaves(cli))
+
+
+@pytest.mark.parametrize("command, call", TWINS, ids=[command for command, _ in TWINS])
+def test_the_library_call_exists(command: str, call: str) -> None:
+    """The call that the page names can be imported and called, and one of the examples shows it."""
+    assert callable(resolve(call))
+    assert any(re.search(rf"\b{call.rpartition('.')[2]}\(", example) for example in examples(PAGE))
+
+
+def calls(example: str) -> Iterator[tuple[Callable[..., object], ast.Call]]:
+    """Calls in an example to what it imports, and to a linker."""
+    tree = ast.parse(example)
+    known: dict[str, Callable[..., object]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                value = resolve(f"{node.module}.{alias.name}")
+                if callable(value):
+                    known[alias.name] = value
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in known:
+            yield known[node.func.id], node
+        elif isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("linker", "EntityLinker"):
+            yield getattr(EntityLinker, node.func.attr), node
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_call_what_exists_with_arguments_that_it_takes(example: str) -> None:
+    """What an example imports is there, and takes the arguments that the example gives."""
+    for function, call in calls(example):
+        parameters = inspect.signature(function).parameters
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+        given = {keyword.arg for keyword in call.keywords}
+        assert takes_any or given <= parameters.keys(), ast.unparse(call)
+
+
+def test_no_export_is_hidden_by_a_module_of_its_name() -> None:
+    """`from PACKAGE import NAME` gives the same thing whatever was imported before."""
+    hidden = [
+        f"{package.__name__}.{name}"
+        for top in ("pearl_qdrant", "ingest", "training")
+        for found in pkgutil.walk_packages([str(ROOT / top)], f"{top}.")
+        if found.ispkg
+        for package in [importlib.import_module(found.name)]
+        for name in {one.name for one in pkgutil.iter_modules(package.__path__)} & set(getattr(package, "__all__", ()))
+    ]
+
+    assert hidden == []
