@@ -1,1 +1,1 @@
-"""The load: a base into a collection, resumable, and updates by a newer release."""
+"""Load a base into a collection, resumably, and update it to a newer release."""

@@ -1,7 +1,7 @@
-"""Encoding each distinct name once, with bounded memory.
+"""Encode each distinct name once, with bounded memory.
 
-A base's names repeat: 538,036 of 571,078 are distinct in a general base of 450,000 entities. Within a window the
-encoder sees to it; across windows the vectors of the names that a scan found to repeat are kept here.
+Names of a base repeat: 538,036 of 571,078 are distinct in a general base of 450,000 entities. The encoder encodes a
+name once within a window; across windows, the vectors of names that the scan found to repeat are kept here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ingest.base.scan import hash_texts
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 
 CAPACITY = 32_768
-"""Names kept; 61 MB at 384 dimensions with types. Past it the ones unused for longest go, and would be encoded
-again."""
+"""Names kept; 61 MB at 384 dimensions with types. Beyond it, the least recently used are dropped, and encoded again
+if they come back."""
 
 
 class RepeatedNames:
-    """An encoder that remembers the names known to come again."""
+    """An encoder that remembers the vectors of names that repeat."""
 
     def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes, *, capacity: int = CAPACITY) -> None:
         """Wrap `encoder`; the hashes are sorted, as `ScanResult.repeated_name_hashes`."""
@@ -31,19 +31,19 @@ class RepeatedNames:
         self._kept: OrderedDict[str, tuple[FloatArray, bool, FloatArray | None]] = OrderedDict()
 
     def encode(self, names: Sequence[str]) -> Encoded:
-        """As `Encoder.encode`, without encoding again what is remembered."""
+        """As `Encoder.encode`; remembered names are not encoded again."""
         new = list(dict.fromkeys(name for name in names if name not in self._kept))
         fresh = self._encoder.encode(new)
-        whole = fresh if len(new) == len(names) else self._put_together(names, new, fresh)
+        whole = fresh if len(new) == len(names) else self._combine(names, new, fresh)
         self._remember(new, fresh)
         return whole
 
     def forget(self) -> None:
-        """Give the memory back: no more names come."""
+        """Free the memory, after the last name."""
         self._kept.clear()
 
-    def _put_together(self, names: Sequence[str], new: Sequence[str], fresh: Encoded) -> Encoded:
-        """What was encoded now, and what is remembered, in the order of the names."""
+    def _combine(self, names: Sequence[str], new: Sequence[str], fresh: Encoded) -> Encoded:
+        """New and remembered vectors, in the order of the names."""
         row = {name: i for i, name in enumerate(new)}
         rows = np.fromiter((row.get(name, -1) for name in names), dtype=np.int64, count=len(names))
         is_new = rows >= 0
@@ -63,7 +63,7 @@ class RepeatedNames:
         return Encoded(vectors, encodable, probabilities)
 
     def _remember(self, names: Sequence[str], encoded: Encoded) -> None:
-        """Keep those of `names` that the scan found more than once."""
+        """Keep the vectors of the names that the scan found more than once."""
         if not len(self._repeated) or not names:
             return
         hashes = hash_texts(names)

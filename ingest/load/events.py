@@ -1,4 +1,4 @@
-"""What a load reports while it runs."""
+"""Progress of a load, by callbacks."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
 
 
 class LoadEvents:
-    """What a load reports while it runs: override what is of interest. Calls never overlap."""
+    """Callbacks of a load, which do nothing: override those of interest. Calls never overlap."""
 
     def scanned(self, result: ScanResult) -> None:
-        """The input was counted, and rows were passed over."""
+        """The input was counted; the report lists skipped rows."""
 
     def model_loaded(self, encoder: Encoder) -> None:
         """The encoder is ready."""
 
     def resumed(self, entities: int) -> None:
-        """An interrupted load of this input resumes after so many entities."""
+        """An interrupted load of this input resumes after this many entities."""
 
     def input_changed(self) -> None:
         """The input changed since its load was interrupted: it is loaded from the start."""
 
     def started(self, names: int) -> None:
-        """So many names are now encoded and stored, or compared."""
+        """Encoding and storing, or comparing, starts; there are this many names."""
 
     def names_done(self, names: int) -> None:
-        """So many names more are done."""
+        """This many more names are done."""
 
     def entities_stored(self, entities: int) -> None:
-        """So many entities of the input, from its start, are stored for good."""
+        """This many entities, from the start of the input, are stored durably."""
 
     def graph_built(self, done: int, total: int) -> None:
         """`done` of `total` vectors are in the graph; called a few times a second while it is built."""

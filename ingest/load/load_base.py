@@ -1,11 +1,11 @@
-"""A base from its files into a collection in one call: what `pearl-qdrant ingest` does.
+"""Load a base from files into a collection in one call, as `pearl-qdrant ingest` does.
 
     from ingest import load_base
 
     result = load_base("umls.tsv", "umls")
     print(result.points)
 
-`scan_base` reads and counts alone, `update_base` brings a collection to a newer release.
+`scan_base` only reads and counts; `update_base` updates a collection to a newer release.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from pearl_qdrant.store.schema import Manifest, Quantization
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_SUFFIXES = re.compile(r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|nt|ttl|obo|rrf)$", re.IGNORECASE)
+_SUFFIXES = re.compile(
+    r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|jsonl|ndjson|parquet|arrow|feather|nt|ttl|obo|rrf)$", re.IGNORECASE
+)
 
 
 def scan_base(
@@ -57,13 +59,13 @@ def scan_base(
     Raises:
         InputError: If the input cannot be read, or has too many bad rows.
         EmptyBaseError: If no entity is left.
-        OptionError: If an option is of another format, or makes no sense.
+        OptionError: If an option belongs to another format, or its value makes no sense.
     """
     with _opened(paths, kind, options, _type_map(type_map)) as reader:
         return _scan(reader, paths, max_errors, events or LoadEvents())
 
 
-def load_base(
+def load_base(  # long: all arguments of a load are documented here
     paths: Paths,
     collection: str | None = None,
     *,
@@ -84,27 +86,27 @@ def load_base(
     wait_s: float = DEFAULT_WAIT_S,
     events: LoadEvents | None = None,
 ) -> IngestResult:
-    """Read a base, encode every name and store it; the same call resumes a load that was interrupted.
+    """Read a base, encode every name and store it. After an interruption, the same call resumes the load.
 
     Args:
         paths: A file or folder of the base, or several; ``-`` is standard input.
-        collection: To load into; made if it is not there. Default: the first file's name without its endings.
+        collection: The collection, which is created if needed. Default: the first file's name without its endings.
         store: A store, a folder or a URL; by default PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
-            How a server is reached comes from the environment (`ServerAccess.from_environment`).
+            Key and certificates of a server come from the environment (`ServerAccess.from_environment`).
         model: An encoder, a shipped name, a folder or a hub id.
         device: auto, cpu, cuda or cuda:N.
         pooling, prefix: For a plain encoder, as in `load_encoder`.
-        kind: One of `formats.FORMATS`, or "auto".
+        kind: One of `formats.FORMAT_NAMES`, or "auto".
         options: What to read.
         type_map: From native types to coarse ones: a table, or a file with rows to add to the shipped one.
-        max_errors: Bad rows to pass over before giving up; None: any number.
+        max_errors: Bad rows to skip before giving up; None: any number.
         kb: Short name of the base, part of every point's id. Default: the collection's name.
         kb_version: Release of the base, for the manifest.
         quantization: How a new collection keeps vectors for finding candidates.
         placement: Shards and replicas of a new collection on a server.
-        restart: Whether a collection that is there is deleted first, calibration included.
-        wait_s: How long to wait for a server that is away, in seconds.
-        events: What to call meanwhile.
+        restart: Delete an existing collection first, its calibration included.
+        wait_s: How long to wait for a server that does not answer, in seconds.
+        events: Receives progress.
 
     Raises:
         InputError: If the input cannot be read, or has too many bad rows.
@@ -112,7 +114,7 @@ def load_base(
         OptionError: If an option does not fit the input or the collection.
         ModelError: If the model cannot be loaded.
         ModelMismatchError: If the collection was made by another model.
-        StoreError: If the store fails for good. What is stored is kept; the same call resumes.
+        StoreError: If the store fails after all retries. What is stored is kept; the same call resumes.
     """
     events = events or LoadEvents()
     name = _checked_name(collection, paths, store)
@@ -142,7 +144,7 @@ def load_base(
             )
 
 
-def update_base(
+def update_base(  # long: all arguments of an update are documented here
     paths: Paths,
     collection: str | None = None,
     *,
@@ -161,13 +163,13 @@ def update_base(
     wait_s: float = DEFAULT_WAIT_S,
     events: LoadEvents | None = None,
 ) -> UpdateResult:
-    """Bring a collection to a newer release of its base: only what changed is encoded and written.
+    """Update a collection to a newer release of its base: only what changed is encoded and written.
 
     Args:
         paths: The whole of the new release.
-        collection: As in `load_base`; it must be there.
-        may_remove: Called with the number of names that the new release lacks and that of all, before any goes; False
-            keeps them.
+        collection: As in `load_base`; it must exist.
+        may_remove: Called with the number of names that the new release lacks and that of all names, before any is
+            deleted; False keeps them.
         store, model, device, pooling, prefix, kind, options, type_map, max_errors, kb, kb_version, wait_s, events: As
             in `load_base`.
 
@@ -178,7 +180,7 @@ def update_base(
     events = events or LoadEvents()
     name = _checked_name(collection, paths, store)
     if options is not None and options.limit is not None:
-        raise OptionError("limit", "An update compares with the whole of the new release: it takes no limit.")
+        raise OptionError("limit", "An update compares with the whole of the new release, so it takes no limit.")
     types = _type_map(type_map)
     with _opened(paths, kind, options, types) as reader:
         scanned = _scan(reader, paths, max_errors, events)
@@ -201,15 +203,15 @@ def update_base(
 
 
 def collection_name(path: str | os.PathLike[str]) -> str:
-    """A collection's name from a file's: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`.
+    """The name of a collection from that of a file: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`.
 
     Raises:
         OptionError: For standard input, which has no name.
     """
     if os.fspath(path) == "-":
-        raise OptionError("collection", "Standard input has no name that the collection could have.")
+        raise OptionError("collection", "Standard input has no name from which the collection could get one.")
     name = Path(path).name
-    if name.upper() == "META":  # of UMLS: its release has the better name
+    if name.upper() == "META":  # the folder of UMLS: the release has a better name
         name = Path(path).resolve().parent.name
     while (shorter := _SUFFIXES.sub("", name)) != name:
         name = shorter
@@ -217,13 +219,13 @@ def collection_name(path: str | os.PathLike[str]) -> str:
 
 
 def _listed(paths: Paths) -> list[str]:
-    """Paths as texts."""
+    """One or several paths as a list of strings."""
     many = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [os.fspath(path) for path in many]
 
 
 def _checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
-    """The collection's name, refused before anything is read where the store would refuse it."""
+    """The collection's name. One that the store would refuse is refused before anything is read."""
     listed = _listed(paths)
     if not listed:
         raise OptionError("paths", "No file is given: name at least one.")
@@ -241,7 +243,7 @@ def _opened(paths: Paths, kind: str, options: ReadOptions | None, types: TypeMap
 
 
 def _scan(reader: Reader, paths: Paths, max_errors: int | None, events: LoadEvents) -> ScanResult:
-    """Count the base; refuse one that has nothing in it."""
+    """Count the base; refuse an empty one."""
     scanned = scan(reader, ReadReport(max_errors=max_errors))
     events.scanned(scanned)
     if not scanned.names:
@@ -272,7 +274,7 @@ def _open_or_create(
     quantization: Quantization | None,
     placement: Placement,
 ) -> Collection:
-    """The collection to load into, with a manifest that fits."""
+    """The collection to load into, whose manifest fits the options."""
     if name not in store.collections():
         manifest = Manifest.for_model(
             encoder.info,
@@ -289,14 +291,16 @@ def _open_or_create(
         kept = target.manifest.quantization
         raise OptionError("quantization", f"Collection '{name}' keeps its vectors as {kept}, not {quantization}.")
     if any(number is not None for number in astuple(placement)):
-        raise OptionError("placement", f"Collection '{name}' exists: shards and replicas are given when it is created.")
+        raise OptionError(
+            "placement", f"Collection '{name}' exists: shards and replicas are chosen when it is created."
+        )
     if kb_version is not None:
         target.write_manifest(target.manifest.model_copy(update={"kb_version": kb_version}))
     return target
 
 
 def _prepare(target: Collection, kb: str | None, encoder: Encoder, type_map_version: str) -> None:
-    """Check that an existing collection fits, and note the type map."""
+    """Check that an existing collection fits, and write the version of the type map."""
     manifest = target.manifest
     manifest.check_model(encoder.info)
     if kb is not None and kb != manifest.kb:
@@ -305,7 +309,7 @@ def _prepare(target: Collection, kb: str | None, encoder: Encoder, type_map_vers
 
 
 def _report_checkpoint(target: Collection, input_name: str, digest: str, events: LoadEvents) -> None:
-    """Whether an interrupted load of this input resumes."""
+    """Report whether an interrupted load of this input resumes."""
     for checkpoint in target.read_manifest().checkpoints:
         if checkpoint.input != input_name:
             continue

@@ -1,4 +1,4 @@
-"""Names that a collection lacks: looked up by point id, put away in a temporary file, encoded and written."""
+"""Write the names that a collection lacks: look them up by point id, collect them in a temporary file, encode them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ BATCH = 1000
 """Points looked up, replaced or deleted at a time."""
 
 WINDOW = 8192
-"""Names encoded together: enough to sort by length with little padding, small enough to hold a few of."""
+"""Names encoded together: enough to sort by length with little padding, few enough to hold several windows."""
 
 
 class _New(msgspec.Struct, array_like=True):
-    """An entity, and those of its names that are new."""
+    """An entity, and its new names."""
 
     entity: Entity
     names: list[str]
 
 
 class NewNames:
-    """Names that are to be encoded, in a temporary file that has no name."""
+    """Names to encode, in an unnamed temporary file."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -46,7 +46,7 @@ class NewNames:
         self._file.close()
 
     def add(self, entity: Entity, names: list[str]) -> None:
-        """Put some names of an entity away.
+        """Add some names of an entity.
 
         Raises:
             InputError: If the temporary file cannot be written.
@@ -56,10 +56,10 @@ class NewNames:
         self.count += len(names)
 
     def write_to(self, collection: Collection, encoder: Encoder) -> float:
-        """Encode and write them all; returns the seconds within the encoder.
+        """Encode and write all names; returns the seconds in the encoder.
 
         Raises:
-            StoreError: If the store fails for good.
+            StoreError: If the store fails after all retries.
         """
         encode_seconds = 0.0
         if not self.count:
@@ -84,7 +84,7 @@ class NewNames:
 
 
 def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NamePoint]:
-    """Those of these points that the collection has, by id."""
+    """The points that the collection has, of these ids."""
     known: dict[str, NamePoint] = {}
     for start in range(0, len(ids), BATCH):
         known.update(collection.get(ids[start : start + BATCH]))
@@ -92,11 +92,11 @@ def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NameP
 
 
 def write_missing(entities: Iterable[Entity], collection: Collection, encoder: Encoder) -> int:
-    """Write those names of these entities that the collection lacks; returns how many.
+    """Write the names of entities that the collection lacks; returns their number.
 
     Raises:
         InputError: If the entities cannot be read, or the temporary file cannot be written.
-        StoreError: If the store fails for good.
+        StoreError: If the store fails after all retries.
     """
     iterator = iter(entities)
     with NewNames() as new:
@@ -114,7 +114,7 @@ def write_missing(entities: Iterable[Entity], collection: Collection, encoder: E
 
 
 def _windows(new: Iterable[_New]) -> Iterator[list[_New]]:
-    """At least `WINDOW` names each, but the last."""
+    """Lists of at least `WINDOW` names; the last may have fewer."""
     window: list[_New] = []
     n_names = 0
     for one in new:
@@ -132,5 +132,7 @@ def _as_input_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"new names cannot be kept: {error.strerror or error}. Point TMPDIR to a larger disk"
+        message = (
+            f"new names cannot be written to a temporary file: {error.strerror or error}. Point TMPDIR to a larger disk"
+        )
         raise InputError("temporary file", None, message) from error

@@ -1,13 +1,13 @@
-"""The load: read | encode | write, overlapped, bounded, and able to go on after a kill.
+"""The load: read, encode and write at the same time, with bounded memory; it resumes after a kill.
 
-Three threads, joined by queues of `QUEUE` windows: one reads entities, one encodes a window of names, one turns
-the last window into points and writes it. The time goes into the encoder; the rest hides behind it. Several inputs of
-one base can be loaded at once by as many processes into a collection on a server: each has a checkpoint of its own,
-and the last one to finish builds the graph.
+Three threads work at once, joined by queues of `QUEUE` windows: one reads entities, one encodes a window of names, one
+turns the last window into points and writes it. Almost all time is spent in the encoder. On a server, several
+processes can load several inputs of one base into one collection: each has its own checkpoint, and the last one to
+finish builds the graph.
 
-Each distinct name is encoded once: a scan before the load knows which names come again, and their vectors are
-kept until then (`ingest.load.embedding_cache`). After each `CHECKPOINT_EVERY` names the store is flushed, and how far
-the input is stored is put into the manifest.
+Each distinct name is encoded once: a scan before the load finds the names that repeat, and their vectors are kept
+(`ingest.load.embedding_cache`). After each `CHECKPOINT_EVERY` names the store is flushed, and the manifest notes how
+much of the input is stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import Checkpoint
 
 QUEUE = 2
-"""Windows that may wait between two stages."""
+"""Windows that can wait between two stages."""
 
 CHECKPOINT_EVERY = 65_536
 """Names between two checkpoints; a flush costs a fraction of a second."""
@@ -44,21 +44,22 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What a load did.
+    """Counts and times of a load.
 
     Attributes:
         collection: Its name.
-        entities, names, distinct_names: Of the input.
+        entities, names, distinct_names: Counts of the input.
         points: Points in the collection afterwards, counted exactly.
-        unencodable: Names kept without a dense vector.
-        resumed_at: Entities that an earlier, interrupted load had stored already.
-        rewritten: Names that had been stored and were gone (deleted since, or lost by a server): written again.
-        unfinished: Other inputs whose load is not finished; the graph is left to the last of them.
-        skipped: Rows passed over, by reason: bad ones, and those that the options leave out.
-        seconds: Reading, encoding and writing together; the graph apart.
-        encode_seconds: Within the encoder.
-        index_seconds: Building the graph.
-        model, device: What encoded.
+        unencodable: Names stored without a dense vector.
+        resumed_at: Entities that an earlier, interrupted load had already stored.
+        rewritten: Names that were stored and had disappeared (deleted since, or lost by a server), and were written
+            again.
+        unfinished: Other inputs whose load is not finished; the last of them builds the graph.
+        skipped: Skipped rows by reason: bad rows, and those that the options exclude.
+        seconds: Time of reading, encoding and writing, without the graph.
+        encode_seconds: Time in the encoder.
+        index_seconds: Time of building the graph.
+        model, device: The encoder and where it ran.
     """
 
     collection: str
@@ -83,7 +84,7 @@ class IngestResult:
         return self.names / self.seconds if self.seconds else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """The fields of the command line's contract, and then ours."""
+        """The report of the command line."""
         skipped = dict(self.skipped)
         if self.unencodable:
             skipped["unencodable"] = self.unencodable
@@ -108,7 +109,7 @@ class IngestResult:
 
 @dataclass(slots=True)
 class _Window:
-    """Some entities on their way, and the vectors of their names once they are known."""
+    """Some entities, and the vectors of their names once they are encoded."""
 
     entities: list[Entity]
     names: list[str]
@@ -117,7 +118,7 @@ class _Window:
 
 @dataclass(slots=True)
 class _Load:
-    """The three stages of one load, and what they count."""
+    """The three stages of one load, and their counts."""
 
     reader: Reader
     scan: ScanResult
@@ -136,7 +137,7 @@ class _Load:
         self.repeats = RepeatedNames(self.encoder, self.scan.repeated_name_hashes)
 
     def read(self) -> Iterator[_Window]:
-        """Windows of whole entities, at least `WINDOW` names each but the last."""
+        """Windows of whole entities; each but the last has at least `WINDOW` names."""
         entities = self.reader.read(self.report, scattered=self.scan.scattered)
         for _ in islice(entities, self.skip_entities):
             pass
@@ -158,7 +159,7 @@ class _Load:
             yield window
 
     def write(self, windows: Iterable[_Window], writer: Writer) -> None:
-        """Write each window; flush and note the place now and then."""
+        """Write each window; flush and write a checkpoint now and then."""
         kb, done, since = self.collection.manifest.kb, self.skip_entities, 0
         for window in windows:
             encoded = window.encoded
@@ -172,13 +173,49 @@ class _Load:
             self.progress(len(points))
             if since >= CHECKPOINT_EVERY:
                 writer.flush()
-                self._note(done)
+                self._write_checkpoint(done)
                 since = 0
 
-    def _note(self, entities: int) -> None:
+    def _write_checkpoint(self, entities: int) -> None:
         checkpoint = Checkpoint(input=self.input, digest=self.scan.digest, entities=entities)
         self.collection.write_checkpoint(checkpoint)
         self.on_checkpoint(entities)
+
+    def run(self) -> None:
+        """Read, encode and write all; the checkpoint then says that this input is done."""
+        with (
+            self.collection.writer() as writer,
+            closing(overlap(self.encode(overlap(self.read(), QUEUE)), QUEUE)) as windows,
+        ):
+            self.write(windows, writer)
+            writer.flush()
+        self.repeats.forget()
+        # The checkpoint stays while others are not done: of several processes that come here at once, at least one
+        # sees that all are done, and builds the graph.
+        done = Checkpoint(input=self.input, digest=self.scan.digest, entities=self.scan.entities, is_done=True)
+        self.collection.write_checkpoint(done)
+
+    def make_result(
+        self, points: int, rewritten: int, unfinished: tuple[str, ...], seconds: float, index_seconds: float
+    ) -> IngestResult:
+        """The result of the whole load."""
+        return IngestResult(
+            collection=self.collection.name,
+            entities=self.scan.entities,
+            names=self.scan.names,
+            distinct_names=self.scan.distinct_names,
+            points=points,
+            unencodable=self.unencodable,
+            resumed_at=self.skip_entities,
+            rewritten=rewritten,
+            unfinished=unfinished,
+            skipped=self.report.passed_over,
+            seconds=seconds,
+            encode_seconds=self.encode_seconds,
+            index_seconds=index_seconds,
+            model=self.encoder.info.name,
+            device=self.encoder.info.device,
+        )
 
 
 def ingest(
@@ -196,97 +233,110 @@ def ingest(
 ) -> IngestResult:
     """Load a scanned base into a collection, and build its graph.
 
-    If the collection's manifest tells of an interrupted load of the same input, it goes on where that one stopped.
-    While it tells of an unfinished load of another input, the graph is not built.
+    If the manifest has a checkpoint of an interrupted load of the same input, the load resumes there. While the
+    manifest has an unfinished load of another input, the graph is not built.
 
     Args:
         reader: The base.
-        scan: Of the same reader.
+        scan: The scan of the same reader.
         encoder: The model that the manifest names.
         collection: Open, empty or not; writing a name twice changes nothing.
         max_errors: As in `ReadReport`.
-        input_name: What tells this input from others that are loaded into the collection, as its paths do.
+        input_name: Identifies this input among those that are loaded into the collection; its paths, for example.
         on_progress: Called with the number of names just written.
-        on_checkpoint: Called with the number of entities that are stored for good, once some are.
+        on_checkpoint: Called with the number of entities that are stored durably.
         on_finalize: As in `Collection.finalize`.
-        finalize: Whether to build the graph; search is exact without.
+        finalize: Whether to build the graph; search is exact without it.
 
     Raises:
         InputError: If the input cannot be read, or has too many bad rows.
-        StoreError: If the store fails for good, or does not hold what was written.
+        StoreError: If the store fails after all retries, or does not hold what was written.
     """
-    before = collection.read_manifest()
-    before.check_model(encoder.info)
-    known = next((one for one in before.checkpoints if (one.input, one.digest) == (input_name, scan.digest)), None)
-    resumed_at = known.entities if known else 0
-    # If nothing else was ever loaded into it, it must hold just these names afterwards.
-    is_alone = not before.names and all(one.input == input_name for one in before.checkpoints)
-    is_exact = is_alone and (known is not None or not collection.count())
-    collection.write_manifest(before.model_copy(update={"state": "loading"}))
-    collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
-
+    resumed_at, is_exact = _start(collection, encoder, scan, input_name)
     if resumed_at:
         on_checkpoint(resumed_at)
     start = time.perf_counter()
     report = ReadReport(max_errors=max_errors)
     load = _Load(reader, scan, encoder, collection, input_name, report, on_progress, on_checkpoint, resumed_at)
-    with collection.writer() as writer, closing(overlap(load.encode(overlap(load.read(), QUEUE)), QUEUE)) as windows:
-        load.write(windows, writer)
-        writer.flush()
+    load.run()
     seconds = time.perf_counter() - start
-    load.repeats.forget()
-
-    done = Checkpoint(input=input_name, digest=scan.digest, entities=scan.entities, is_done=True)
-    collection.write_checkpoint(done)
     on_checkpoint(scan.entities)
-    # It stays while others are not done: of several processes that come here at once, one sees that all are.
     checkpoints = collection.read_manifest().checkpoints
     unfinished = tuple(one.input for one in checkpoints if not one.is_done)
-    points = collection.count()
-    rewritten = 0
-    if points < scan.names or (is_exact and len(checkpoints) == 1 and points != scan.names):
-        # Edited since, or lost by a server. Too many points are no error: they were added by hand.
-        entities = reader.read(ReadReport(max_errors=max_errors), scattered=scan.scattered)
-        rewritten = write_missing(entities, collection, encoder)
-        points = _check_count(collection, scan)
+    is_exact = is_exact and len(checkpoints) == 1
+    points, rewritten = _write_lost(reader, scan, encoder, collection, max_errors=max_errors, is_exact=is_exact)
     index_seconds = 0.0
     if not unfinished:
-        if finalize:
-            start = time.perf_counter()
-            collection.finalize(on_finalize)
-            index_seconds = time.perf_counter() - start
-        for one in checkpoints:
-            collection.remove_checkpoint(one.input)
-        counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
-        idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
-        changed = {"state": "ready", "ngram_rarity": idf, **counts}
-        collection.write_manifest(collection.read_manifest().model_copy(update=changed))
-    return IngestResult(
-        collection=collection.name,
-        entities=scan.entities,
-        names=scan.names,
-        distinct_names=scan.distinct_names,
-        points=points,
-        unencodable=load.unencodable,
-        resumed_at=resumed_at,
-        rewritten=rewritten,
-        unfinished=unfinished,
-        skipped=load.report.passed_over,
-        seconds=seconds,
-        encode_seconds=load.encode_seconds,
-        index_seconds=index_seconds,
-        model=encoder.info.name,
-        device=encoder.info.device,
-    )
+        index_seconds = _finalize(collection, on_finalize) if finalize else 0.0
+        _finish(collection, scan, checkpoints, points)
+    return load.make_result(points, rewritten, unfinished, seconds, index_seconds)
+
+
+def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_name: str) -> tuple[int, bool]:
+    """Mark the collection as loading.
+
+    Returns:
+        Entities that are already stored, and whether the collection must hold exactly the names of this input
+        afterwards: nothing else was ever loaded into it.
+    """
+    before = collection.read_manifest()
+    before.check_model(encoder.info)
+    known = next((one for one in before.checkpoints if (one.input, one.digest) == (input_name, scan.digest)), None)
+    resumed_at = known.entities if known else 0
+    is_alone = not before.names and all(one.input == input_name for one in before.checkpoints)
+    is_exact = is_alone and (known is not None or not collection.count())
+    collection.write_manifest(before.model_copy(update={"state": "loading"}))
+    collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
+    return resumed_at, is_exact
+
+
+def _write_lost(
+    reader: Reader,
+    scan: ScanResult,
+    encoder: Encoder,
+    collection: Collection,
+    *,
+    max_errors: int | None,
+    is_exact: bool,
+) -> tuple[int, int]:
+    """Write the names that have disappeared since they were stored; returns all points, and the names written."""
+    points = collection.count()
+    # Too many points are no error, unless the collection must hold just these names: some were added by hand.
+    if points >= scan.names and not (is_exact and points != scan.names):
+        return points, 0
+    entities = reader.read(ReadReport(max_errors=max_errors), scattered=scan.scattered)
+    rewritten = write_missing(entities, collection, encoder)
+    return _check_count(collection, scan), rewritten
+
+
+def _finalize(collection: Collection, on_finalize: Callable[[int, int], None] | None) -> float:
+    """Build the graph; returns the seconds."""
+    start = time.perf_counter()
+    collection.finalize(on_finalize)
+    return time.perf_counter() - start
+
+
+def _finish(collection: Collection, scan: ScanResult, checkpoints: Iterable[Checkpoint], points: int) -> None:
+    """Remove the checkpoints, and write the counts and the IDF table to the manifest."""
+    for one in checkpoints:
+        collection.remove_checkpoint(one.input)
+    counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
+    idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
+    changed = {"state": "ready", "ngram_rarity": idf, **counts}
+    collection.write_manifest(collection.read_manifest().model_copy(update=changed))
 
 
 def _check_count(collection: Collection, scan: ScanResult) -> int:
-    """The exact number of points, after all that was missing has been written."""
+    """The exact number of points, after all missing names were written.
+
+    Raises:
+        StoreError: If names are still missing.
+    """
     points = collection.count()
     if points < scan.names:
         raise StoreError(
             f"Collection '{collection.name}' holds {points:,} points after a load of {scan.names:,} names, although "
-            f"what was missing was written again: the store loses points, or the input changed while it was read. Run "
+            f"the missing ones were written again: the store loses points, or the input changed while it was read. Run "
             f"the same command again; if that changes nothing, load into an empty collection with --restart."
         )
     return points

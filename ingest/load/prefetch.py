@@ -1,4 +1,4 @@
-"""Running a generator in a thread of its own, so that it works while its consumer does."""
+"""Run a generator in its own thread, so that it works at the same time as its consumer."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class _Failure:
 
 
 class _Consumer:
-    """Lives as long as the consumer's side of a generator: Ctrl-C may come before it can say that it stops."""
+    """Lives as long as the consumer's side of a generator. Ctrl-C may end that side before it sets `stopped`."""
 
 
 def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
     """The same items, produced in another thread, at most `ahead` of the consumer.
 
-    What the producer raises is raised here, at the place where its next item would have been. If the consumer stops
-    early, the producer stops at its next item, and is waited for.
+    An error of the producer is raised here, in place of its next item. If the consumer stops early, the producer stops
+    at its next item, and this function waits for it.
     """
-    # Not `queue.Queue`: Ctrl-C between its lines leaves its lock taken, and the producer waits for ever.
+    # Not `queue.Queue`: Ctrl-C between its lines leaves its lock taken, and the producer waits forever.
     handed: queue.SimpleQueue[object] = queue.SimpleQueue()
     stopped = threading.Event()
     consumer = _Consumer()
     alive = weakref.ref(consumer)
 
     def offer(item: object) -> bool:
-        """Whether the consumer still wants it."""
+        """Hand an item over; returns whether the consumer wants more."""
         while handed.qsize() >= ahead:
             if stopped.wait(_POLL_S) or alive() is None:
                 return False
@@ -55,7 +55,7 @@ def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
         except BaseException as error:  # noqa: BLE001 - it is raised again in the consumer
             offer(_Failure(error))
         finally:
-            # A generator that is left half way gives back its files and threads here, in its own thread.
+            # An unfinished generator closes its files and threads here, in its own thread.
             close = getattr(iterator, "close", None)
             if close is not None:
                 close()

@@ -1,13 +1,13 @@
-"""A newer release over an older one: only what has changed is encoded and written, and what was retired goes.
+"""Update a collection to a newer release: only what changed is encoded and written, and retired names are deleted.
 
 Three passes, none of which holds the base in memory:
 
-1. Each name of the new release is looked up by its point id. What is new is put away in a temporary file; where only
-   the rest has changed (types, description, canonical name) the payload is replaced, and the vector stays.
+1. Each name of the new release is looked up by its point id. New names are put into a temporary file. Where only other
+   fields changed (types, description, canonical name), the payload is replaced and the vector stays.
 2. The new names are encoded and written.
-3. All points are gone through, and those that the new release has no more are deleted. Of a point that was seen 8
-   bytes are kept; two of n share them with probability n^2 / 2^61 (0.000004 % for ten million), and then one retired
-   name stays.
+3. All points are compared with the new release, and those that it lacks are deleted. For each point of the new release
+   8 bytes are kept. Two of n points share them with probability n^2 / 2^61 (0.000004 % for ten million); then one
+   retired name stays.
 
 It can be killed at any moment and run again: what is done is found unchanged.
 """
@@ -38,20 +38,20 @@ from pearl_qdrant.store.schema import NamePoint
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What an update did, in names (points).
+    """Counts of an update, in names (points).
 
     Attributes:
         collection: Its name.
-        entities, names: Of the new release.
+        entities, names: Counts of the new release.
         points: Points in the collection afterwards, counted exactly.
         added: Names that were encoded and written.
         changed: Names whose payload was replaced.
-        unchanged: Names that were left as they were.
-        removed: Names that the new release has no more.
-        kept: Names that it has no more either, kept because rows could not be read or the caller said so.
-        skipped: Rows passed over, by reason.
+        unchanged: Names that are as they were.
+        removed: Deleted names, which the new release lacks.
+        kept: Names that the new release lacks too, but that were kept: rows could not be read, or the caller refused.
+        skipped: Skipped rows by reason.
         seconds, encode_seconds, index_seconds: As in `pipeline.IngestResult`.
-        model, device: What encoded.
+        model, device: The encoder and where it ran.
     """
 
     collection: str
@@ -72,7 +72,7 @@ class UpdateResult:
 
 
 MayRemove = Callable[[int, int], bool]
-"""Asked with the names that would go and the names that there are, before any of them goes."""
+"""Called with the number of names that would be deleted and that of all names; returns whether to delete them."""
 
 
 def update(
@@ -87,61 +87,38 @@ def update(
     may_remove: MayRemove = lambda removed, total: True,
     on_finalize: Callable[[int, int], None] | None = None,
 ) -> UpdateResult:
-    """Bring a collection to what a newer release of its base says.
+    """Update a collection to a newer release of its base.
 
-    Nothing is removed while rows of the new release could not be read: what stands in them is not known.
+    Nothing is deleted if rows of the new release could not be read: their names are unknown.
 
     Args:
         reader: The whole of the new release.
-        scan: Of the same reader.
+        scan: The scan of the same reader.
         encoder: The model that the manifest names.
         collection: Open.
-        kb_version: The new release, for the manifest; None leaves the old one there.
+        kb_version: The new release, for the manifest; None keeps the old value.
         max_errors: As in `ReadReport`.
         on_progress: Called with the number of names just compared.
-        may_remove: Whether retired names may go.
+        may_remove: Decides whether retired names are deleted.
         on_finalize: As in `Collection.finalize`.
 
     Raises:
         InputError: If the input cannot be read, or has too many bad rows.
-        StoreError: If the store fails for good, or does not hold what was written.
+        StoreError: If the store fails after all retries, or does not hold what was written.
     """
-    manifest = collection.read_manifest()
-    manifest.check_model(encoder.info)
-    # What an interrupted ingest left is made good: the new release is all that counts.
-    for checkpoint in manifest.checkpoints:
-        collection.remove_checkpoint(checkpoint.input)
-    collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
+    _start(collection, encoder)
     start = time.perf_counter()
+    report = ReadReport(max_errors=max_errors)
     with NewNames() as new:
         comparison = _Comparison(collection, new)
-        report = ReadReport(max_errors=max_errors)
         entities = reader.read(report, scattered=scan.scattered)
         while batch := list(islice(entities, BATCH)):
             on_progress(comparison.add(batch))
         encode_seconds = new.write_to(collection, encoder)
-    retired = _find_retired(collection, comparison.seen)
-    kept = len(retired) if retired and (report.n_skipped or not may_remove(len(retired), collection.count())) else 0
-    if not kept:
-        for part in range(0, len(retired), BATCH):
-            collection.delete_points(set(retired[part : part + BATCH]))
+    removed, kept = _remove_retired(collection, comparison.seen, report, may_remove)
     seconds = time.perf_counter() - start
-
-    points = collection.count()
-    if points != scan.names + kept:
-        raise StoreError(
-            f"Collection '{collection.name}' holds {points:,} points after an update to {scan.names + kept:,} names. "
-            f"Run the same command again: it writes what is missing and doubles nothing."
-        )
-    indexing = time.perf_counter()
-    collection.finalize(on_finalize)
-    index_seconds = time.perf_counter() - indexing
-    n_entities = collection.count_entities() if kept else scan.entities
-    idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
-    done = {"state": "ready", "ngram_rarity": idf, "entities": n_entities, "names": points}
-    if kb_version is not None:
-        done["kb_version"] = kb_version
-    collection.write_manifest(collection.manifest.model_copy(update=done))
+    points = _check_count(collection, scan.names + kept)
+    index_seconds = _finish(collection, scan, points, kb_version, on_finalize)
     return UpdateResult(
         collection=collection.name,
         entities=scan.entities,
@@ -150,7 +127,7 @@ def update(
         added=new.count,
         changed=comparison.changed,
         unchanged=comparison.unchanged,
-        removed=len(retired) - kept,
+        removed=removed,
         kept=kept,
         skipped=report.passed_over,
         seconds=seconds,
@@ -161,8 +138,64 @@ def update(
     )
 
 
+def _start(collection: Collection, encoder: Encoder) -> None:
+    """Mark the collection as loading. Checkpoints of interrupted loads are void: only the new release counts."""
+    manifest = collection.read_manifest()
+    manifest.check_model(encoder.info)
+    for checkpoint in manifest.checkpoints:
+        collection.remove_checkpoint(checkpoint.input)
+    collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
+
+
+def _remove_retired(
+    collection: Collection, seen: array[int], report: ReadReport, may_remove: MayRemove
+) -> tuple[int, int]:
+    """Delete the points that the new release lacks, if that is allowed; returns how many were deleted and kept."""
+    retired = _find_retired(collection, seen)
+    if retired and (report.n_skipped or not may_remove(len(retired), collection.count())):
+        return 0, len(retired)
+    for part in range(0, len(retired), BATCH):
+        collection.delete_points(set(retired[part : part + BATCH]))
+    return len(retired), 0
+
+
+def _check_count(collection: Collection, expected: int) -> int:
+    """The exact number of points.
+
+    Raises:
+        StoreError: If it is not the expected one.
+    """
+    points = collection.count()
+    if points != expected:
+        raise StoreError(
+            f"Collection '{collection.name}' holds {points:,} points after an update to {expected:,} names. Run the "
+            f"same command again: it writes what is missing and duplicates nothing."
+        )
+    return points
+
+
+def _finish(
+    collection: Collection,
+    scan: ScanResult,
+    points: int,
+    kb_version: str | None,
+    on_finalize: Callable[[int, int], None] | None,
+) -> float:
+    """Build the graph, and write counts and IDF table to the manifest; returns the seconds of the graph."""
+    start = time.perf_counter()
+    collection.finalize(on_finalize)
+    index_seconds = time.perf_counter() - start
+    n_entities = scan.entities if points == scan.names else collection.count_entities()
+    idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
+    done = {"state": "ready", "ngram_rarity": idf, "entities": n_entities, "names": points}
+    if kb_version is not None:
+        done["kb_version"] = kb_version
+    collection.write_manifest(collection.manifest.model_copy(update=done))
+    return index_seconds
+
+
 class _Comparison:
-    """The first pass."""
+    """Compares the new release with the stored points: the first pass."""
 
     def __init__(self, collection: Collection, new: NewNames) -> None:
         self.seen = array("Q")
@@ -172,7 +205,7 @@ class _Comparison:
         self._new = new
 
     def add(self, entities: Sequence[Entity]) -> int:
-        """Compare some entities with what is stored; returns the number of their names."""
+        """Compare entities with the stored points; returns the number of their names."""
         points = plain_points(self._collection.manifest.kb, entities)
         ids = [point.id for point in points]
         self.seen.extend(map(_short, ids))
@@ -199,7 +232,7 @@ class _Comparison:
 
 
 def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
-    """A point with what the type head once said of its name: that depends on the name alone."""
+    """A point with the stored predictions of the type head, which depend on the name alone."""
     return replace(
         point,
         phrase_type=stored.phrase_type,
@@ -210,7 +243,7 @@ def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
 
 
 def _find_retired(collection: Collection, seen: array[int]) -> list[str]:
-    """Ids of the points that were not seen."""
+    """Ids of the points that were not seen in the new release."""
     hashes = np.sort(np.frombuffer(seen, dtype=np.uint64)) if len(seen) else np.empty(0, np.uint64)
     retired: list[str] = []
     points = collection.scroll()
