@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ingest.base.new_entity import make_entity
     from ingest.base.scan import ScanResult
     from ingest.formats import ReadOptions
     from ingest.load.events import LoadEvents
@@ -29,6 +30,7 @@ __all__ = [
     "TableColumns",
     "UpdateResult",
     "load_base",
+    "make_entity",
     "scan_base",
     "update_base",
 ]
@@ -41,6 +43,7 @@ _MODULE_OF = {
     "TableColumns": "ingest.readers.tables.columns",
     "UpdateResult": "ingest.load.update",
     "load_base": "ingest.load.load_base",
+    "make_entity": "ingest.base.new_entity",
     "scan_base": "ingest.load.load_base",
     "update_base": "ingest.load.load_base",
 }

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.common.options import (
-    json_option,
-    model_option,
-    open_store_at,
-    store_option,
-    wait_option,
-    yes_option,
-)
+from pearl_qdrant.cli.common.options import json_option, model_option, store_option, wait_option, yes_option
 from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
 
 if TYPE_CHECKING:
-    from pearl_qdrant.store.protocol import Collection
+    from pearl_qdrant.store.verify import Problem
 
 
 @click.group()
 def collections() -> None:
-    """See and care for collections."""
+    """List, check and maintain collections."""
 
 
 @collections.command("list")
@@ -32,11 +23,9 @@ def collections() -> None:
 @json_option
 def list_collections(store: str, as_json: bool) -> None:
     """List the collections of a store."""
-    opened = open_store_at(store)
-    try:
-        names = opened.collections()
-    finally:
-        opened.close()
+    from pearl_qdrant.store.administration import list_collections
+
+    names = list_collections(store)
     if not names and not as_json:
         echo(f"No collections in {store}.", err=True)
     for name in names:
@@ -51,23 +40,15 @@ def list_collections(store: str, as_json: bool) -> None:
 @store_option
 @json_option
 def show(name: str, store: str, as_json: bool) -> None:
-    """Show what a collection holds: its base, model, counts and types."""
-    with _opened(store, name) as collection:
-        status, manifest = collection.status(), collection.manifest
-        facts: dict[str, Any] = {
-            **manifest.model_dump(exclude={"format_version", "checkpoints", "ngram_rarity"}),
-            "points": status.points,
-            "vectors": status.vectors,
-            "indexed_vectors": status.indexed_vectors,
-            "segments": status.segments,
-            "is_finalized": status.is_finalized,
-            "types": collection.type_counts(limit=25),
-        }
+    """Show a collection's base, model, counts and types."""
+    from pearl_qdrant.store.administration import describe_collection
+
+    facts = describe_collection(name, store=store).to_json()
     if as_json:
         echo_json(facts)
         return
     types = facts.pop("types")
-    facts["calibration"] = _calibration_line(facts["calibration"])
+    facts["calibration"] = _format_calibration(facts["calibration"])
     for key, value in facts.items():
         echo(f"{key:>16}  {value}")
     for kind, counts in types.items():
@@ -75,10 +56,10 @@ def show(name: str, store: str, as_json: bool) -> None:
         echo(f"{kind:>16}  {line or '-'}")
 
 
-def _calibration_line(calibration: dict[str, Any] | None) -> str:
-    """What was fitted, without the ranking's coefficients: `--json` has them."""
+def _format_calibration(calibration: dict[str, Any] | None) -> str:
+    """Format a calibration in one line, without the coefficients of the ranking, which `--json` shows."""
     if calibration is None:
-        return "as it comes with the package"
+        return "as shipped with the package"
     ranking = "as shipped" if calibration["features"] is None else "fitted too"
     fitted = {key: value for key, value in calibration.items() if key not in ("features", "nil_features")}
     shown = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in fitted.items())
@@ -91,13 +72,11 @@ def _calibration_line(calibration: dict[str, Any] | None) -> str:
 @yes_option
 def delete(name: str, store: str, yes: bool) -> None:
     """Delete a collection with all its points."""
-    opened = open_store_at(store)
-    try:
-        if not yes:
-            confirm(f"Delete collection '{name}' in {opened.location} for good?")
-        opened.delete(name)
-    finally:
-        opened.close()
+    from pearl_qdrant.store.administration import delete_collection
+
+    if not yes:
+        confirm(f"Delete collection '{name}' in {store}? This cannot be undone.")
+    delete_collection(name, store=store)
     echo(f"Deleted {name}.", err=True)
 
 
@@ -107,9 +86,9 @@ def delete(name: str, store: str, yes: bool) -> None:
 @wait_option
 def finalize(name: str, store: str, wait_s: float) -> None:
     """Build the graph of a collection, for fast search."""
-    with _opened(store, name, wait_s) as collection:
-        collection.finalize()
-        status = collection.status()
+    from pearl_qdrant.store.administration import finalize_collection
+
+    status = finalize_collection(name, store=store, wait_s=wait_s)
     echo(f"{name}: {status.indexed_vectors:,} of {status.vectors:,} vectors indexed.", err=True)
 
 
@@ -120,48 +99,21 @@ def finalize(name: str, store: str, wait_s: float) -> None:
 @json_option
 @click.pass_context
 def verify(context: click.Context, name: str, store: str, model: str | None, as_json: bool) -> None:
-    """Check a collection: complete, counted, indexed, and its model at hand. Exit status 1 if not."""
-    with _opened(store, name) as collection:
-        problems = list(_problems(collection, model))
-        points = collection.count()
+    """Check a collection: complete, counted, indexed, and its model available. The exit status is 1 if not."""
+    from pearl_qdrant.store.verify import verify_collection
+
+    verified = verify_collection(name, store=store, model=model)
+    problems = [_format_problem(problem) for problem in verified.problems]
     if as_json:
-        echo_json({"collection": name, "points": points, "problems": problems})
+        echo_json({"collection": name, "points": verified.points, "problems": problems})
     else:
         for problem in problems:
             echo(f"{name}: {problem}")
         if not problems:
-            echo(f"{name}: {points:,} points, complete, indexed, model verified.")
+            echo(f"{name}: {verified.points:,} points, complete, indexed, model verified.")
     if problems:
         context.exit(1)
 
 
-def _problems(collection: Collection, model: str | None) -> Iterator[str]:
-    """What is wrong with a collection, each with the way out."""
-    from pearl_qdrant.encoder.loading import load_encoder
-    from pearl_qdrant.errors import ModelError, ModelMismatchError
-    from pearl_qdrant.store.schema import INDEXED_FIELDS
-
-    manifest, status = collection.manifest, collection.status()
-    if manifest.state != "ready":
-        yield "its load did not complete. Run the same ingest command again; it goes on where it stopped."
-    elif status.points != manifest.names:
-        yield f"{status.points:,} points, but {manifest.names:,} names were written. Ingest again, it doubles nothing."
-    if not status.is_finalized:
-        yield f"no graph yet, search is exact but slow. Build it with: collections finalize {collection.name}"
-    if absent := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
-        yield f"no payload index on {', '.join(absent)}; filters are slow or refused. Ingest again with --restart."
-    try:
-        encoder = load_encoder(model or manifest.model, device="cpu", pooling=manifest.pooling, prefix=manifest.prefix)
-        manifest.check_model(encoder.info)
-    except (ModelError, ModelMismatchError) as error:
-        yield str(error)
-
-
-@contextmanager
-def _opened(store: str, name: str, wait_s: float | None = None) -> Iterator[Collection]:
-    """A collection of a store, closed afterwards."""
-    opened = open_store_at(store, wait_s=wait_s)
-    try:
-        yield opened.open(name)
-    finally:
-        opened.close()
+def _format_problem(problem: Problem) -> str:
+    return f"{problem.message} Option: --{problem.option}" if problem.option else problem.message

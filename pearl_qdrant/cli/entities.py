@@ -20,7 +20,7 @@ from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
 
 @click.group()
 def entities() -> None:
-    """See, add and delete single entities; effective at once."""
+    """Show, add and delete single entities; effective at once."""
 
 
 @entities.command("show")
@@ -68,13 +68,13 @@ def add(
     \b
     pearl-qdrant entities add --id my-1 --name "Acme Corporation" --alias ACME --type ORG
     """
-    from ingest.base.type_map import TypeMap
-    from pearl_qdrant.records import Entity
+    from ingest import make_entity
+    from pearl_qdrant.errors import InvalidEntityError
 
-    if not entity_id.strip() or not name.strip():
-        raise click.UsageError("An entity needs an id and a name.")
-    others = tuple(alias for alias in dict.fromkeys(aliases) if alias.strip() and alias != name)
-    entity = Entity(entity_id, name, others, kb_types, TypeMap.load().map_types(kb_types), description)
+    try:
+        entity = make_entity(entity_id, name, aliases=aliases, kb_types=kb_types, description=description)
+    except InvalidEntityError as error:
+        raise click.UsageError(str(error)) from error
     with open_linker(store, [collection] if collection else [], model=model, device=device) as linker:
         written = linker.add([entity])
     echo(f"Wrote {_count(written)} of {entity_id}.", err=True)
@@ -89,20 +89,13 @@ def add(
 def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, model: str | None, yes: bool) -> None:
     """Delete entities with all their names."""
     if not yes:
-        confirm(f"Delete {', '.join(entity_ids)} for good?")
-    from pearl_qdrant.errors import EntityNotFoundError
-
-    missing = []
+        confirm(f"Delete {', '.join(entity_ids)}? This cannot be undone.")
     with open_linker(store, [collection] if collection else [], model=model) as linker:
-        for entity_id in entity_ids:
-            try:
-                linker.entity(entity_id)
-            except EntityNotFoundError:
-                missing.append(entity_id)
-        gone = linker.delete(entity_ids)
-    echo(f"Deleted {_count(gone)}.", err=True)
+        missing = linker.missing(entity_ids)
+        n_deleted = linker.delete(entity_ids)
+    echo(f"Deleted {_count(n_deleted)}.", err=True)
     if missing:
-        raise click.ClickException(f"not there: {', '.join(missing)}")
+        raise click.ClickException(f"not found: {', '.join(missing)}")
 
 
 def _count(names: int) -> str:

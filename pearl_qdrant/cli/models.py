@@ -14,7 +14,7 @@ from pearl_qdrant.cli.common.terminal import echo, echo_json
 
 @click.group()
 def models() -> None:
-    """See the encoders that ship, and look into any other."""
+    """List the shipped encoders, and inspect any encoder."""
 
 
 @models.command("list")
@@ -29,25 +29,17 @@ def list_models(as_json: bool) -> None:
         else:
             echo(f"{config.name}  {config.dim} dim  {config.precision}")
     if not as_json:
-        echo("Any folder, or hub id as OWNER/NAME[@REVISION], works with --model too.", err=True)
+        echo("--model also takes any folder, or a hub id as OWNER/NAME[@REVISION].", err=True)
 
 
 @models.command("show")
 @click.argument("model")
 @json_option
 def show(model: str, as_json: bool) -> None:
-    """Load a model, verify its files, and say what it is."""
-    from pearl_qdrant.encoder.checkpoint import is_checkpoint
-    from pearl_qdrant.encoder.find import find_model
-    from pearl_qdrant.encoder.loading import load_encoder
-    from pearl_qdrant.encoder.verify import verify
+    """Load a model, verify its files, and show its facts."""
+    from pearl_qdrant.encoder.describe import describe_model
 
-    found = find_model(model)
-    facts: dict[str, object] = {}
-    if is_checkpoint(found.folder):
-        config = verify(found.folder).config
-        facts = {"files": {name: record.bytes for name, record in config.files.items()}, "training": config.training}
-    facts = {**asdict(load_encoder(model, device="cpu").info), **facts}
+    facts = describe_model(model).to_json()
     if as_json:
         echo_json(facts)
         return
@@ -61,12 +53,14 @@ def show(model: str, as_json: bool) -> None:
 @models.command("export")
 @click.argument("model")
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--torch", "for_torch", is_flag=True, help="Rebuild model.safetensors out of the graph's 8-bit weights.")
+@click.option(
+    "--torch", "for_torch", is_flag=True, help="Rebuild model.safetensors from the 8-bit weights of the graph."
+)
 @json_option
 def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
-    """Write a model that holds its weights once into a folder, for torch and sentence-transformers too.
+    """Write a model into a folder in a form that torch and sentence-transformers can load too.
 
-    The folder is the same model: collections made with one form are queried with the other.
+    It is the same model: collections made with one form can be queried with the other.
 
     \b
     pearl-qdrant models export pearl-mini-en pearl-mini-en-torch/ --torch
@@ -74,7 +68,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
     from pearl_qdrant.encoder.find import find_model
 
     if not for_torch:
-        raise click.UsageError("Say which form to write: --torch. The ONNX form is the model's folder itself.")
+        raise click.UsageError("Choose the form to write: --torch. The ONNX form is the model's own folder.")
     folder = find_model(model).folder
     with needs_extra("train"):
         from training.export.export_checkpoint import rebuild_for_torch

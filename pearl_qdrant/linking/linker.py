@@ -297,6 +297,15 @@ class EntityLinker:
                     return entity_from_points(points)
         raise EntityNotFoundError(entity_id, [c.name for c in self._collections])
 
+    def missing(self, entity_ids: Iterable[str]) -> list[str]:
+        """The ids that no open collection contains, in the given order."""
+        with self._lifetime.in_use():
+            return [
+                entity_id
+                for entity_id in entity_ids
+                if not any(collection.find(entity_ids=[entity_id], limit=1) for collection in self._collections)
+            ]
+
     def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
         """Add or replace a few entities, effective at once; returns the number of names written.
 

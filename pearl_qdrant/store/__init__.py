@@ -1,1 +1,59 @@
-"""Points in Qdrant: embedded (`edge.py`) or on a server (`server.py`)."""
+"""Collections of named points in Qdrant: embedded (`edge`) or on a server (`server`), behind one protocol.
+
+`protocol.py` defines stores and collections, `schema.py` points and manifests. `open.py` opens a store from a folder or
+a URL. `base_collection.py`, `search.py` and `hybrid.py` hold what both kinds share. `administration.py` and `verify.py`
+are the calls behind `pearl-qdrant collections`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pearl_qdrant._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pearl_qdrant.store.administration import (
+        CollectionDescription,
+        delete_collection,
+        describe_collection,
+        finalize_collection,
+        list_collections,
+    )
+    from pearl_qdrant.store.open import open_store, use_store
+    from pearl_qdrant.store.protocol import Collection, Placement, Store
+    from pearl_qdrant.store.verify import Problem, Verification, verify_collection
+
+__all__ = [
+    "Collection",
+    "CollectionDescription",
+    "Placement",
+    "Problem",
+    "Store",
+    "Verification",
+    "delete_collection",
+    "describe_collection",
+    "finalize_collection",
+    "list_collections",
+    "open_store",
+    "use_store",
+    "verify_collection",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Collection": "pearl_qdrant.store.protocol",
+        "CollectionDescription": "pearl_qdrant.store.administration",
+        "Placement": "pearl_qdrant.store.protocol",
+        "Problem": "pearl_qdrant.store.verify",
+        "Store": "pearl_qdrant.store.protocol",
+        "Verification": "pearl_qdrant.store.verify",
+        "delete_collection": "pearl_qdrant.store.administration",
+        "describe_collection": "pearl_qdrant.store.administration",
+        "finalize_collection": "pearl_qdrant.store.administration",
+        "list_collections": "pearl_qdrant.store.administration",
+        "open_store": "pearl_qdrant.store.open",
+        "use_store": "pearl_qdrant.store.open",
+        "verify_collection": "pearl_qdrant.store.verify",
+    },
+)

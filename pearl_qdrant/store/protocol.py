@@ -1,7 +1,7 @@
-"""What the rest of the project knows of a store: a set of collections of named points.
+"""The interface of a store, a set of collections of named points.
 
-Two adapters: `edge.py` (Qdrant Edge, in-process, a folder) and `server.py` (a Qdrant server or cluster). Both pass
-the same tests of behaviour (tests/stores/test_store_behaviour.py).
+There are two adapters: `edge` (Qdrant Edge, in this process, a folder) and `server` (a Qdrant server or cluster). Both
+pass the same tests of behaviour (tests/stores/test_store_behaviour.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
@@ -21,9 +21,9 @@ class ScoredName:
     """A point found by search.
 
     Attributes:
-        point: Its payload.
-        score: Cosine to the query vector, in [-1, 1]; None where the name or the query has no dense vector, which
-            only `Collection.search_hybrid` finds.
+        point: The payload.
+        score: Cosine to the query vector, in [-1, 1]; None if the name or the query has no dense vector (only from
+            `Collection.search_hybrid`).
     """
 
     point: NamePoint
@@ -31,17 +31,17 @@ class ScoredName:
 
 
 IsExactMatch = Callable[[int, NamePoint], bool]
-"""Whether a name answers the query of that number so well that no other search is needed."""
+"""Takes the row of a query and a name; whether the name is an exact match, so that no other search is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
-    """How a collection stands.
+    """Counts, graph and indexes of a collection.
 
     Attributes:
         points: Exact number of points.
-        vectors: Points with a dense vector (the others are unencodable names).
-        indexed_vectors: Dense vectors in an HNSW graph; search over the rest is exact.
+        vectors: Points with a dense vector; the others are unencodable names.
+        indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
         segments: Number of segments.
         is_finalized: Whether the graph is built, or the collection is too small to need one.
         payload_indexes: Indexed payload fields.
@@ -55,20 +55,38 @@ class CollectionStatus:
     payload_indexes: tuple[str, ...]
 
 
+CheckState = Literal["ok", "note", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check of the installation or a server.
+
+    Attributes:
+        subject: What was checked.
+        state: "fail" needs a fix; "note" is only worth knowing.
+        finding: What was found, with the fix if it failed.
+    """
+
+    subject: str
+    state: CheckState
+    finding: str
+
+
 def share_indexed(indexed: int, n_vectors: int, n_sparse: int) -> int:
-    """How many dense vectors are in a graph.
+    """Estimate how many dense vectors are in a graph.
 
     Args:
-        indexed: As Qdrant counts: dense and sparse vectors of the segments with a graph, deleted ones included.
+        indexed: Qdrant's count: dense and sparse vectors of the segments with a graph, deleted ones included.
         n_vectors, n_sparse: Dense and sparse vectors in the collection.
     """
     return min(n_vectors, round(indexed * n_vectors / max(1, n_vectors + n_sparse)))
 
 
 class Writer(Protocol):
-    """A bulk load into one collection. Used as a context manager; leaving it waits for the last write.
+    """A bulk load into one collection. A context manager: leaving it waits for the last write.
 
-    Leaving it on an exception drops what is not yet written; what was acknowledged stays.
+    Leaving it by an exception drops points that are not written yet; acknowledged ones stay.
     """
 
     def __enter__(self) -> Writer: ...
@@ -76,21 +94,21 @@ class Writer(Protocol):
     def __exit__(self, *exc_info: object) -> None: ...
 
     def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Write points; may return before they are stored, and raises what an earlier write failed with.
+        """Write points; may return before they are stored. Raises the error of an earlier write, if there was one.
 
         Args:
             points: n points.
             vectors: (n, dim), L2-normalised.
-            encodable: (n,); a point where this is false is stored without a dense vector.
+            encodable: (n,); a point with False is stored without a dense vector.
 
         Raises:
-            InvalidPointError: If a vector is NaN, zero or of the wrong width, or a text no valid Unicode.
-            StoreError: If the store failed for good.
+            InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
+            StoreError: If this or an earlier write failed.
         """
         ...
 
     def flush(self) -> None:
-        """Return when all that was written is stored durably."""
+        """Return when all points so far are stored durably."""
         ...
 
 
@@ -105,11 +123,11 @@ class Collection(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether searching it is mostly waiting for another process."""
+        """Whether a search mostly waits for another process."""
         ...
 
     def read_manifest(self) -> Manifest:
-        """The manifest as it is now: on a server, another process may have written it since."""
+        """Read the current manifest: on a server, another process may have written it meanwhile."""
         ...
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -117,29 +135,29 @@ class Collection(Protocol):
         ...
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Note how far the load of an input has come; another process may do so for another input at the same time."""
+        """Record how much of an input is stored; another process may do this for another input at the same time."""
         ...
 
     def remove_checkpoint(self, input_name: str) -> None:
-        """The load of an input is over."""
+        """Remove the checkpoint of an input: its load is complete."""
         ...
 
     def writer(self) -> Writer:
-        """Begin a bulk load. While it is open, the collection must not be searched."""
+        """Start a bulk load. While it is open, the collection must not be searched."""
         ...
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Write a few points at once; visible to search when this returns. Arguments as in `Writer.write`."""
+        """Write a few points; search finds them when this returns. Arguments as in `Writer.write`."""
         ...
 
     def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
-        """Nearest names of each query vector, best first.
+        """Find the nearest names of each query vector, best first.
 
         Args:
             vectors: (q, dim), L2-normalised; a row of zeros finds nothing.
-            limit: Names a query at most; > 0.
-            types: Keep only points with one of these in `kb_types` or `types`, or, where the base gives no coarse
-                type, in `predicted_type`. Empty: no filter.
+            limit: Return at most this many names for each query; > 0.
+            types: Keep only points with one of these in `kb_types` or `types`, or, if the base gives no coarse type,
+                in `predicted_type`. Empty: no filter.
 
         Returns:
             q lists. Equal scores are ordered by point id.
@@ -156,24 +174,25 @@ class Collection(Protocol):
         types: Sequence[str] = (),
         is_exact_match: IsExactMatch | None = None,
     ) -> list[list[ScoredName]]:
-        """Names near by dense vector and names that share n-grams, each once, with its dense cosine.
+        """Find names near by dense vector and names that share n-grams, each once, with its dense cosine.
 
-        A collection without sparse vectors, or with those of another version, is searched by dense vector alone.
+        A collection without sparse vectors, or with those of another version, is searched by dense vector only.
 
         Args:
             vectors: (q, dim), L2-normalised; a row of zeros finds nothing by dense vector.
-            lexical: q rows, used as given; an empty one finds nothing by n-grams.
-            limit: Names by dense vector a query at most; > 0.
-            lexical_limit: Names by n-grams a query at most; > 0. Of those with an equal n-gram score, the first by id.
+            lexical: q rows, used as given; an empty row finds nothing by n-grams.
+            limit: Find at most this many names by dense vector for each query; > 0.
+            lexical_limit: Find at most this many names by n-grams for each query; > 0. Of names with an equal n-gram
+                score, the first by id.
             types: As in `search`.
-            is_exact_match: Where it is true of a name that is near, n-grams are not searched for.
+            is_exact_match: If it is true for a near name, the query is not searched by n-grams.
 
         Returns:
-            q lists of up to `limit` + `lexical_limit` names: by dense cosine, best first; those without one last.
+            q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last.
             Equal scores are ordered by point id.
 
         Raises:
-            ValueError: If vectors and rows do not pair up, are of another width or not finite, or a limit is not
+            ValueError: If vectors and rows do not pair up, have another width or are not finite, or a limit is not
                 positive.
         """
         ...
@@ -181,57 +200,57 @@ class Collection(Protocol):
     def find(
         self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
     ) -> list[NamePoint]:
-        """Points by exact entity id or exact name (one of the two must be given), ordered by point id."""
+        """Find points by exact entity id or exact name (at least one must be given), ordered by point id."""
         ...
 
     def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
-        """Points by id, those of them that are there."""
+        """Return points by id; missing ones are left out."""
         ...
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
-        """Replace all but the vectors of points that are there.
+        """Replace everything but the vectors of stored points.
 
         Raises:
-            InvalidPointError: If a text is no valid Unicode.
+            InvalidPointError: If a text is not valid Unicode.
         """
         ...
 
     def scroll(self) -> Iterator[NamePoint]:
-        """All points, ordered by point id."""
+        """Yield all points, ordered by point id."""
         ...
 
     def count(self) -> int:
-        """Exact number of points."""
+        """Return the exact number of points."""
         ...
 
     def count_entities(self) -> int:
-        """Exact number of points that carry a canonical name, which is one an entity."""
+        """Return the exact number of points with a canonical name: one for each entity."""
         ...
 
     def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
-        """Points by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}.
+        """Count points by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}.
 
-        A server may allow fewer values than `limit`: then those are the most frequent ones.
+        A server may allow fewer values than `limit`: then only the most frequent ones are returned.
         """
         ...
 
     def has_type(self, name: str) -> bool:
-        """Whether any point passes a filter for this type; exact, where `type_counts` may be cut."""
+        """Whether any point passes a filter for this type; always exact, while `type_counts` may be cut."""
         ...
 
     def delete_entities(self, entity_ids: Sequence[str]) -> int:
-        """Delete all points of these entities; returns how many points went."""
+        """Delete all points of these entities; return how many points were deleted."""
         ...
 
     def delete_points(self, ids: AbstractSet[str]) -> None:
-        """Delete points by id; ids that are not there do not matter."""
+        """Delete points by id; unknown ids do not matter."""
         ...
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Build the HNSW graph. Search is exact before, and never wrong in between.
+        """Build the HNSW graph. Before, search is exact; meanwhile it is never wrong.
 
         Args:
-            on_progress: Called now and then with (vectors indexed, vectors in all).
+            on_progress: Called from time to time with (vectors indexed, all vectors).
         """
         ...
 
@@ -242,11 +261,11 @@ class Collection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How a cluster keeps a collection; None: as the server does by default.
+    """How a cluster distributes a collection; None: the server's default.
 
     Attributes:
-        shards: Parts of the collection; by default one a node.
-        replicas: Copies of each part; by default 1, unless the server is set up otherwise.
+        shards: Parts of the collection; by default one for each node.
+        replicas: Copies of each part; by default 1, unless the server is configured otherwise.
         write_consistency: Replicas that must have a write before it is acknowledged; by default 1.
     """
 
@@ -257,11 +276,11 @@ class Placement:
     def __post_init__(self) -> None:
         given = [number for number in (self.shards, self.replicas, self.write_consistency) if number is not None]
         if any(number < 1 for number in given):
-            raise ValueError(f"shards, replicas and write_consistency are at least 1, not {self}")
+            raise ValueError(f"shards, replicas and write_consistency must be at least 1: {self}")
 
 
 class Store(Protocol):
-    """A place with collections. Closing it closes the collections that it opened."""
+    """A set of collections. Closing it closes the collections that it opened."""
 
     @property
     def location(self) -> str:
@@ -269,18 +288,18 @@ class Store(Protocol):
         ...
 
     def collections(self) -> list[str]:
-        """Names, sorted."""
+        """Return the names, sorted."""
         ...
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> Collection:
         """Create `manifest.collection` with its payload indexes, and open it.
 
         Args:
-            manifest: What it is to hold.
-            placement: How a cluster keeps it.
+            manifest: The name, base and model of the collection.
+            placement: How a cluster distributes it.
 
         Raises:
-            CollectionExistsError: If there is one of that name.
+            CollectionExistsError: If a collection of that name exists.
             SettingsError: If this kind of store has no shards or replicas.
         """
         ...
@@ -289,17 +308,17 @@ class Store(Protocol):
         """Open a collection.
 
         Raises:
-            CollectionNotFoundError: If there is none of that name.
+            CollectionNotFoundError: If there is no collection of that name.
             ManifestError: If it was not made by pearl-qdrant.
             StoreLockedError: If another process has it open (embedded store).
         """
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a collection with all that belongs to it, even one without a manifest.
+        """Delete a collection with all its data, even one without a manifest.
 
         Raises:
-            CollectionNotFoundError: If there is none of that name.
+            CollectionNotFoundError: If there is no collection of that name.
         """
         ...
 

@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "lexical": (),
     "encoder": (*BASE, "settings"),
     "store": (*BASE, "settings", "encoder", "lexical"),
+    "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
     "ingest": (*BASE, "settings", "encoder", "lexical", "store"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),

@@ -16,8 +16,7 @@ from soak_child import FULL_FLAG
 from soak_places import COLLECTION, Contents, Difference, Place, ServerPlace, compare, stored_entities
 from soak_process import MOMENTS, Ended, Moment, Run, Victim, draw_moment, ingest_words
 
-from pearl_qdrant.cli.collections import _opened as opened_collection
-from pearl_qdrant.cli.collections import _problems as find_problems
+from pearl_qdrant.store.verify import verify_collection
 
 MOST_KILLS = 3  # in a chain
 
@@ -78,13 +77,13 @@ class Lab:
         if not verify:
             return wrong
         if self.verifies_here:
-            with opened_collection(place.location, COLLECTION) as collection:
-                wrong.notes += [f"verify: {problem}" for problem in find_problems(collection, None)]
+            verified = verify_collection(COLLECTION, store=place.location)
+            wrong.notes += [f"verify: {problem.message}" for problem in verified.problems]
             return wrong
         words = ["collections", "verify", COLLECTION, "--store", place.location, "--json"]
-        verified = Run(folder, words).wait()
-        if verified.status:
-            wrong.notes.append(f"verify: {(verified.out + verified.err).strip()[-500:]}")
+        ended = Run(folder, words).wait()
+        if ended.status:
+            wrong.notes.append(f"verify: {(ended.out + ended.err).strip()[-500:]}")
         return wrong
 
 

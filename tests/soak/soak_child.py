@@ -21,7 +21,7 @@ from types import SimpleNamespace
 FULL_FLAG = "SOAK_FULL_FLAG"
 """Environment variable: while the file that it names exists, the disk is full."""
 
-_OTHER_STORE = {True: ".store.edge_", False: ".store.server_"}
+_OTHER_STORE = {True: ".store.edge.", False: ".store.server."}
 
 
 def _set(name: str, value: object) -> None:

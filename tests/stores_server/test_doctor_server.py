@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from cli_runner import Outcome, Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
+from pearl_qdrant import doctor as doctor_module
 from pearl_qdrant.cli.ingest_output import LoadOutput
 
 
@@ -67,7 +67,10 @@ def test_limits_of_strict_mode_are_shown(run: Run, double: QdrantDouble) -> None
     """What strict mode allows in a collection is listed."""
     double.limits = {"max_query_limit": 100}
 
-    assert doctor(run, double)["strict mode"] == ("note", "base: limits of strict mode are kept to (query 100)")
+    assert doctor(run, double)["strict mode"] == (
+        "note",
+        "base: requests keep to the limits of strict mode (query 100)",
+    )
 
 
 def test_nodes_and_replicas_that_are_away_fail(run: Run, double: QdrantDouble) -> None:
@@ -91,7 +94,7 @@ def test_nodes_and_replicas_that_are_away_fail(run: Run, double: QdrantDouble) -
     assert "http://qdrant-2:6335/" in found["nodes"][1]
     assert found["replicas"] == (
         "fail",
-        "base: shard 1 on node 2 is Dead. Bring the nodes back; they recover by themselves.",
+        "base: shard 1 on node 2 is Dead. Start the nodes again; the replicas then recover.",
     )
 
 
@@ -99,7 +102,7 @@ def test_a_server_that_hangs_is_asked_once_and_shortly(
     run: Run, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that takes the question and never answers is given a few seconds, once."""
-    monkeypatch.setattr(import_module("pearl_qdrant.cli.doctor"), "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(doctor_module, "TIMEOUT_S", 0.2)
     double.faults = [Fault("hang", match="GET /collections$") for _ in range(5)]
     n_before, began = len(double.requests), time.monotonic()
     state, found = doctor(run, double)["store"]

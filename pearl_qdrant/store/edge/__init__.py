@@ -1,1 +1,1 @@
-"""The embedded store: Qdrant Edge in a folder, with a process that writes and a lock."""
+"""The embedded store: Qdrant Edge in this process, one folder for each collection. `store.py` is the entry point."""

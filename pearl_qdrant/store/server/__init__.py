@@ -1,1 +1,1 @@
-"""The store on a Qdrant server: uploads, searches, retries and limits over HTTP."""
+"""A Qdrant server or cluster as a store, over REST. `store.py` is the entry point."""

@@ -1,0 +1,103 @@
+"""Check the installation: versions, devices, the model and the store, each with the fix for a failure."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+
+from pearl_qdrant._version import __version__
+from pearl_qdrant.errors import PearlQdrantError
+from pearl_qdrant.installing import install_command
+from pearl_qdrant.settings import DEFAULT_MODEL, ServerAccess, is_url
+from pearl_qdrant.store.open import location_of, open_store
+from pearl_qdrant.store.protocol import Check
+
+TIMEOUT_S = 3.0
+"""For one request to a server."""
+
+NEEDED_PACKAGES = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "fastembed")
+
+
+def run_checks(store: str | None = None, model: str = DEFAULT_MODEL) -> Iterator[Check]:
+    """Check versions, devices, the model and the store, one after the other.
+
+    Args:
+        store: Folder or URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder. The key of a
+            server is read from the environment.
+        model: The model to load.
+
+    Yields:
+        The checks. Errors of this package become failed checks.
+    """
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield Check("package", "ok", f"pearl-qdrant {__version__}")
+    for package in NEEDED_PACKAGES:
+        yield check_package(package)
+    yield check_torch()
+    yield check_model(model)
+    yield from check_store(store)
+
+
+def check_package(name: str) -> Check:
+    """Check that a package is installed."""
+    try:
+        return Check(name, "ok", metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Check(name, "fail", f"not installed. Fix: pip install {name}")
+
+
+def check_torch() -> Check:
+    """Check whether a GPU can be used; torch is optional."""
+    if find_spec("torch") is None:
+        return Check(
+            "torch", "note", f"not installed: the encoder runs on the CPU. For a GPU: {install_command('torch')}"
+        )
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check("torch", "note", f"{torch.__version__}, no GPU: the encoder runs on the CPU")
+    return Check("torch", "ok", f"{torch.__version__}, {torch.cuda.get_device_name(0)}")
+
+
+def check_model(model: str = DEFAULT_MODEL) -> Check:
+    """Check that a model loads and encodes a name."""
+    from pearl_qdrant.encoder.loading import load_encoder
+
+    try:
+        encoder = load_encoder(model, device="cpu")
+        encoder.encode(["The New York Times"])
+    except (PearlQdrantError, ValueError) as error:
+        return Check("model", "fail", str(error))
+    info = encoder.info
+    return Check(
+        "model",
+        "ok",
+        f"{info.name}: {info.dim} dim, {info.runtime} {info.precision}, verified {info.weights_hash[:19]}",
+    )
+
+
+def check_store(store: str | None = None) -> Iterator[Check]:
+    """Check that a store can be reached and listed; of a server also version, key, strict mode, nodes and replicas."""
+    try:
+        location = location_of(store)
+        # One short try: a check should not wait for a server.
+        opened = open_store(location, access=ServerAccess.from_environment(), wait_s=0, timeout_s=TIMEOUT_S)
+    except (PearlQdrantError, ValueError) as error:
+        yield Check("store", "fail", str(error))
+        return
+    try:
+        names = opened.collections()
+        found = f"{opened.location}: {len(names)} collections{': ' if names else ''}{', '.join(names)}"
+        yield Check("store", "ok", found)
+        if is_url(location):
+            from pearl_qdrant.store.server.checks import check_server
+            from pearl_qdrant.store.server.store import ServerStore
+
+            assert isinstance(opened, ServerStore)
+            yield from check_server(opened)
+    except (PearlQdrantError, ValueError) as error:
+        yield Check("store", "fail", str(error))
+    finally:
+        opened.close()

@@ -1,0 +1,108 @@
+"""Check a collection: is it complete, indexed, and is its model available?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pearl_qdrant.errors import ModelError, ModelMismatchError
+from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import INDEXED_FIELDS
+
+ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of a collection.
+
+    Attributes:
+        kind: Which check found it.
+        message: What is wrong, and what to do.
+        option: Name of the argument of a new load that would help; None if there is none.
+    """
+
+    kind: ProblemKind
+    message: str
+    option: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of `verify_collection`.
+
+    Attributes:
+        collection: Name of the collection.
+        points: Exact number of points.
+        problems: The problems found; none if all is well.
+    """
+
+    collection: str
+    points: int
+    problems: tuple[Problem, ...]
+
+
+def verify_collection(name: str, *, store: StoreLike = None, model: str | None = None) -> Verification:
+    """Check a collection: its load, its counts, its graph and indexes, and its model.
+
+    Args:
+        name: The collection.
+        store: An open store, a folder or a URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
+            folder. The key of a server is read from the environment.
+        model: Model to compare with the collection's; None: the one named in its manifest.
+
+    Raises:
+        CollectionNotFoundError: If there is no collection of that name.
+        StoreError: If the store cannot be opened or does not answer.
+    """
+    with use_store(store) as opened:
+        collection = opened.open(name)
+        try:
+            return Verification(name, collection.count(), tuple(find_problems(collection, model=model)))
+        finally:
+            collection.close()
+
+
+def find_problems(collection: Collection, *, model: str | None = None) -> Iterator[Problem]:
+    """Yield the problems of an open collection; `model` as in `verify_collection`."""
+    manifest, status = collection.manifest, collection.status()
+    if manifest.state != "ready":
+        yield Problem(
+            "unfinished_load",
+            "its load did not finish. Run the same ingest command again; it resumes where it stopped.",
+        )
+    elif status.points != manifest.names:
+        yield Problem(
+            "wrong_count",
+            f"{status.points:,} points, but {manifest.names:,} names were written. Ingest again: existing points are "
+            f"not duplicated.",
+        )
+    if not status.is_finalized:
+        yield Problem(
+            "no_graph",
+            f"no graph yet, so search is exact but slow. Build it with: pearl-qdrant collections finalize "
+            f"{collection.name}",
+        )
+    if missing := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
+        yield Problem(
+            "missing_indexes",
+            f"no payload index on {', '.join(missing)}, so filters are slow or refused. Ingest again from the start.",
+            option="restart",
+        )
+    if (message := _model_problem(collection, model)) is not None:
+        yield Problem("model", message)
+
+
+def _model_problem(collection: Collection, model: str | None) -> str | None:
+    """Load the model and compare it with the collection's; None if they match."""
+    from pearl_qdrant.encoder.loading import load_encoder
+
+    manifest = collection.manifest
+    try:
+        encoder = load_encoder(model or manifest.model, device="cpu", pooling=manifest.pooling, prefix=manifest.prefix)
+        manifest.check_model(encoder.info)
+    except (ModelError, ModelMismatchError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,114 @@
+"""List, describe, verify, finalize and delete collections from Python, in every kind of store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from store_cases import many, put, yes
+from tiny_models import make_pearl
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import CollectionNotFoundError
+from pearl_qdrant.store import (
+    delete_collection,
+    describe_collection,
+    finalize_collection,
+    list_collections,
+    verify_collection,
+)
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
+
+
+def fill(collection: Collection, n: int = 4) -> None:
+    """Write points and note them in the manifest, as a complete load does."""
+    points, vectors = many(n)
+    collection.upsert(points, vectors, yes(n))
+    facts = {"state": "ready", "names": n, "entities": n // 2}
+    collection.write_manifest(collection.manifest.model_copy(update=facts))
+
+
+def kinds(name: str, store: Store) -> list[str]:
+    """The kinds of problems found; the model of these collections does not exist."""
+    return [problem.kind for problem in verify_collection(name, store=store).problems]
+
+
+def test_collections_are_listed_and_described(store: Store, collection: Collection, name: str) -> None:
+    """I get names, counts, types and the model of a collection without opening it myself."""
+    fill(collection)
+    described = describe_collection(name, store=store)
+
+    assert name in list_collections(store)
+    assert (described.manifest.names, described.status.points) == (4, 4)
+    assert described.types["types"] == {"ORG": 4}
+    assert described.to_json()["model"] == "toy"
+    assert "ngram_rarity" not in described.to_json()
+
+
+def test_a_collection_is_finalized_with_progress(store: Store, collection: Collection, name: str) -> None:
+    """Progress is reported by a call, and the status is returned."""
+    fill(collection)
+    progress: list[tuple[int, int]] = []
+
+    status = finalize_collection(name, store=store, on_progress=lambda done, total: progress.append((done, total)))
+
+    assert status.is_finalized
+    assert progress[-1][1] == 4
+
+
+def test_a_deleted_collection_is_gone(store: Store, collection: Collection, name: str) -> None:
+    """Deleting asks nothing; a second time it is an error."""
+    collection.close()
+    delete_collection(name, store=store)
+
+    assert name not in list_collections(store)
+    with pytest.raises(CollectionNotFoundError):
+        delete_collection(name, store=store)
+
+
+def test_an_unfinished_load_is_a_problem(store: Store, collection: Collection, name: str) -> None:
+    """A collection whose load did not finish, or that has lost points, is reported with what to do."""
+    assert kinds(name, store)[0] == "unfinished_load"
+
+    fill(collection)
+    assert "wrong_count" not in kinds(name, store)
+    collection.delete_entities(["E0"])
+
+    verified = verify_collection(name, store=store)
+    assert verified.points == 2
+    assert verified.problems[0].kind == "wrong_count"
+    assert "2 points, but 4 names were written" in verified.problems[0].message
+
+
+def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:
+    """A folder is enough to verify; another model is a problem that names both."""
+    model, other = make_pearl(tmp_path / "model").folder, make_pearl(tmp_path / "other", seed=7).folder
+    info = load_encoder(str(model), device="cpu").info
+    store = EdgeStore(tmp_path / "store")
+    collection = store.create(Manifest.for_model(info, collection="toy", kb="test"))
+    collection.write_manifest(collection.manifest.model_copy(update={"state": "ready"}))
+    store.close()
+
+    assert verify_collection("toy", store=str(tmp_path / "store")).problems == ()
+    (problem,) = verify_collection("toy", store=tmp_path / "store", model=str(other)).problems
+    assert problem.kind == "model"
+    assert str(other) in problem.message
+
+
+def test_missing_indexes_name_the_argument_that_helps(tmp_path: Path) -> None:
+    """The problem names the argument of a new load, and no flag of the command line."""
+    store = EdgeStore(tmp_path / "store")
+    collection = store.create(Manifest(collection="toy", kb="t", model="toy", weights_hash="", dim=8, has_head=False))
+    put(collection)
+    with collection._folder.shard("testing") as shard:
+        from pearl_qdrant.store.edge import shard as edge_shard
+
+        edge_shard.drop_indexes(shard)
+
+    problems = {problem.kind: problem for problem in verify_collection("toy", store=store).problems}
+    assert problems["missing_indexes"].option == "restart"
+    assert all(field in problems["missing_indexes"].message for field in INDEXED_FIELDS)
+    assert "--" not in problems["missing_indexes"].message
+    store.close()
