@@ -1,7 +1,7 @@
 """The 95 phrase types: 5 lexical classes x (18 OntoNotes entity types + OTHER), in a fixed order.
 
-The order is part of the checkpoint format: a type head's row i belongs to ``PHRASE_TYPES[i]``. New labels may
-only ever be appended.
+The order is part of the checkpoint format: row i of a type head belongs to ``PHRASE_TYPES[i]``. New labels may only be
+appended.
 
 Source: PEARL (Chen et al. 2024), section 3.3; OntoNotes (Hovy et al. 2006).
 """
@@ -38,19 +38,19 @@ PHRASE_TYPES: tuple[str, ...] = tuple(
 
 
 def phrase_type(lexical_class: str, entity_type: str) -> str:
-    """Name of the phrase type, as in ``phrase_type("NP", "ORG") == "NP-ORG"``.
+    """Name of a phrase type: ``phrase_type("NP", "ORG") == "NP-ORG"``.
 
     Raises:
         ValueError: If either part is unknown.
     """
     name = f"{lexical_class}-{entity_type}"
     if lexical_class not in LEXICAL_CLASSES or entity_type not in ENTITY_TYPES:
-        raise ValueError(f"no phrase type {name}: classes are {LEXICAL_CLASSES}, entity types {ENTITY_TYPES}")
+        raise ValueError(f"{name} is not a phrase type: classes are {LEXICAL_CLASSES}, entity types {ENTITY_TYPES}")
     return name
 
 
 def split_phrase_type(name: str) -> tuple[str, str]:
-    """Lexical class and entity type of a phrase type, as in ``("NP", "ORG")``.
+    """Lexical class and entity type of a phrase type: ``("NP", "ORG")`` for "NP-ORG".
 
     Raises:
         ValueError: If `name` is not one of the 95.

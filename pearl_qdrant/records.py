@@ -1,4 +1,4 @@
-"""What flows between the parts: entities in, links and candidates out. All frozen."""
+"""Public records: entities as input; links, candidates and annotations as output. All are frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Entity:
     Attributes:
         entity_id: Its id within the base (CUI, QID, IRI, ...).
         canonical_name: The preferred name.
-        aliases: All other names; never repeats the canonical one or itself.
-        kb_types: The base's own types, ancestors included.
+        aliases: All other names, without the canonical name and without duplicates.
+        kb_types: Types of the base itself, including ancestors.
         types: Coarse OntoNotes types, mapped from `kb_types`.
-        description: One sentence about it, where the base has one.
-        extra: Further payload that a reader adds (source vocabulary, language, ...).
+        description: One sentence about it, if the base has one.
+        extra: Further payload from the reader (source vocabulary, language, ...).
     """
 
     entity_id: str
@@ -53,17 +53,17 @@ class Candidate:
         kb: The base's short name.
         canonical_name: The entity's preferred name.
         name: The name of the entity that is closest to the mention.
-        kb_types: Native types of the base.
+        kb_types: Types of the base itself.
         types: Coarse OntoNotes types from the base.
-        phrase_type: What the type head says of `name`, as "NP-ORG"; None without a head.
+        phrase_type: Phrase type that the type head predicts for `name`, such as "NP-ORG"; None without a head.
         type_probability: Probability of the entity type in `phrase_type`, in [0, 1]; None without a head.
         description: The base's description, if any.
-        dense_score: Cosine of the dense vectors, in [-1, 1]; None if neither side has a dense vector.
+        dense_score: Cosine of the dense vectors, in [-1, 1]; None if mention or name has no dense vector.
         lexical_score: Cosine of the rarity-weighted character n-gram vectors, in [0, 1].
-        score: What candidates are ranked by, a logit; higher is better.
-        probability: Probability that this is the mention's entity, in [0, 1].
-        tie: Whether nothing separates this entity from another one with an equal best name.
-        features: What the score is made of, by the names of `linking.ranking.FEATURES`.
+        score: Logit by which candidates are ranked; higher is better.
+        probability: Probability that this is the right entity, in [0, 1].
+        tie: Whether another entity has an equal best name, and nothing separates the two.
+        features: The features behind the score, by the names in `linking.ranking.model.FEATURES`.
     """
 
     entity_id: str
@@ -85,16 +85,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a mention was linked to.
+    """The link of a mention: an entity, or NIL with a reason.
 
     Attributes:
         mention: The string as given.
-        entity_id: The entity, or None for NIL.
+        entity_id: Id of the entity, or None for NIL.
         canonical_name: Its preferred name, or None for NIL.
         probability: Probability of the link, in [0, 1]; None for NIL or while uncalibrated.
         nil_reason: Why there is no entity; None if there is one.
         candidates: Best first.
-        kb: The short name of the entity's base, or None for NIL: with several collections an id alone may mean two.
+        kb: Short name of the entity's base, or None for NIL. Ids of several collections may be equal.
     """
 
     mention: str
@@ -108,15 +108,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A mention found in running text, and what it was linked to.
+    """A mention found in running text, with its link.
 
     Attributes:
-        text: The mention as it stands in the passage: `passage[start:end]`.
+        text: The text of the mention, `passage[start:end]`.
         start: Offset of its first character in the passage, in code points.
         end: Offset after its last character.
-        link: The link of the string that was looked up: the mention with its white space made single spaces, or its
-            long form.
-        long_form: What the mention stands for, where the passage defines it as an abbreviation; else None.
+        link: The link of the string that was looked up: the mention with single spaces, or its long form.
+        long_form: The long form, if the mention is an abbreviation that the passage defines; else None.
     """
 
     text: str

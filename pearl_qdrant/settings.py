@@ -1,8 +1,7 @@
-"""Every default, written once, and the settings that the environment can change.
+"""Defaults, each written once, and the settings that the environment can change.
 
-Order: an explicit argument or command-line option, then the environment, then the default here. Library code does
-not read the environment behind the caller's back: the entry points (the command line, `EntityLinker.open`,
-`ingest.load_base`) do so for arguments left out.
+An explicit argument or command-line option comes first, then the environment, then the default here. Only entry points
+(the command line, `EntityLinker.open`, `ingest.load_base`) read the environment, and only for missing arguments.
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ DEFAULT_CHARACTER_SHARE = 0.1
 DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
 
 MAX_LINE_BYTES = 1 << 20
-"""Of a line of any text that is read. The longest honest ones hold the aliases of one entity, some 100 KB."""
+"""Maximum length of a line of text. The longest real lines have the aliases of one entity, about 100 KB."""
 
 MAX_PASSAGE_BYTES = 1 << 20
-"""Of a file that is annotated whole. It has some 200,000 spans, each of them a string that is linked."""
+"""Maximum size of a passage to annotate. One of this size has about 200,000 spans, and each is linked."""
 
 REQUEST_TIMEOUT_S = 60.0
-"""qdrant-client's own default of 5 s is too short for a bulk load with wait=True."""
+"""The default of qdrant-client, 5 s, is too short for a bulk load with wait=True."""
 
 DEFAULT_WAIT_S = 600.0
-"""A server that is upgraded, or recovers a large collection, takes minutes; a load should live to see it."""
+"""A server that is upgraded or recovers a large collection takes minutes; a load waits that long."""
 
 TESTED_SERVER = "1.19.0"
-"""The release of the Qdrant server that all was tried with; that of docker-compose.yml."""
+"""The release of the Qdrant server that the tests run with, the same as in docker-compose.yml."""
 
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_LIKE_A_URL = re.compile(r"(https?:|[a-z][a-z0-9+.-]+:/)", re.IGNORECASE)  # one letter is a drive: C:/
+_LIKE_A_URL = re.compile(r"(https?:|[a-z][a-z0-9+.-]+:/)", re.IGNORECASE)  # a single letter is a drive: C:/
 _LIKE_A_SERVER = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\]):\d{1,5}(/.*)?", re.IGNORECASE)
 
 
 def default_store(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the embedded store: the platform's place for a user's data.
+    """The default folder of the embedded store, in the platform's place for user data.
 
     Raises:
-        SettingsError: If the user has no home.
+        SettingsError: If the user has no home folder.
     """
     try:
         return _default_store(environment)
@@ -75,27 +74,29 @@ def _default_store(environment: Mapping[str, str]) -> Path:
 
 
 def is_url(location: str) -> bool:
-    """Whether a store's location names a server."""
+    """Whether the location of a store is a URL."""
     return _URL.match(location) is not None
 
 
 def check_store_location(location: str) -> None:
-    """Refuse what names neither a server nor a folder that anybody wants.
+    """Check the location of a store: a URL of a server, or a folder.
 
     Raises:
-        SettingsError: If it is empty or no text, a URL of another kind, or a server without http://.
+        SettingsError: If it is empty, not valid text, another kind of URL, or a server without http://.
     """
     example = "a Qdrant server as in http://localhost:6333"
     if not location.strip():
         raise SettingsError(f"The store's location is empty. Name a folder, or {example}.")
     if "\0" in location or not _is_text(location):
-        raise SettingsError(f"The store's location {location!a} is no text. Name a folder in UTF-8, or {example}.")
+        raise SettingsError(
+            f"The store's location {location!a} is not valid text. Name a folder in UTF-8, or {example}."
+        )
     if is_url(location):
         return
-    folder = f"a folder of that name is written ./{location}"
+    folder = f"for a folder of that name, write ./{location}"
     if _LIKE_A_URL.match(location):
         raise SettingsError(
-            f"The store's location '{location}' is no URL that is known: name {example}, or https://; {folder}"
+            f"The store's location '{location}' is not a supported URL: name {example}, or https://; {folder}"
         )
     if _LIKE_A_SERVER.fullmatch(location) and not os.path.lexists(location):
         raise SettingsError(
@@ -114,13 +115,13 @@ def _is_text(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """How a Qdrant server is reached; of no meaning for an embedded store.
+    """How to reach a Qdrant server; ignored for an embedded store.
 
     Attributes:
-        api_key: QDRANT_API_KEY; only ever sent to a URL.
-        allow_plain_http: PEARL_QDRANT_ALLOW_PLAIN_HTTP: whether the key may go over plain HTTP to another host.
-        ca_file: PEARL_QDRANT_CA: certificates (PEM) of an authority that is trusted beside the system's.
-        compress: PEARL_QDRANT_COMPRESS: whether answers are compressed, for a far host.
+        api_key: Key of the server (QDRANT_API_KEY).
+        allow_plain_http: Whether to send the key over plain HTTP to another host (PEARL_QDRANT_ALLOW_PLAIN_HTTP).
+        ca_file: Certificates (PEM) of an authority to trust in addition to the system's (PEARL_QDRANT_CA).
+        compress: Whether the server compresses answers; useful over a slow network (PEARL_QDRANT_COMPRESS).
     """
 
     api_key: str | None = None
@@ -130,7 +131,7 @@ class ServerAccess:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServerAccess:
-        """Read the settings; empty variables count as absent."""
+        """Read the environment; empty variables count as missing."""
         return cls(
             api_key=environment.get("QDRANT_API_KEY") or None,
             allow_plain_http=_is_on(environment.get("PEARL_QDRANT_ALLOW_PLAIN_HTTP")),
@@ -140,7 +141,7 @@ class ServerAccess:
 
 
 def store_location(environment: Mapping[str, str] = os.environ) -> str:
-    """The store that the environment names: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder."""
+    """The default store: PEARL_QDRANT_STORE, else QDRANT_URL, else a folder in the user's data folder."""
     return environment.get("PEARL_QDRANT_STORE") or environment.get("QDRANT_URL") or str(default_store(environment))
 
 

@@ -1,15 +1,15 @@
-"""The checkpoint folder: read, verify, write.
+"""Reads, verifies and seals a checkpoint folder.
 
     config.json, tokenizer.json, tokenizer_config.json, special_tokens_map.json     as transformers writes them
-    modules.json, 1_Pooling/config.json     sentence-transformers opens the phrase part by these
+    modules.json, 1_Pooling/config.json     for sentence-transformers, which opens the phrase encoder
     pearl.json            `PearlConfig`: dims, labels, alphabet, training record, size and SHA-256 of every other file
-    pearl.safetensors     the type head: `type_head.weight`, (95, dim), float32; `character_encoder.*` if there is one
+    pearl.safetensors     the type head: `type_head.weight`, (95, dim), float32; and `character_encoder.*`, if any
     model.safetensors     the phrase encoder for torch
     onnx/model.onnx       input_ids, attention_mask (b, t) int64 -> embedding (b, dim), type_logits (b, 95)
-    README.md             the model card; not verified, so that it may be edited
+    README.md             the model card; not verified, so that it can be edited
 
-A form that holds its weights once has the ONNX graph alone: neither model.safetensors nor `character_encoder.*`.
-The SHA-256 of what is loaded is computed at each load: 23 MB take about 60 ms.
+A small checkpoint stores its weights only in the ONNX graph: it has no model.safetensors and no `character_encoder.*`.
+Each load computes the SHA-256 of the files that it loads: 23 MB take about 60 ms.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ TORCH_FILE = "model.safetensors"
 HEAD_FILE = "pearl.safetensors"
 HEAD_TENSOR = "type_head.weight"
 CHARACTER_TENSORS = "character_encoder."
-"""What the names of the character encoder's tensors begin with."""
+"""Prefix of the names of the character encoder's tensors."""
 
 MAX_TOKENS = 1_000_000
-"""No model reads so many; a limit beyond it means none, as transformers' 1e30 does."""
+"""No model reads this many tokens; a higher limit means that there is none, like the 1e30 of transformers."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 REQUIRED_FILES = ("config.json", *TOKENIZER_FILES, "modules.json", "1_Pooling/config.json", HEAD_FILE)
-"""Besides one of `ONNX_FILE` and `TORCH_FILE`."""
+"""Required files; `ONNX_FILE` or `TORCH_FILE` is required too."""
 
 
 class FileRecord(BaseModel):
-    """What a file was when the checkpoint was sealed."""
+    """Size and hash of a file when the checkpoint was sealed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,16 +63,16 @@ class PearlConfig(BaseModel):
         dim: Width of the embedding: phrase_dim + char_dim.
         phrase_dim: Width of the phrase encoder.
         char_dim: Width of the character encoder's part; 0 without one.
-        character: The character encoder's alphabet, widths and share of the cosine; None without one.
+        character: Alphabet, widths and share of the cosine of the character encoder; None without one.
         labels: Phrase types in the order of the head's rows.
-        label_counts: Training examples of each label; a label with none is never predicted.
+        label_counts: Number of training examples of each label; a label without any is never predicted.
         pooling: "mean" or "cls", over the phrase encoder's last layer.
         prefix: Text put before each name.
-        max_length: Tokens that the model reads, special ones included.
-        precision: Of the weights in ONNX: "fp32", "int8-block32", ...
-        weights_hash: "sha256:..." that names this model in manifests, the same for its ONNX and torch forms.
-        files: Size and hash of each file of the folder but this one and README.md, by POSIX path.
-        training: How it was trained; free form.
+        max_length: Maximum number of tokens, including special ones.
+        precision: Precision of the weights in ONNX: "fp32", "int8-block32", ...
+        weights_hash: "sha256:..." that identifies this model in manifests; the same for its ONNX and torch forms.
+        files: Size and hash of each file of the folder except this one and README.md, by POSIX path.
+        training: Record of the training; free form.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -105,7 +105,7 @@ class PearlConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class VerifiedCheckpoint:
-    """A checkpoint folder whose files are as pearl.json says."""
+    """A checkpoint folder whose files match pearl.json."""
 
     folder: Path
     config: PearlConfig
@@ -132,10 +132,10 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> PearlConfig:
-    """Read pearl.json and check that this program understands it; touches no other file.
+    """Read and check pearl.json; reads no other file.
 
     Raises:
-        CheckpointError: If it is missing or broken, of a newer format, or has other labels or dims than its own.
+        CheckpointError: If it is missing or broken, has a newer format, or its labels or dims are inconsistent.
     """
     path = folder / PEARL_JSON
     loaded = read_json(path)
@@ -144,7 +144,7 @@ def read_config(folder: Path) -> PearlConfig:
     _check_labels(path, config)
     if bool(config.char_dim) != (config.character is not None):
         has = "no character encoder" if config.character is None else "a character encoder"
-        raise CheckpointError(str(path), f"char_dim is {config.char_dim}, but it describes {has}. Fetch it again")
+        raise CheckpointError(str(path), f"char_dim is {config.char_dim}, but the file describes {has}. Fetch it again")
     if config.dim != config.phrase_dim + config.char_dim:
         raise CheckpointError(
             str(path), f"dim {config.dim} is not phrase_dim {config.phrase_dim} + char_dim {config.char_dim}"
@@ -153,21 +153,21 @@ def read_config(folder: Path) -> PearlConfig:
 
 
 def _check_version(path: Path, loaded: Mapping[str, Any]) -> None:
-    """Refuse what a later version of this program wrote, before its fields are looked at."""
+    """Refuse a file of a later format before its fields are read."""
     version = loaded.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise CheckpointError(
             str(path),
-            f"format version {version}, this program knows {FORMAT_VERSION}: the model needs a newer version of "
+            f"format version {version}, but this program supports {FORMAT_VERSION}: the model needs a newer version of "
             f"pearl-qdrant. Upgrade it",
         )
 
 
 def _check_labels(path: Path, config: PearlConfig) -> None:
-    """Rows of the head mean what `PHRASE_TYPES` says."""
+    """Check that the rows of the type head have the labels `PHRASE_TYPES`."""
     if config.labels != PHRASE_TYPES:
         pairs = enumerate(zip(config.labels, PHRASE_TYPES, strict=False))
-        where = next((f"label {i} is {a}, not {b}" for i, (a, b) in pairs if a != b), "they end early or late")
+        where = next((f"label {i} is {a}, not {b}" for i, (a, b) in pairs if a != b), "one list is longer")
         raise CheckpointError(
             str(path), f"its {len(config.labels)} labels are not the {len(PHRASE_TYPES)} phrase types: {where}"
         )
@@ -180,10 +180,10 @@ def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckp
 
     Args:
         folder: The checkpoint folder.
-        skip: Files whose hash is not computed, because they will not be loaded.
+        skip: Files whose hash is not checked, because they will not be loaded.
 
     Raises:
-        CheckpointError: If a file is missing, truncated or changed, or pearl.json makes no sense.
+        CheckpointError: If a file is missing, truncated or changed, or pearl.json is invalid.
     """
     config = read_config(folder)
     missing = [name for name in REQUIRED_FILES if name not in config.files]
@@ -199,7 +199,7 @@ def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckp
 
 
 def _check_file(path: Path, record: FileRecord, *, hashed: bool) -> None:
-    """Compare a file with its record, the size first: it costs nothing."""
+    """Compare a file with its record; the size first, since that is cheap."""
     again = "Fetch or export the checkpoint again"
     try:
         size = path.stat().st_size
@@ -224,7 +224,7 @@ def file_sha256(path: Path) -> str:
 
 
 def joint_sha256(hashes: Mapping[str, str]) -> str:
-    """One hash for several files, whatever their order: "sha256:" over the sorted lines of path and hash."""
+    """One hash for several files, independent of their order: "sha256:" over the sorted lines of path and hash."""
     lines = "".join(f"{name}\0{sha256}\n" for name, sha256 in sorted(hashes.items()))
     return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
@@ -233,16 +233,16 @@ def seal(folder: Path, *, weights_hash: str | None = None) -> PearlConfig:
     """Write size and hash of every file into the folder's pearl.json; the last step of writing a checkpoint.
 
     Args:
-        folder: The checkpoint folder, complete but for `files` and `weights_hash`.
-        weights_hash: For another form of an existing model: that model's hash. By default it is computed over the
-            ONNX files where there are some, else over the safetensors: adding `model.safetensors` to a folder with
-            ONNX does not change it.
+        folder: The checkpoint folder, complete except for `files` and `weights_hash`.
+        weights_hash: The hash of an existing model, if this is another form of it. By default it is computed over the
+            ONNX files, or over the safetensors if there are none. So adding `model.safetensors` to a folder with ONNX
+            does not change it.
 
     Returns:
-        What was written.
+        The written configuration.
 
     Raises:
-        CheckpointError: If pearl.json is missing or makes no sense.
+        CheckpointError: If pearl.json is missing or invalid.
     """
     config = read_config(folder)
     names = [*REQUIRED_FILES, TORCH_FILE]
@@ -260,7 +260,7 @@ def seal(folder: Path, *, weights_hash: str | None = None) -> PearlConfig:
 
 
 def write_config(folder: Path, config: PearlConfig) -> None:
-    """Write pearl.json, whole or not at all."""
+    """Write pearl.json atomically."""
     path = folder / PEARL_JSON
     partial = path.with_suffix(".json.part")
     text = json.dumps(config.model_dump(mode="json"), indent=1, ensure_ascii=False)

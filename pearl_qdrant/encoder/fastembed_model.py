@@ -1,7 +1,7 @@
-"""PEARL models in fastembed: the same ONNX file, the same vectors.
+"""Runs PEARL models in fastembed, from the same ONNX file and with the same vectors.
 
-fastembed takes the graph's `embedding` output as it is; the type logits stay unused. A registered model lies in a
-folder, so fastembed must be told where: `text_embedding` does both.
+fastembed uses the `embedding` output of the graph unchanged, and ignores the type logits. `text_embedding` registers a
+model and passes its folder to fastembed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pearl_qdrant.settings import DEFAULT_MODEL
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
 
-# fastembed demands a place to download from; the models that ship have none, and no download takes place.
+# fastembed requires a hub name to download from. It is never used, since the folder is given.
 _NAMESPACE = "pearl-qdrant"
 
 
 def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MODELS_DIR) -> str:
-    """Make a PEARL checkpoint known to fastembed; doing it again changes nothing.
+    """Register a PEARL checkpoint with fastembed; repeated calls change nothing.
 
     Args:
         model: A shipped name, a folder, or a hub id of a PEARL checkpoint.
-        models_dir: Where the shipped models lie.
+        models_dir: Folder of the shipped models.
 
     Returns:
-        The name that fastembed knows it by, as "pearl-qdrant/pearl-mini-en".
+        The name of the model in fastembed, such as "pearl-qdrant/pearl-mini-en".
 
     Raises:
-        ModelError: If it is no PEARL checkpoint, has no ONNX graph, or wants a prefix, which fastembed does not add;
-            or if fastembed knows another model of that name and width.
+        ModelError: If the model is not a PEARL checkpoint, has no ONNX graph, or needs a prefix, which fastembed does
+            not add; or if fastembed knows another model of that name with another width.
     """
     return _register(_checkpoint(model, models_dir))
 
@@ -42,12 +42,12 @@ def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MO
 def text_embedding(
     model: str = DEFAULT_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
 ) -> TextEmbedding:
-    """A `TextEmbedding` of fastembed over a PEARL checkpoint, registered if it is not yet.
+    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary.
 
     Args:
         model: As for `register_with_fastembed`.
-        threads: onnxruntime's threads; fastembed's default if None.
-        models_dir: Where the shipped models lie.
+        threads: Threads of onnxruntime; None for the default of fastembed.
+        models_dir: Folder of the shipped models.
 
     Raises:
         ModelError: As for `register_with_fastembed`.
@@ -59,16 +59,16 @@ def text_embedding(
 
 
 def _checkpoint(model: str, models_dir: Path) -> VerifiedCheckpoint:
-    """The checkpoint, if fastembed can run it."""
+    """The checkpoint of a model that fastembed can run."""
     found = find_model(model, models_dir=models_dir)
     if not is_checkpoint(found.folder):
-        raise ModelError(f"Model '{model}' is no PEARL checkpoint: it has no pearl.json.")
+        raise ModelError(f"Model '{model}' is not a PEARL checkpoint: it has no pearl.json.")
     checkpoint = open_checkpoint(found.folder)
     if checkpoint.onnx_path is None:
-        raise ModelError(f"Model '{model}' has no ONNX graph, which is all that fastembed runs.")
+        raise ModelError(f"Model '{model}' has no ONNX graph, and fastembed runs nothing else.")
     if checkpoint.config.prefix:
         raise ModelError(
-            f"Model '{model}' wants the prefix {checkpoint.config.prefix!r} before each name, which fastembed does "
+            f"Model '{model}' needs the prefix {checkpoint.config.prefix!r} before each name, which fastembed does "
             f"not add: its vectors would differ."
         )
     return checkpoint
@@ -84,7 +84,7 @@ def _register(checkpoint: VerifiedCheckpoint) -> str:
     if name.lower() in known:
         if known[name.lower()] != config.dim:
             raise ModelError(
-                f"fastembed knows a {known[name.lower()]}-dim model '{name}' already, this one has {config.dim}. "
+                f"fastembed already has a {known[name.lower()]}-dim model '{name}', this one has {config.dim} dims. "
                 f"Give it another name in pearl.json."
             )
         return name

@@ -1,4 +1,4 @@
-"""Find a model: by a shipped name, a folder, or a hub id."""
+"""Finds the folder of a model, by shipped name, folder or hub id."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pearl_qdrant.encoder.checkpoint import PearlConfig, is_checkpoint, read_con
 from pearl_qdrant.errors import ModelNotFoundError
 
 MODELS_DIR = Path(__file__).parent / "models"
-"""Where the shipped checkpoints lie, one folder each."""
+"""Folder of the shipped checkpoints, one subfolder each."""
 
 _HUB_ID = re.compile(r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 
-# No pickle, no code. Of the ONNX forms only the plain one: the others can be several GB.
+# No pickles and no code. Only the plain ONNX file: the other forms can have several GB.
 _HUB_FILES = (
     "*.json",
     "tokenizer*",
@@ -30,11 +30,11 @@ _HUB_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """Where a model lies.
+    """A model and its folder.
 
     Attributes:
-        name: As the user would type it, from any folder.
-        folder: Its files; in the hub's cache for a hub id.
+        name: The name to find it by, from any working directory.
+        folder: Its files; for a hub id in the hub's cache.
     """
 
     name: str
@@ -42,7 +42,7 @@ class FoundModel:
 
 
 def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
-    """The shipped models, by name; reads pearl.json only.
+    """The shipped models, sorted by name; reads only their pearl.json.
 
     Raises:
         CheckpointError: If one of them is broken.
@@ -58,21 +58,21 @@ def shipped_names(models_dir: Path = MODELS_DIR) -> list[str]:
 
 
 def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
-    """Find a model's folder; fetches from the hub what its cache does not hold.
+    """Find the folder of a model; downloads files of the hub that are not in its cache.
 
     Args:
-        name: A shipped name, a folder, or a hub id as `owner/name` or `owner/name@revision`. Pin the revision of a
-            hub id: without it the model can change under a collection.
-        models_dir: Where the shipped models lie.
+        name: A shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of
+            a hub id, because without it the model can change while a collection uses it.
+        models_dir: Folder of the shipped models.
 
     Raises:
-        ModelNotFoundError: If there is no such model, or the hub cannot be reached and has not been before.
+        ModelNotFoundError: If the model does not exist, or is not in the cache and the hub cannot be reached.
     """
     shipped = shipped_names(models_dir)
     if name in shipped:
         return FoundModel(name, models_dir / name)
     if name and Path(name).expanduser().is_dir():
-        # The whole path: a manifest keeps the name, and is read from elsewhere.
+        # The absolute path, because a manifest stores the name and may be read from another working directory.
         folder = Path(name).expanduser().resolve()
         return FoundModel(str(folder), folder)
     if match := _HUB_ID.fullmatch(name):
@@ -83,7 +83,7 @@ def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
 
 
 def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Path:
-    """The hub's files of a model, from its cache where they are there."""
+    """Download the files of a model from the hub, or take them from its cache."""
     import httpx
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
@@ -94,8 +94,8 @@ def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Pa
     except RepositoryNotFoundError as error:
         raise ModelNotFoundError(
             name,
-            f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and no folder of "
-            f"that name. {_shipped_hint(shipped)}",
+            f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and there is no "
+            f"folder of that name. {_shipped_hint(shipped)}",
         ) from error
     except LocalEntryNotFoundError as error:
         raise ModelNotFoundError(
@@ -111,7 +111,7 @@ def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Pa
 
 
 def _snapshot(repo: str, revision: str | None) -> Path:
-    """Fetch what the cache does not hold; without a network, what the cache holds."""
+    """The folder of a hub model: complete its cache, or use the cache alone without a network."""
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import OfflineModeIsEnabled
@@ -120,7 +120,8 @@ def _snapshot(repo: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(repo, revision=revision, allow_patterns=files))
     except (OfflineModeIsEnabled, httpx.TransportError):
-        # For a commit that an older version cached, it asks the network for the listing, and does not fall back.
+        # For a commit that an older version of the library cached, it needs the network for a listing, and does not
+        # fall back to the cache by itself.
         return Path(snapshot_download(repo, revision=revision, allow_patterns=files, local_files_only=True))
 
 

@@ -1,4 +1,4 @@
-"""The JSON files of a model, which strangers wrote: whatever is in them, what is wrong is said in words."""
+"""Reads JSON files of models, and reports any fault in them as a `CheckpointError` with the path."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def load_json(path: Path) -> Any:
-    """What a JSON file holds.
+    """The content of a JSON file.
 
     Raises:
-        CheckpointError: If it is missing, no valid JSON, or nested too deeply to be read.
+        CheckpointError: If it is missing, not valid JSON, or nested too deeply to be read.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(str(path), f"missing or unreadable ({error.strerror})") from error
     except ValueError as error:
-        raise CheckpointError(str(path), f"no valid JSON ({error}). Fetch it again") from error
+        raise CheckpointError(str(path), f"not valid JSON ({error}). Fetch it again") from error
     except RecursionError as error:
-        raise CheckpointError(str(path), "no JSON of a model: it is nested too deeply. Fetch it again") from error
+        raise CheckpointError(str(path), "not the JSON of a model: it is nested too deeply. Fetch it again") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file.
 
     Raises:
-        CheckpointError: As `load_json`, and if it holds no JSON object.
+        CheckpointError: As `load_json`, and if the content is not an object.
     """
     loaded = load_json(path)
     if not isinstance(loaded, dict):
-        raise CheckpointError(str(path), "holds no JSON object")
+        raise CheckpointError(str(path), "is not a JSON object")
     return loaded
 
 
 def read_settings(path: Path, kind: type[Settings]) -> Settings:
-    """The settings in a JSON object, checked; those by default where there is no such file.
+    """Checked settings from a JSON object; the defaults if the file does not exist.
 
     Raises:
         CheckpointError: As `read_json`, and if a field is of the wrong type.
@@ -51,10 +51,10 @@ def read_settings(path: Path, kind: type[Settings]) -> Settings:
 
 
 def validated(path: Path, loaded: object, kind: type[Settings]) -> Settings:
-    """What was read from a file, as settings.
+    """Checked settings from the content of a file.
 
     Raises:
-        CheckpointError: With the first field that is wrong.
+        CheckpointError: If a field has a wrong value; names the first one.
     """
     try:
         return kind.model_validate(loaded)

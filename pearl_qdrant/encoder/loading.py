@@ -1,4 +1,4 @@
-"""`load_encoder`: from a model's name to an encoder, on the runtime that suits the machine."""
+"""Loads an encoder by the name of its model, on the runtime that suits the machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _LoadOptions:
-    """The options of `load_encoder`, checked."""
+    """Checked options of `load_encoder`."""
 
     device: str
     pooling: str | None
@@ -52,8 +52,8 @@ class _LoadOptions:
         if self.precision not in ("auto", "fp32", "bf16"):
             raise ValueError(f"precision is auto, fp32 or bf16, not {self.precision!r}")
 
-    def place(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
-        """Where the model will run."""
+    def plan(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
+        """Choose runtime and device for the model."""
         return plan_device(found.name, device=self.device, runtime=self.runtime, has_onnx=has_onnx, has_torch=has_torch)
 
 
@@ -71,40 +71,40 @@ def load_encoder(
     """Load a model.
 
     Args:
-        model: A shipped name, a folder, or a hub id as `owner/name[@revision]`.
-        device: "cpu", "cuda", "cuda:N", or "auto": a GPU where torch, the weights for it and a GPU are there.
-        pooling: "mean" or "cls", in place of what a plain encoder's folder says. A PEARL checkpoint has its own.
-        prefix: Text put before each name, in place of the model's own ("query: " for E5).
-        threads: Batches that run at once through ONNX, by default one a core. For torch on a CPU it sets torch's
-            threads, which are the whole process's.
-        models_dir: Where the shipped models lie.
-        runtime: "onnx" or "torch"; "auto" is ONNX on a CPU where the model has it, else torch.
-        precision: Of torch: "bf16", "fp32", or "auto" for bf16 where the hardware computes in it.
+        model: A shipped name, a folder, or a hub id such as `owner/name[@revision]`.
+        device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one and torch and weights for it are available.
+        pooling: "mean" or "cls"; replaces the pooling of a plain encoder's folder. A PEARL checkpoint has its own.
+        prefix: Text put before each name; replaces the model's own ("query: " for E5).
+        threads: Number of batches that ONNX runs at once, by default one per core. For torch on a CPU it sets the
+            threads of torch, for the whole process.
+        models_dir: Folder of the shipped models.
+        runtime: "onnx" or "torch"; "auto" is ONNX on a CPU if the model has it, else torch.
+        precision: Precision of torch: "bf16", "fp32", or "auto" for bf16 if the hardware supports it.
 
     Raises:
-        ModelNotFoundError: If there is no such model.
-        CheckpointError: If a file of it is missing, truncated, changed or foreign.
-        DeviceError: If the device is not there, or torch is not installed for it.
-        ModelError: If the model cannot be run as asked.
-        ValueError: If an argument is none of its values.
+        ModelNotFoundError: If the model does not exist.
+        CheckpointError: If one of its files is missing, truncated, changed, or belongs to another model.
+        DeviceError: If the device does not exist, or torch is not installed for it.
+        ModelError: If the model cannot run with these options.
+        ValueError: If an argument has an invalid value.
     """
-    wish = _LoadOptions(device, pooling, prefix, threads, runtime, precision)
+    options = _LoadOptions(device, pooling, prefix, threads, runtime, precision)
     found = find_model(model, models_dir=models_dir)
-    return _load_pearl(found, wish) if is_checkpoint(found.folder) else _load_plain(found, wish)
+    return _load_pearl(found, options) if is_checkpoint(found.folder) else _load_plain(found, options)
 
 
-def _load_pearl(found: FoundModel, wish: _LoadOptions) -> Encoder:
-    """An encoder over a PEARL checkpoint."""
+def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
+    """Load a PEARL checkpoint."""
     config = read_config(found.folder)
-    if wish.pooling not in (None, config.pooling):
+    if options.pooling not in (None, config.pooling):
         raise ModelError(
             f"Model '{found.name}' was trained with {config.pooling} pooling, which cannot be changed to "
-            f"{wish.pooling}. Leave --pooling out."
+            f"{options.pooling}. Omit the option pooling."
         )
-    place = wish.place(found, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
+    plan = options.plan(found, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
     other_runtime = [name for name in config.files if name.startswith("onnx/")]
-    checkpoint = open_checkpoint(found.folder, skip=other_runtime if place.runtime == "torch" else [TORCH_FILE])
-    # A head without a single example has learnt nothing: what it would say is noise.
+    checkpoint = open_checkpoint(found.folder, skip=other_runtime if plan.runtime == "torch" else [TORCH_FILE])
+    # A head without a single training example would only predict noise.
     has_head = any(config.label_counts)
     never_seen = np.array(config.label_counts) == 0 if has_head else None
     info = ModelInfo(
@@ -112,55 +112,57 @@ def _load_pearl(found: FoundModel, wish: _LoadOptions) -> Encoder:
         weights_hash=config.weights_hash,
         dim=config.dim,
         pooling=config.pooling,
-        prefix=config.prefix if wish.prefix is None else wish.prefix,
+        prefix=config.prefix if options.prefix is None else options.prefix,
         has_head=has_head,
-        device=place.device,
+        device=plan.device,
         precision="int8" if config.precision.startswith("int8") else config.precision,
-        runtime=place.runtime,
+        runtime=plan.runtime,
     )
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
-    if place.runtime == "torch":
-        return _torch_encoder(found.folder, tokenizer, info, wish, _Pearl(checkpoint, never_seen))
+    if plan.runtime == "torch":
+        return _torch_encoder(found.folder, tokenizer, info, options, _Pearl(checkpoint, never_seen))
     from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
 
     graph = OnnxGraph(found.folder / ONNX_FILE)
-    return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=wish.threads)
+    return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
 
 
-def _load_plain(found: FoundModel, wish: _LoadOptions) -> Encoder:
-    """An encoder without a type head, from a sentence-transformers or transformers folder."""
-    plain = read_plain_model(found.folder, pooling=wish.pooling, prefix=wish.prefix)
-    place = wish.place(found, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
+def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
+    """Load an encoder without a type head from a sentence-transformers or transformers folder."""
+    plain = read_plain_model(found.folder, pooling=options.pooling, prefix=options.prefix)
+    plan = options.plan(found, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
     logger.info("Model '%s' has no type head: names get vectors, but no phrase types.", found.name)
     info = ModelInfo(
         name=found.name,
         weights_hash=plain.weights_hash(),
-        dim=0,  # known when the weights are loaded
+        dim=0,  # set when the weights are loaded
         pooling=plain.pooling,
         prefix=plain.prefix,
         has_head=False,
-        device=place.device,
+        device=plan.device,
         precision="fp32",
-        runtime=place.runtime,
+        runtime=plan.runtime,
     )
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
-    if place.runtime == "torch":
-        return _torch_encoder(plain.folder, tokenizer, info, wish, None)
+    if plan.runtime == "torch":
+        return _torch_encoder(plain.folder, tokenizer, info, options, None)
     from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
 
     assert plain.onnx_path is not None
     graph = OnnxGraph(plain.onnx_path)
     info = replace(info, dim=graph.token_width())
-    return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=wish.threads)
+    return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pearl:
-    """What a PEARL checkpoint has over a plain encoder: its files, and the labels that training never saw.
+    """The parts of a PEARL checkpoint that a plain encoder does not have.
 
-    The labels are None where it saw none at all.
+    Attributes:
+        checkpoint: Its verified files.
+        never_seen: (95,), true for labels without training examples; None if no label has any.
     """
 
     checkpoint: VerifiedCheckpoint
@@ -168,15 +170,15 @@ class _Pearl:
 
 
 def _torch_encoder(
-    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, wish: _LoadOptions, pearl: _Pearl | None
+    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, options: _LoadOptions, pearl: _Pearl | None
 ) -> Encoder:
-    """An encoder over the safetensors of a folder."""
+    """Load the safetensors of a folder into torch."""
     import torch
 
     from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, load_network, network_width
 
-    if wish.threads is not None and info.device == "cpu":
-        torch.set_num_threads(wish.threads)
+    if options.threads is not None and info.device == "cpu":
+        torch.set_num_threads(options.threads)
     if pearl is None:
         network = load_network(folder, pooling=info.pooling, head_path=None)
     else:
@@ -188,6 +190,6 @@ def _torch_encoder(
             character=config.character,
             char_dim=config.char_dim,
         )
-    precision = fast_precision(info.device) if wish.precision == "auto" else wish.precision
+    precision = fast_precision(info.device) if options.precision == "auto" else options.precision
     info = replace(info, dim=network_width(network), precision=precision)
     return TorchEncoder(network, tokenizer, info=info, never_seen=pearl.never_seen if pearl else None)

@@ -1,8 +1,8 @@
-"""Encoders of others: any sentence-transformers or transformers folder, read without either library.
+"""Reads plain encoders: any sentence-transformers or transformers folder, without either library.
 
-Read are modules.json (where the transformer lies), 1_Pooling/config.json, sentence_bert_config.json (maximum length,
-lower-casing), config_sentence_transformers.json (default prompt), tokenizer_config.json and config.json. Modules other
-than Transformer, Pooling (mean or cls) and Normalize are refused: leaving one out would give other vectors.
+It reads modules.json (folder of the transformer), 1_Pooling/config.json, sentence_bert_config.json (maximum length,
+lower-casing), config_sentence_transformers.json (default prompt), tokenizer_config.json and config.json. It refuses
+modules other than Transformer, Pooling (mean or cls) and Normalize, because vectors without them would be different.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from pearl_qdrant.encoder.json_files import load_json, read_settings, validated
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 DEFAULT_MAX_LENGTH = 512
-"""Tokens, where a folder names no limit."""
+"""Maximum number of tokens if a folder has no limit."""
 
 _ONNX_FILES = ("onnx/model.onnx", "model.onnx")
 
-# Families whose first position is not 0: their table holds padding_idx + 1 positions that no token takes.
+# Families whose first position is not 0: the first padding_idx + 1 positions of their table are unused.
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod", "longformer")
 
 
 @dataclass(frozen=True, slots=True)
 class PlainModel:
-    """How a plain encoder is to be run.
+    """The settings to run a plain encoder with.
 
     Attributes:
-        folder: Where config.json, tokenizer and safetensors lie.
+        folder: Folder of config.json, tokenizer and safetensors.
         pooling: "mean" or "cls".
         prefix: Text put before each name.
-        max_length: Tokens that the model reads, special ones included.
-        lowercase: Whether names are lower-cased before the tokenizer.
-        onnx_path: Its ONNX graph, or None.
-        safetensors: Its weights for torch, sorted; empty if there are none.
+        max_length: Maximum number of tokens, including special ones.
+        lowercase: Whether names are lower-cased before they are tokenised.
+        onnx_path: The ONNX graph, or None.
+        safetensors: Weights for torch, sorted; empty if there are none.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class PlainModel:
     safetensors: tuple[Path, ...]
 
     def weights_hash(self) -> str:
-        """Hash of the safetensors, or of the ONNX graph where there are none: the same for both runtimes."""
+        """Hash of the safetensors, or of the ONNX graph if there are none; the same for both runtimes."""
         if len(self.safetensors) == 1:
             return "sha256:" + file_sha256(self.safetensors[0])
         if self.safetensors:
@@ -60,7 +60,7 @@ class PlainModel:
 
 
 class _Settings(BaseModel):
-    """What is read of a file; the rest of it is not looked at. None stands for what is not said."""
+    """The fields that are read from a file; None if a field is missing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -94,7 +94,7 @@ class _Prompts(_Settings):
 
 
 class _Pooling(_Settings):
-    """1_Pooling/config.json: `pooling_mode` in its new form, `pooling_mode_cls_token` and the like in its old one."""
+    """1_Pooling/config.json; new versions have `pooling_mode`, old ones `pooling_mode_cls_token` and similar fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -103,7 +103,7 @@ class _Pooling(_Settings):
 
 
 class _Module(_Settings):
-    """An item of modules.json."""
+    """One entry of modules.json."""
 
     type: str
     path: str
@@ -120,30 +120,30 @@ def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | No
 
     Args:
         root: The folder.
-        pooling: "mean" or "cls", in place of what the folder says.
-        prefix: In place of the folder's default prompt.
+        pooling: "mean" or "cls"; replaces the pooling of the folder.
+        prefix: Replaces the default prompt of the folder.
 
     Raises:
-        CheckpointError: If a file is missing or broken, or there are no weights that may be read.
+        CheckpointError: If a file is missing or broken, or there are no weights in a safe format.
         ModelError: If the model needs a step that is not supported.
     """
     folder, pooling_folder = _modules(root)
     if not (folder / "config.json").is_file():
-        raise CheckpointError(str(folder), "no model folder: it has neither pearl.json nor config.json")
+        raise CheckpointError(str(folder), "not a model folder: it has neither pearl.json nor config.json")
     declared = read_settings(pooling_folder / "config.json", _Pooling) if pooling_folder else _Pooling()
     prompts = read_settings(root / "config_sentence_transformers.json", _Prompts)
     if prefix is None:
         prefix = (prompts.prompts or {}).get(prompts.default_prompt_name or "") or ""
     if prefix and declared.include_prompt is False:
-        raise ModelError(f"{root}: leaving the prompt out of the pooling is not supported. Pass --prefix ''")
+        raise ModelError(f"{root}: excluding the prompt from the pooling is not supported. Set an empty prefix")
     bert = read_settings(folder / "sentence_bert_config.json", _Bert)
     onnx = [path for path in (root / name for name in _ONNX_FILES) if path.is_file()]
     weights = tuple(sorted(folder.glob("model*.safetensors")))
     if not onnx and not weights:
         raise CheckpointError(
             str(folder),
-            "has no model.safetensors and no onnx/model.onnx. Pickled weights (.bin, .pt) are not read, since they "
-            "can run code; save the model again with transformers' save_pretrained",
+            "has no model.safetensors and no onnx/model.onnx. Pickled weights (.bin, .pt) are not loaded, because "
+            "they can run code; save the model again with save_pretrained of transformers",
         )
     return PlainModel(
         folder=folder,
@@ -157,7 +157,7 @@ def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | No
 
 
 def _modules(root: Path) -> tuple[Path, Path | None]:
-    """Folders of the transformer and of its pooling, by modules.json; the folder itself without one."""
+    """Folders of the transformer and of its pooling by modules.json; without it, the folder itself and None."""
     path = root / "modules.json"
     if not path.is_file():
         return root, None
@@ -171,38 +171,38 @@ def _modules(root: Path) -> tuple[Path, Path | None]:
     if extra or "Transformer" not in folders:
         raise ModelError(
             f"{root}: its modules are {', '.join(kind for kind, _ in modules)}; only Transformer, Pooling and "
-            f"Normalize are supported, and vectors without the others would be wrong. Take another model."
+            f"Normalize are supported, and vectors without the others would be wrong. Choose another model."
         )
     return folders["Transformer"], folders.get("Pooling")
 
 
 def _pooling(root: Path, declared: _Pooling) -> str:
-    """What 1_Pooling/config.json says, in its old or new form; mean without one, as sentence-transformers does."""
+    """The pooling by 1_Pooling/config.json, old or new; mean without that file, as in sentence-transformers."""
     modes = declared.pooling_mode
     if modes is None:
         prefix = "pooling_mode_"
         names = {"cls_token": "cls", "mean_tokens": "mean"}
-        said: dict[str, Any] = declared.model_extra or {}
-        active = [key[len(prefix) :] for key, value in said.items() if key.startswith(prefix) and value is True]
+        extra: dict[str, Any] = declared.model_extra or {}
+        active = [key[len(prefix) :] for key, value in extra.items() if key.startswith(prefix) and value is True]
         modes = [names.get(mode, mode) for mode in active]
     modes = [modes] if isinstance(modes, str) else modes or ["mean"]
     if modes not in (["mean"], ["cls"]):
         raise ModelError(
             f"{root}: its pooling is {' + '.join(map(str, modes))}; supported are mean and cls. "
-            f"Pass --pooling to take one of them all the same."
+            f"Set the option pooling to use one of them anyway."
         )
     return str(modes[0])
 
 
 def _max_length(folder: Path, bert: _Bert) -> int:
-    """Tokens that the model reads: what the folder declares, and never more than its table of positions holds."""
+    """Maximum number of tokens: the declared one, limited by the size of the table of positions."""
     path = folder / "config.json"
     config = read_settings(path, _Config)
     tokenizer = read_settings(folder / "tokenizer_config.json", _TokenizerConfig)
     declared = _limit(bert.max_seq_length) or _limit(tokenizer.model_max_length)
     positions = _limit(config.max_position_embeddings)
     if positions and config.model_type in _OFFSET_POSITIONS:
-        # 1 is their padding_idx where config.json names none.
+        # Their padding_idx is 1 if config.json has none.
         positions -= (config.pad_token_id or 1) + 1
         if _limit(positions) is None:
             raise CheckpointError(
@@ -214,5 +214,5 @@ def _max_length(folder: Path, bert: _Bert) -> int:
 
 
 def _limit(value: float | None) -> int | None:
-    """A number of tokens; None where there is none, which transformers writes as 1e30."""
+    """A limit of tokens; None for no limit, which transformers writes as 1e30."""
     return int(value) if value is not None and 2 < value < MAX_TOKENS else None

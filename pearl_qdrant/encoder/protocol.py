@@ -1,4 +1,4 @@
-"""What the rest of the project knows of an encoder."""
+"""The interface of an encoder: `Encoder`, and the records `Encoded` and `ModelInfo`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """Which model makes the vectors; written into a collection's manifest.
+    """The identity of a model; stored in the manifest of a collection.
 
     Attributes:
-        name: Shipped name, folder name or hub id, as the user would type it.
-        weights_hash: "sha256:..." of the weights that the runtime loaded.
+        name: Shipped name, folder or hub id, as users type it.
+        weights_hash: "sha256:..." of the loaded weights.
         dim: Width of the vectors.
         pooling: "mean" or "cls".
         prefix: Text put before each name ("query: " for E5), or "".
-        has_head: Whether there are type probabilities.
-        device: Where it runs: "cpu", "cuda:0", ...
+        has_head: Whether the model predicts types.
+        device: Device that it runs on: "cpu", "cuda:0", ...
         precision: "fp32", "bf16" or "int8" (block-quantised weights).
         runtime: "onnx" or "torch".
     """
@@ -41,7 +41,7 @@ class ModelInfo:
 
     @property
     def identity(self) -> str:
-        """What decides whether two vectors can be compared, for error messages."""
+        """The properties that make two vectors comparable, for error messages."""
         return f"{self.name} ({self.dim} dim, {self.pooling} pooling, prefix {self.prefix!r}, {self.weights_hash[:19]})"
 
 
@@ -51,7 +51,7 @@ class Encoded:
 
     Attributes:
         vectors: (n, dim), L2-normalised; a row of zeros where `encodable` is false.
-        encodable: (n,), false for a name that the tokenizer cannot see: no token, or nothing but [UNK].
+        encodable: (n,), false for a name without any token except [UNK].
         type_probabilities: (n, 95) in the order of `PHRASE_TYPES`, rows sum to 1; None without a head.
     """
 
@@ -60,23 +60,23 @@ class Encoded:
     type_probabilities: FloatArray | None
 
     def take(self, rows: slice | Sequence[int]) -> Encoded:
-        """Some of the rows."""
+        """The given rows."""
         types = self.type_probabilities
         return Encoded(self.vectors[rows], self.encodable[rows], None if types is None else types[rows])
 
 
 class Encoder(Protocol):
-    """Names to vectors and phrase types. Safe to call from several threads."""
+    """Encodes names as vectors and phrase types. Safe to use from several threads."""
 
     @property
     def info(self) -> ModelInfo:
-        """Which model this is."""
+        """The identity of the model."""
         ...
 
     def encode(self, names: Sequence[str]) -> Encoded:
-        """Encode names; the order and the company of a name do not change its vector.
+        """Encode names. The vector of a name does not depend on the other names or on their order.
 
         Raises:
-            ValueError: If a name holds a lone surrogate (no valid Unicode text).
+            ValueError: If a name has a lone surrogate, which is not valid Unicode.
         """
         ...

@@ -1,10 +1,10 @@
-"""Names to token ids, without transformers.
+"""Tokenises names, without transformers.
 
-`tokenizer.json` is read by the `tokenizers` library. Names are stripped and cut before they are tokenised; equal
-names are tokenised once; names of like length share a batch, so that next to no padding is computed.
+The library `tokenizers` reads `tokenizer.json`. Names are stripped and cut before they are tokenised, and equal names
+are tokenised once. Names of similar length share a batch, so that little padding is computed.
 
-`tokenizers` spreads a list over its own threads (it heeds TOKENIZERS_PARALLELISM, which we leave to the caller). It
-then warns in a child made by a bare fork(); start children with "spawn" or through `subprocess`.
+`tokenizers` distributes a list over its own threads (TOKENIZERS_PARALLELISM is left to the caller). It then warns in a
+child process made by a bare fork(); start children with "spawn" or through `subprocess`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from pearl_qdrant.errors import CheckpointError
 IntArray = npt.NDArray[np.int64]
 
 CHARACTERS_PER_TOKEN = 16
-"""A name is cut at this many characters for each token that the model reads: 1,024 for 64 tokens. Names
-have four to six characters a token; what is cut would have been truncated, at the cost of tokenising it."""
+"""A name is cut at this many characters per token of the maximum length: 1,024 for 64 tokens. Names have four to six
+characters per token, so the model would not read the rest anyway; cutting saves tokenising it."""
 
-# A token for the space alone tells nothing: SentencePiece's and byte-level BPE's marks.
+# Tokens that only mark a space, in SentencePiece and in byte-level BPE, carry no information.
 _SPACE_MARKS = ("\u2581", "\u0120")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Names of like length, padded to the longest.
+    """Names of similar length, padded to the longest.
 
     Attributes:
         input_ids: (b, t), int64.
@@ -49,10 +49,10 @@ class NameTokenizer:
     """The tokenizer of one model, with its maximum length and prefix. Safe to use from several threads.
 
     Args:
-        folder: Where tokenizer.json lies.
-        max_length: Tokens that the model reads, special ones included; the rest of a name is cut off.
+        folder: Folder of tokenizer.json.
+        max_length: Maximum number of tokens, including special ones; the rest of a name is cut off.
         prefix: Text put before each name ("query: " for E5).
-        lowercase: Whether to lower-case names first (sentence-transformers' `do_lower_case`).
+        lowercase: Whether to lower-case names first (`do_lower_case` of sentence-transformers).
 
     Raises:
         CheckpointError: If tokenizer.json is missing or cannot be read, or `max_length` leaves no room for a token.
@@ -78,48 +78,48 @@ class NameTokenizer:
         self._special_ids = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         marks = {tokenizer.token_to_id(mark) for mark in _SPACE_MARKS}
         self._blank_ids = self._special_ids | {_unk_id(path, tokenizer)} | marks
-        with in_words(path, f"cannot take the prefix {prefix!r}"):
+        with tokenizer_errors(path, f"cannot tokenise the prefix {prefix!r}"):
             prefix_ids = tokenizer.encode(prefix.rstrip(), add_special_tokens=False).ids
         self._n_prefix = sum(i not in self._special_ids for i in prefix_ids)
 
     def distinct(self, names: Sequence[str]) -> tuple[list[str], IntArray]:
-        """Strip and cut names, equal ones once.
+        """Strip and cut names, and remove duplicates.
 
         Returns:
-            The distinct texts, and for each name its place among them, (n,).
+            The distinct texts, and the index of each name's text among them, (n,).
 
         Raises:
-            ValueError: If a name holds a lone surrogate, with its position.
+            ValueError: If a name has a lone surrogate; names its position.
         """
-        places: dict[str, int] = {}
+        indices: dict[str, int] = {}
         inverse = np.empty(len(names), dtype=np.int64)
         for i, name in enumerate(names):
             text = name.strip()[: self.max_characters].rstrip()
-            place = places.setdefault(text, len(places))
-            if place == len(places) - 1 and not text.isascii():
+            index = indices.setdefault(text, len(indices))
+            if index == len(indices) - 1 and not text.isascii():
                 _check_unicode(text, i)
-            inverse[i] = place
-        return list(places), inverse
+            inverse[i] = index
+        return list(indices), inverse
 
     def token_ids(self, texts: Sequence[str]) -> tuple[list[list[int]], BoolArray]:
-        """Tokenise what `distinct` gave.
+        """Tokenise texts from `distinct`.
 
         Returns:
-            Token ids of each text, special tokens included, and which texts are encodable: false where there is no
-            token besides special ones and [UNK], (n,).
+            Token ids of each text, including special tokens; and whether each text is encodable, (n,): false if it has
+            no token except special ones and [UNK].
 
         Raises:
-            CheckpointError: If the tokenizer fails, as one does whose regular expression takes too long.
+            CheckpointError: If the tokenizer fails, for example because its regular expression takes too long.
         """
         if self._lowercase:
             texts = [text.lower() for text in texts]
-        with in_words(self._path, f"cannot take one of {len(texts):,} names, the first {texts[:1]!r:.80}"):
+        with tokenizer_errors(self._path, f"cannot tokenise one of {len(texts):,} names, the first {texts[:1]!r:.80}"):
             encodings = self._tokenizer.encode_batch_fast([self.prefix + text for text in texts])
         ids = [encoding.ids for encoding in encodings]
         return ids, np.fromiter(map(self._is_encodable, ids), dtype=np.bool_, count=len(ids))
 
     def _is_encodable(self, ids: list[int]) -> bool:
-        """Whether a token is left when special ones, the prefix's, spaces and [UNK] are taken away."""
+        """Whether there is a token that is not special, from the prefix, a space or [UNK]."""
         if self._n_prefix:
             ids = [i for i in ids if i not in self._special_ids][self._n_prefix :]
         return not self._blank_ids.issuperset(ids)
@@ -142,13 +142,13 @@ def plan_batches(
 
     Args:
         lengths: Tokens of each name, (n,).
-        max_tokens: Bound of a batch's names times its longest one; a single longer name goes alone.
-        max_names: Bound of a batch's names.
-        min_names: Below this a batch is not cut to save padding: small matrices cost more than padding.
-        max_padding: Share of a batch that may be padding before it is cut.
+        max_tokens: Maximum of the number of names times the longest one; a longer single name gets its own batch.
+        max_names: Maximum number of names in a batch.
+        min_names: A batch with fewer names is not cut to save padding, because small matrices cost more.
+        max_padding: Maximum share of padding; a batch with more is cut.
 
     Yields:
-        Positions in `lengths`; together each position once.
+        Indices into `lengths`; every index occurs once.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0
@@ -157,33 +157,33 @@ def plan_batches(
         end = start + min(max_names, max(1, max_tokens // width), len(order) - start)
         padding = np.cumsum(width - lengths[order[start:end]])
         cells = width * np.arange(1, end - start + 1)
-        wasteful = np.flatnonzero(padding > max_padding * cells)
-        wasteful = wasteful[wasteful >= min_names]
-        if len(wasteful):
-            end = start + int(wasteful[0])
+        too_padded = np.flatnonzero(padding > max_padding * cells)
+        too_padded = too_padded[too_padded >= min_names]
+        if len(too_padded):
+            end = start + int(too_padded[0])
         yield order[start:end]
         start = end
 
 
 def _check_unicode(text: str, position: int) -> None:
-    """Refuse what is no valid text: the tokenizer and the store cannot take it."""
+    """Refuse invalid Unicode, which neither the tokenizer nor the store can handle."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"name {position} holds a lone surrogate ({text[error.start]!a} at character {error.start}), which is no "
+            f"name {position} has a lone surrogate ({text[error.start]!a} at character {error.start}), which is not "
             f"valid text: {text[:40]!a}. Decode its source with errors='replace'."
         ) from error
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a tokenizer.json, without padding and truncation.
+    """Open a tokenizer.json, without padding and truncation.
 
     Raises:
         CheckpointError: If it is missing or cannot be read.
     """
     hint = "" if path.exists() else ". Save it with transformers' AutoTokenizer(...).save_pretrained(folder)"
-    with in_words(path, "no readable tokenizer", hint):
+    with tokenizer_errors(path, "not a readable tokenizer", hint):
         tokenizer = Tokenizer.from_file(str(path))
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -191,8 +191,8 @@ def open_tokenizer(path: Path) -> Tokenizer:
 
 
 @contextmanager
-def in_words(path: Path | str, what: str, hint: str = "") -> Iterator[None]:
-    """Turn what the library raises into a `CheckpointError`: bare `Exception`s, and the panics of its Rust code."""
+def tokenizer_errors(path: Path | str, what: str, hint: str = "") -> Iterator[None]:
+    """Turn errors of the library into a `CheckpointError`: bare `Exception`s, and panics of its Rust code."""
     try:
         yield
     except BaseException as error:
@@ -203,19 +203,19 @@ def in_words(path: Path | str, what: str, hint: str = "") -> Iterator[None]:
 
 
 def _unk_id(path: Path, tokenizer: Tokenizer) -> int | None:
-    """Id of [UNK]; None for a tokenizer that knows every byte."""
+    """Id of [UNK]; None for a byte-level tokenizer, which has none."""
     token = getattr(tokenizer.model, "unk_token", None)
     if token is not None:
         unk_id: int | None = tokenizer.token_to_id(token)
         return unk_id
-    # A Unigram model gives its unk_id in the file alone.
+    # The unk_id of a Unigram model is only in the file.
     model = read_json(path).get("model")
     unk_id = model.get("unk_id") if isinstance(model, dict) else None
     return unk_id if isinstance(unk_id, int) else None
 
 
 def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:
-    """Id to pad with; it is masked, but RoBERTa counts positions by it."""
+    """Id of the padding token. It is masked, but RoBERTa computes positions from it."""
     names = []
     path = folder / "tokenizer_config.json"
     if path.exists():

@@ -1,11 +1,11 @@
-"""What the type head says of each name.
+"""Predicts an entity type and a lexical class from the probabilities of the 95 phrase types.
 
-    p(type)    = sum over the 5 lexical classes of p(class, type)      the marginal, design.md section 4
+    p(type)    = sum over the 5 lexical classes of p(class, type)      the marginal
     type       = argmax p(type)
     class      = argmax over classes of p(class, type)                 the class that goes with that type
 
-The argmax of the marginal need not be the type of the most probable of the 95 labels: most of these combinations
-are never seen in training, and it is the marginal that training maximises where the class of a phrase is unknown.
+The argmax of the marginal need not be the type of the most probable of the 95 labels. Most of these combinations never
+occur in training, and training maximises the marginal where the class of a phrase is unknown.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _PHRASE_TYPES = np.array(PHRASE_TYPES, dtype=object)
 
 @dataclass(frozen=True, slots=True)
 class PredictedTypes:
-    """One prediction a name, in their order.
+    """One prediction per name, in the order of the names.
 
     Attributes:
-        predicted_types: Entity type with the largest marginal, as "ORG".
+        predicted_types: Entity type with the largest marginal, such as "ORG".
         type_probabilities: Its marginal over the lexical classes, in [0, 1].
-        lexical_classes: The most probable class together with that type, as "NP".
-        phrase_types: Both, as "NP-ORG".
+        lexical_classes: The most probable class for that type, such as "NP".
+        phrase_types: Both, such as "NP-ORG".
     """
 
     predicted_types: list[str]
@@ -40,7 +40,7 @@ class PredictedTypes:
 
 
 def type_marginals(type_probabilities: FloatArray) -> FloatArray:
-    """Probability of each entity type whatever the lexical class.
+    """Probability of each entity type, summed over the lexical classes.
 
     Args:
         type_probabilities: (n, 95), rows sum to 1.
@@ -68,7 +68,7 @@ def predict_types(type_probabilities: FloatArray) -> PredictedTypes:
     classes = joint[rows, :, types].argmax(axis=1)
     return PredictedTypes(
         predicted_types=_ENTITY_TYPES[types].tolist(),
-        # Rounding may carry the sum of five probabilities past 1.
+        # Rounding can make the sum of five probabilities exceed 1.
         type_probabilities=np.minimum(marginals[rows, types], 1.0).tolist(),
         lexical_classes=_LEXICAL_CLASSES[classes].tolist(),
         phrase_types=_PHRASE_TYPES[classes * len(ENTITY_TYPES) + types].tolist(),
@@ -76,7 +76,7 @@ def predict_types(type_probabilities: FloatArray) -> PredictedTypes:
 
 
 def _by_class(type_probabilities: FloatArray) -> FloatArray:
-    """(n, 95) as (n, 5 classes, 19 types): `PHRASE_TYPES` runs through the types of one class after another."""
+    """Reshape (n, 95) to (n, 5 classes, 19 types); `PHRASE_TYPES` lists all types of one class after another."""
     if type_probabilities.ndim != 2 or type_probabilities.shape[1] != len(PHRASE_TYPES):
-        raise ValueError(f"type probabilities are (n, {len(PHRASE_TYPES)}), not {type_probabilities.shape}")
+        raise ValueError(f"type probabilities have shape (n, {len(PHRASE_TYPES)}), not {type_probabilities.shape}")
     return type_probabilities.reshape(-1, len(LEXICAL_CLASSES), len(ENTITY_TYPES))

@@ -1,4 +1,4 @@
-"""Look into every file of a checkpoint: hashes, formats and shapes. Slower than what a load checks."""
+"""Verifies every file of a checkpoint: hashes, formats and shapes. Slower than the checks of a load."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
-# safetensors' own bound of the header.
+# The limit of the library safetensors.
 _MAX_HEADER_BYTES = 100_000_000
 
 
 def verify(folder: Path) -> VerifiedCheckpoint:
-    """Verify a checkpoint folder: sizes, hashes, file formats, and that all shapes agree with pearl.json.
+    """Verify sizes, hashes and formats of a checkpoint folder, and that all shapes agree with pearl.json.
 
     Raises:
-        CheckpointError: With the file and what is wrong with it.
+        CheckpointError: If a file is wrong; names the file and the fault.
     """
     checkpoint = open_checkpoint(folder)
     config = checkpoint.config
@@ -44,12 +44,12 @@ def verify(folder: Path) -> VerifiedCheckpoint:
 
 
 def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """The alphabet is the tokenizer's, and the tensors, where they are needed, of the widths in pearl.json."""
+    """Check that the alphabet matches the tokenizer, and the tensors, if there are any, match pearl.json."""
     config, path = checkpoint.config, str(checkpoint.head_path)
     found = {name: shape for name, shape in shapes.items() if name.startswith(CHARACTER_TENSORS)}
     if config.character is None:
         if found:
-            raise CheckpointError(path, f"holds {min(found)}, but pearl.json has no character encoder. Fetch it again")
+            raise CheckpointError(path, f"has {min(found)}, but pearl.json has no character encoder. Fetch it again")
         return
     table = read_character_table(checkpoint.folder / "tokenizer.json")
     check_alphabet(checkpoint.folder, config.character, table)
@@ -65,23 +65,23 @@ def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str
 
 
 def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a safetensors file, from its header; needs no library.
+    """Names and shapes of the tensors in a safetensors file, from its header, without the library.
 
     Raises:
-        CheckpointError: If it is truncated or no safetensors file.
+        CheckpointError: If the file is truncated, or not a safetensors file.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
         n_header = int.from_bytes(file.read(8), "little")
         if size < 8 or n_header > min(size - 8, _MAX_HEADER_BYTES):
-            raise CheckpointError(str(path), "truncated, or no safetensors file. Fetch it again")
+            raise CheckpointError(str(path), "truncated, or not a safetensors file. Fetch it again")
         try:
             header = json.loads(file.read(n_header))
             tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
             shapes = {name: tuple(map(int, tensor["shape"])) for name, tensor in tensors.items()}
             end = max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
-            raise CheckpointError(str(path), "no safetensors file: its header cannot be read") from error
+            raise CheckpointError(str(path), "not a safetensors file: its header cannot be read") from error
     if size != 8 + n_header + end:
         raise CheckpointError(
             str(path), f"truncated: {size:,} bytes, {8 + n_header + end:,} by its header. Fetch it again"
@@ -90,7 +90,7 @@ def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _check_json(folder: Path, name: str, key: str, expected: int) -> None:
-    """A number that stands in two files is the same in both."""
+    """Check that a number has the same value in two files."""
     found = read_json(folder / name).get(key)
     if found != expected:
-        raise CheckpointError(str(folder / name), f"{key} is {found}, but pearl.json says {expected}")
+        raise CheckpointError(str(folder / name), f"{key} is {found}, but {expected} in pearl.json")

@@ -1,4 +1,4 @@
-"""Write a checkpoint folder from its parts."""
+"""Writes a checkpoint folder from its parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.verify import verify
 
 _NOTICES = ("NOTICE*", "LICENSE*")
-"""Files that have to stay with every copy of a model, changed or not."""
+"""Files that licences require in every copy of a model, changed or not."""
 
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -46,19 +46,19 @@ def write_checkpoint(
     """Write and verify a checkpoint folder.
 
     Args:
-        folder: Made if it does not exist; files of a checkpoint that lies there are replaced.
-        config: pearl.json; its `files` and `weights_hash` are filled in.
-        transformer: Folder with the phrase encoder's config.json and tokenizer files; its notices are copied too.
+        folder: Created if necessary; the files of a checkpoint in it are replaced.
+        config: Content of pearl.json; `files` and `weights_hash` are filled in.
+        transformer: Folder with config.json and tokenizer files of the phrase encoder; its notices are copied too.
         type_head: W of the type head, (95, dim).
-        character: Tensors of the character encoder by name, needed beside `torch_path` where the config has one; may
-            be left out of a form that holds its weights once.
+        character: Tensors of the character encoder by name. Needed with `torch_path` if the config has a character
+            encoder; optional if the weights are only in the ONNX graph.
         onnx_path: The ONNX graph, or None.
-        torch_path: The phrase encoder's safetensors, or None. One of the two is needed.
-        model_card: README.md.
+        torch_path: Safetensors of the phrase encoder, or None. One of the two paths is needed.
+        model_card: Text of README.md.
         weights_hash: As for `seal`.
 
     Raises:
-        CheckpointError: If the parts do not fit each other.
+        CheckpointError: If the parts do not match.
         OSError: If a part is missing.
     """
     from safetensors.numpy import save
@@ -72,7 +72,7 @@ def write_checkpoint(
     _write_json(folder / "1_Pooling" / "config.json", _pooling(config))
     tensors = {HEAD_TENSOR: type_head} | {CHARACTER_TENSORS + name: array for name, array in (character or {}).items()}
     tensors = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in tensors.items()}
-    # Not save_file, which lets nobody else read what it writes.
+    # Not save_file, which creates files that other users cannot read.
     (folder / HEAD_FILE).write_bytes(save(tensors))
     for source, name in ((onnx_path, ONNX_FILE), (torch_path, TORCH_FILE)):
         if source is None:
@@ -95,7 +95,7 @@ _MODULES = [
 
 
 def _pooling(config: PearlConfig) -> dict[str, Any]:
-    """1_Pooling/config.json in the form that old and new versions of sentence-transformers read."""
+    """1_Pooling/config.json in a form that old and new versions of sentence-transformers can read."""
     return {
         "word_embedding_dimension": config.phrase_dim,
         "pooling_mode_cls_token": config.pooling == "cls",
@@ -106,12 +106,12 @@ def _pooling(config: PearlConfig) -> dict[str, Any]:
 
 
 def _tokenizer_config(transformer: Path, max_length: int) -> dict[str, Any]:
-    """tokenizer_config.json with the maximum length that fastembed and sentence-transformers cut at."""
+    """tokenizer_config.json with the maximum length that fastembed and sentence-transformers use."""
     return {**read_json(transformer / "tokenizer_config.json"), "model_max_length": max_length}
 
 
 def _special_tokens(transformer: Path) -> dict[str, Any]:
-    """special_tokens_map.json, which newer versions of transformers no longer write."""
+    """special_tokens_map.json; rebuilt if missing, since new versions of transformers do not write it."""
     path = transformer / "special_tokens_map.json"
     if path.exists():
         return read_json(path)
@@ -120,7 +120,7 @@ def _special_tokens(transformer: Path) -> dict[str, Any]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file unless it lies there already."""
+    """Copy a file, unless source and target are the same."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.resolve() != target.resolve():
         shutil.copyfile(source, target)

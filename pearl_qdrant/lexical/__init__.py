@@ -1,1 +1,1 @@
-"""Names as strings: folding, n-grams, and how rare each n-gram is in a base."""
+"""Lexical matching: folding of names, hashed n-grams, and their rarity (IDF)."""

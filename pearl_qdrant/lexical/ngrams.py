@@ -1,11 +1,12 @@
-"""Names to sparse vectors of character n-grams and words, hashed: the lexical twin of the dense encoder.
+"""Names to sparse vectors of hashed character n-grams and words, for lexical search.
 
     fold      case, accents, Greek letters, punctuation, number formats      "Type II, β-cells" -> "type 2 beta cells"
     features  all runs of three characters of " type 2 beta cells ", and its words
-    hash      32 bits a feature, the same in every process and release; weight: how often it occurs, sqrt, unit length
+    hash      32 bits per feature, the same in every process and release
+    value     square root of the number of occurrences, scaled to a row of unit length
 
-There is no vocabulary, so that a base is read once and a mention needs no table. Qdrant weighs the features by rarity
-(IDF). All by numpy over a batch of names.
+There is no vocabulary, so a base is read once and a mention needs no table. Qdrant multiplies the values by the rarity
+of each feature (IDF). numpy does the work for a whole batch of names at once.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 1
-"""Of folding and hashing together; a collection made by another one is not searched by n-grams."""
+"""Version of folding and hashing. A collection of another version is not searched by n-grams."""
 
 N = 3
 
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi"
 _LETTERS = {0x3B1 + i + (i > 16): name for i, name in enumerate([*_GREEK.split(), "chi", "psi", "omega"])}
 _LETTERS[0x3C2] = "sigma"  # at the end of a word
-# Letters that Unicode does not take apart.
+# Letters that Unicode does not decompose.
 _LETTERS |= {ord(a): b for a, b in zip("æœøłđðþıħŋ", "ae oe o l d d th i h n".split(), strict=True)}
 
 _ROMAN = {name: str(i) for i, name in enumerate("ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi".split(), start=2)}
-_AMBIGUOUS = frozenset(("v", "x"))  # letters, unless the word before says that a number follows
+_AMBIGUOUS = frozenset(("v", "x"))  # letters, unless the word before announces a number
 _ROMAN_AFTER = frozenset(
     "type stage class grade phase group part volume chapter factor war ww level category generation mark".split()
 )
 
-_LONG = 256  # characters; a run of so many marks is put in order in no time
+_LONG = 256  # characters; up to this length, sorting a run of combining marks takes no noticeable time
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _POSSESSIVE = re.compile(r"['\u2019](?=s\b)")
@@ -47,12 +48,13 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SparseRows:
-    """Sparse vectors, one after the other.
+    """Sparse vectors in one flat array each of indices and values (compressed sparse rows).
 
     Attributes:
         indices: (nnz,), ascending and distinct within each row.
         values: (nnz,), > 0.
-        offsets: (n + 1,); row i is `indices[offsets[i]:offsets[i + 1]]`. A name without letters and digits has none.
+        offsets: (n + 1,); row i is `indices[offsets[i]:offsets[i + 1]]`. The row of a name without letters and digits
+            is empty.
     """
 
     indices: UInt32Array
@@ -68,7 +70,7 @@ class SparseRows:
         return self.indices[part], self.values[part]
 
     def take(self, rows: Sequence[int]) -> SparseRows:
-        """Some of the rows; at least one."""
+        """The given rows; at least one."""
         parts = [self.row(i) for i in rows]
         offsets = np.cumsum([0, *(len(indices) for indices, _ in parts)])
         indices, values = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -76,16 +78,17 @@ class SparseRows:
 
 
 def fold_name(name: str) -> str:
-    """The words of a name in the form in which two spellings of it are equal, joined by blanks.
+    """The folded form of a name: its normalised words, joined by spaces. Spellings of one name have equal forms.
 
-    Case, accents, ligatures and width go; Greek letters are spelled out; punctuation separates; letters and digits
-    part ("IL2" and "IL-2" are "il 2"); Roman numbers from II on are Arabic; a number has no leading zeros. A name
-    without any letter or digit gives "".
+    Case, accents, ligatures and width are removed. Greek letters are spelled out. Punctuation separates words, and so
+    does a change between letters and digits ("IL2" and "IL-2" become "il 2"). Roman numerals from II on become Arabic,
+    and numbers lose leading zeros. A name without letters and digits gives "".
     """
     return " ".join(_words(name))
 
 
 def _words(name: str) -> list[str]:
+    """The normalised words of a name; a fast path for ASCII, which most names are."""
     if name.isascii():
         text = name.lower()
         if "'" in text:
@@ -99,26 +102,27 @@ def _words(name: str) -> list[str]:
 
 
 def _words_of_unicode(name: str) -> list[str]:
-    """Words of a name that is not ASCII: taken apart, folded, marks dropped."""
+    """Words of a name that is not ASCII: decomposed (NFKD), case-folded, without combining marks."""
     text = _POSSESSIVE.sub("", name).casefold()
     if len(text) > _LONG:
         text = _without_marks(text)
     text = unicodedata.normalize("NFKD", text)
-    text = unicodedata.normalize("NFKD", text.casefold())  # what folding made anew
+    text = unicodedata.normalize("NFKD", text.casefold())  # case folding can create new composed characters
     kept = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
     return _WORD.findall(kept.translate(_LETTERS))
 
 
 def _without_marks(text: str) -> str:
-    """A long text without the marks that are dropped in the end, and with blanks for those that part words.
+    """A long text without the marks that are removed later anyway, and with spaces for other combining marks.
 
-    Normalising puts a run of marks in order, in time that grows with the square of the run.
+    Unicode normalisation sorts each run of marks, in time quadratic in its length; a hostile name could take minutes.
     """
     kept = (c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
     return "".join(" " if unicodedata.combining(c) else c for c in kept)
 
 
 def _number(word: str, before: str) -> str:
+    """A word as an Arabic number without leading zeros, if it is a number; `before` is the word in front of it."""
     if word in _ROMAN and (word not in _AMBIGUOUS or before in _ROMAN_AFTER):
         return _ROMAN[word]
     if word == "i" and before in _ROMAN_AFTER:
@@ -130,26 +134,29 @@ def ngram_rows(names: Sequence[str]) -> SparseRows:
     """Sparse vectors of names.
 
     Args:
-        names: n strings, any Unicode, lone surrogates included.
+        names: n strings of any Unicode, including lone surrogates.
 
     Returns:
-        n rows of unit length; a name without letters and digits has an empty one.
+        n rows of unit length; empty rows for names without letters and digits.
     """
     return folded_rows([fold_name(name) for name in names])
 
 
 def folded_rows(folded: Sequence[str]) -> SparseRows:
-    """`ngram_rows` of names that `fold_name` has seen."""
+    """`ngram_rows` of names that `fold_name` folded already."""
     n = len(folded)
+    # All names as one array of code points, each padded with a space on both sides, so that the first and last n-gram
+    # of a name differ from those inside a word. `row` is the name of each code point.
     texts = [f" {text} " if text else "" for text in folded]
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=n)
     if not len(codes):
         return SparseRows(np.empty(0, np.uint32), np.empty(0, np.float32), np.zeros(n + 1, np.int64))
     row = np.repeat(np.arange(n), lengths)
-    hashes, rows = _grams(codes, row)
+    hashes, rows = _ngram_hashes(codes, row)
     word_hashes, word_rows = _word_hashes(codes, row)
-    # One sort of (row, hash) brings equal features together.
+    # Row and hash packed into one 64-bit key, row << 32 | hash: one sort (in np.unique) groups equal features of a
+    # row, counts them, and leaves the rows in order with ascending indices.
     keys = np.concatenate(((rows << 32) | hashes, (word_rows << 32) | word_hashes))
     unique, counts = np.unique(keys, return_counts=True)
     owner = unique >> 32
@@ -160,11 +167,12 @@ def folded_rows(folded: Sequence[str]) -> SparseRows:
     return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values, offsets)
 
 
-def _grams(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray, IntArray]:
+def _ngram_hashes(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray, IntArray]:
     """Hashes of all runs of three characters within a row, and their rows."""
-    whole = row[2:] == row[:-2]
-    mixed = _mix(codes[:-2] | codes[1:-1] << np.uint64(21) | codes[2:] << np.uint64(42))
-    return mixed[whole], row[2:][whole]
+    is_whole = row[2:] == row[:-2]  # not a run across two names
+    # A code point has 21 bits, so three of them fit into 63 bits without a collision before the hash.
+    hashes = _hash(codes[:-2] | codes[1:-1] << np.uint64(21) | codes[2:] << np.uint64(42))
+    return hashes[is_whole], row[2:][is_whole]
 
 
 def _word_hashes(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray, IntArray]:
@@ -174,23 +182,24 @@ def _word_hashes(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray
     if not len(starts):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     length = np.diff(np.append(starts, len(codes)))
-    place = (np.arange(starts[0], len(codes)) - np.repeat(starts, length)).astype(np.uint64)
+    position = (np.arange(starts[0], len(codes)) - np.repeat(starts, length)).astype(np.uint64)
     tail = codes[starts[0] :]
-    # Each letter with its place, summed over the word; blanks count nothing.
-    letters = _scramble(tail + (place << np.uint64(21))) * is_letter[starts[0] :]
-    return _mix(np.add.reduceat(letters, starts - starts[0]) ^ np.uint64(0x5DEECE66D)), row[starts]
+    # Each letter is mixed with its position in the word, and the results are summed over the word (modulo 2^64). So
+    # words of any length need no loop, and the order of letters matters. Spaces count 0. The constant separates
+    # the hashes of words from those of n-grams.
+    letters = _scramble(tail + (position << np.uint64(21))) * is_letter[starts[0] :]
+    return _hash(np.add.reduceat(letters, starts - starts[0]) ^ np.uint64(0x5DEECE66D)), row[starts]
 
 
 def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A mixing of 64 bits; the finalizer of splitmix64 (Steele et al. 2014)."""
+    """Mix 64 bits: the finalizer of splitmix64 (Steele et al. 2014). Overflow wraps around, as it should."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = values ^ (values >> np.uint64(31))
-    return mixed
+    scrambled: npt.NDArray[np.uint64] = values ^ (values >> np.uint64(31))
+    return scrambled
 
 
-def _mix(values: npt.NDArray[np.uint64]) -> IntArray:
-    """A hash of 32 bits."""
-    mixed = _scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    hashes: IntArray = mixed.astype(np.int64)
+def _hash(values: npt.NDArray[np.uint64]) -> IntArray:
+    """A hash of 32 bits: the upper half of one splitmix64 step, as int64."""
+    hashes: IntArray = (_scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.int64)
     return hashes

@@ -99,7 +99,7 @@ def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monk
     assert (dry.to_manifest(), first.replaced) == (first.to_manifest(), None)
     assert second.replaced == first.to_manifest()
     assert manifest_calibration(ingested) == second.to_manifest()
-    with pytest.raises(ValueError, match="precision lies between"):
+    with pytest.raises(ValueError, match="precision must be between"):
         calibrate_collection("base", store=ingested, precision=1.5)
     with pytest.raises(FormatError, match=r"absent\.tsv"):
         calibrate_collection("base", str(ingested / "absent.tsv"), store=ingested)
@@ -155,7 +155,10 @@ def test_the_linker_judges_by_the_coefficients_of_its_collection(run: Run, inges
     "rows, expected",
     [
         (["a\te1"] * 3, "There are 1 pairs, 1 of them with an entity"),
-        ([f"m{i}\tunknown{i}" for i in range(60)], "60 of 60 entity ids are not in collection 'base', as unknown0"),
+        (
+            [f"m{i}\tunknown{i}" for i in range(60)],
+            "60 of 60 entity ids are not in collection 'base', e.g. unknown0",
+        ),
         ([f"m{i}\tNIL" for i in range(60)], "60 pairs, 0 of them with an entity"),
     ],
 )
@@ -192,8 +195,8 @@ def test_namesakes_are_entities_that_share_a_folded_name(ingested: Path) -> None
     try:
         collection = store.open("base")
         index = NameIndex(collection, n_aliases=10, rng=np.random.default_rng(0))
-        assert index.namesakes(["twin1"])["twin1"] == {hash("twin1"), hash("twin2")}
-        assert index.namesakes(["e1"])["e1"] == {hash("e1")}
+        assert index.same_name_ids(["twin1"])["twin1"] == {hash("twin1"), hash("twin2")}
+        assert index.same_name_ids(["e1"])["e1"] == {hash("e1")}
         assert len(index.aliases) == 10
         with pytest.raises(CalibrationError, match="1 of 2 entity ids"):
             check_ids(collection, [Label("m", "e1"), Label("m", "nope")])

@@ -242,7 +242,7 @@ def test_a_tokenizer_whose_words_are_not_marked_is_refused(tmp_path: Path) -> No
     loaded["model"] = {"type": "WordLevel", "vocab": loaded["model"]["vocab"], "unk_token": "[UNK]"}
     loaded["decoder"] = None
     (folder / "tokenizer.json").write_text(json.dumps(loaded))
-    with pytest.raises(CheckpointError, match=r"a WordLevel tokenizer without marks of its words.*char_dim 0"):
+    with pytest.raises(CheckpointError, match=r"a WordLevel tokenizer that does not mark words.*char_dim 0"):
         read_character_table(folder / "tokenizer.json")
 
 

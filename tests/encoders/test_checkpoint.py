@@ -101,13 +101,13 @@ def test_only_what_is_loaded_is_hashed(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        (ONNX_FILE, b"a web page, not a model", "no ONNX graph"),
-        (ONNX_FILE, b"", "no ONNX graph"),
-        (TORCH_FILE, b"\x80\x04\x95 a pickle", "no safetensors"),
-        (TORCH_FILE, b"", "no safetensors"),
+        (ONNX_FILE, b"a web page, not a model", "not an ONNX graph"),
+        (ONNX_FILE, b"", "not an ONNX graph"),
+        (TORCH_FILE, b"\x80\x04\x95 a pickle", "not a safetensors"),
+        (TORCH_FILE, b"", "not a safetensors"),
         (HEAD_FILE, b"\x08\x00\x00\x00\x00\x00\x00\x00[1, 2,3]", "header cannot be read"),
-        ("config.json", b"[1]", "no JSON object"),
-        ("config.json", b"{", "no valid JSON"),
+        ("config.json", b"[1]", "not a JSON object"),
+        ("config.json", b"{", "not valid JSON"),
     ],
 )
 def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes, message: str) -> None:
@@ -123,7 +123,7 @@ def test_a_foreign_tokenizer_is_refused(folder: Path) -> None:
     """A tokenizer.json that is none gets a clear error when the model is loaded."""
     (folder / "tokenizer.json").write_text("{}")
     seal(folder)
-    with pytest.raises(CheckpointError, match="no readable tokenizer"):
+    with pytest.raises(CheckpointError, match="not a readable tokenizer"):
         load_encoder(str(folder))
 
 
@@ -134,8 +134,8 @@ def test_a_foreign_tokenizer_is_refused(folder: Path) -> None:
         ({"labels": list(PHRASE_TYPES[:-1])}, "its 94 labels are not the 95"),
         ({"label_counts": [1, 2]}, "2 label counts for 95"),
         ({"format_version": 2}, "needs a newer version"),
-        ({"char_dim": 128, "dim": 160}, "char_dim is 128, but it describes no character encoder"),
-        ({"character": {"alphabet": ["a"]}}, "char_dim is 0, but it describes a character encoder"),
+        ({"char_dim": 128, "dim": 160}, "char_dim is 128, but the file describes no character encoder"),
+        ({"character": {"alphabet": ["a"]}}, "char_dim is 0, but the file describes a character encoder"),
         ({"char_dim": -1}, "field 'char_dim' is wrong"),
         ({"char_dim": 8, "dim": 40, "character": {"alphabet": []}}, "field 'character.alphabet' is wrong"),
         ({"char_dim": 8, "dim": 40, "character": {"alphabet": ["a"], "share": 1}}, "field 'character.share' is wrong"),
@@ -189,8 +189,8 @@ def narrow_head(folder: Path) -> None:
 @pytest.mark.parametrize(
     "change, message",
     [
-        (wider, "hidden_size is 32, but pearl.json says 64"),
-        (another_length, "model_max_length is 16, but pearl.json says 99"),
+        (wider, "hidden_size is 32, but 64 in pearl.json"),
+        (another_length, "model_max_length is 16, but 99 in pearl.json"),
         (plain_graph, "has no output 'embedding'"),
         (narrow_head, r"'type_logits' has shape \['b', 10\], \(batch, 95\) expected"),
     ],

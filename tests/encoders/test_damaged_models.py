@@ -172,7 +172,7 @@ def test_a_damaged_head_is_refused_when_it_is_rebuilt(run: Run, copy: Callable[[
 
     done = run("models", "export", str(folder), str(tmp_path / "out"), "--torch")
     assert done.status == 1
-    assert f"{HEAD_FILE}: no safetensors file" in done.err
+    assert f"{HEAD_FILE}: not a safetensors file" in done.err
 
 
 @pytest.mark.parametrize("kind", ["torch", "onnx"])
@@ -181,7 +181,7 @@ def test_a_tokenizer_of_a_larger_model_is_refused(copy: Callable[[str], Path], t
     folder = copy(kind)
     shutil.copy(make_bert(tmp_path / "larger", words=50) / "tokenizer.json", folder)
 
-    with pytest.raises(CheckpointError, match="another model's"):
+    with pytest.raises(CheckpointError, match="another model"):
         load_encoder(str(folder), device="cpu")
 
 
@@ -209,7 +209,7 @@ def test_a_regular_expression_that_takes_for_ever_is_reported(copy: Callable[[st
     encoder = load_encoder(str(folder), device="cpu", prefix="")
 
     assert encoder.encode(["aspirin"]).encodable.all()
-    with pytest.raises(CheckpointError, match=r"cannot take one of 1 names.*retry-limit") as caught:
+    with pytest.raises(CheckpointError, match=r"cannot tokenise one of 1 names.*retry-limit") as caught:
         encoder.encode(["a" * 100 + "!"])
     assert caught.value.path == str(path)
 
@@ -255,7 +255,7 @@ def test_a_vocabulary_that_makes_no_sense_is_refused(tmp_path: Path, model: dict
     path = tmp_path / "tokenizer.json"
     write_json(path, {"model": model, "pre_tokenizer": {"type": "Metaspace"}})
 
-    with pytest.raises(CheckpointError, match="no readable tokenizer"):
+    with pytest.raises(CheckpointError, match="not a readable tokenizer"):
         read_character_table(path)
 
 
@@ -267,7 +267,7 @@ def test_a_graph_with_bytes_that_are_no_text_is_refused_silently(
     data = (folder / ONNX_FILE).read_bytes()
     (folder / ONNX_FILE).write_bytes(data.replace(b"LayerNormalization", b"LayerNorm\xfflization"))
 
-    assert "no ONNX graph" in str(refusal(folder))
+    assert "not an ONNX graph" in str(refusal(folder))
     assert capfd.readouterr().out == ""
 
 
@@ -295,7 +295,7 @@ def test_weights_that_give_no_numbers_are_reported(copy: Callable[[str], Path], 
     else:
         onnx.save(bert_graph(weights, type_head=None), folder / ONNX_FILE)
 
-    with pytest.raises(ModelError, match="no numbers"):
+    with pytest.raises(ModelError, match="not finite"):
         load_encoder(str(folder), device="cpu").encode(["new york"])
 
 

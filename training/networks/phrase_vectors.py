@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.tokens import in_words
+from pearl_qdrant.encoder.tokens import tokenizer_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def micro_batches(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int, si
     Raises:
         CheckpointError: If the tokenizer fails on a phrase.
     """
-    with in_words("the tokenizer", f"cannot take one of {len(phrases):,} phrases, the first {phrases[:1]!r:.80}"):
+    with tokenizer_errors("the tokenizer", f"cannot take one of {len(phrases):,} phrases, the first {phrases[:1]!r:.80}"):
         ids = [_cut(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     found = []

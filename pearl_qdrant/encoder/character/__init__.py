@@ -1,1 +1,1 @@
-"""The character encoder (LOVE): words out of token ids, by the characters of their tokens."""
+"""The character encoder (LOVE): builds the words of a phrase from token ids, by the characters of the tokens."""

@@ -1,4 +1,4 @@
-"""What pearl.json says of a character encoder."""
+"""The configuration of a character encoder, as stored in pearl.json."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pydantic import BaseModel, ConfigDict, Field
 from pearl_qdrant.settings import DEFAULT_CHARACTER_SHARE
 
 PAD, BEGIN, END = 0, 1, 2
-"""Rows of the encoder's embeddings that are no characters: nothing, and the marks around a word."""
+"""Rows of the embeddings that are not characters: padding, and the marks around a word."""
 
 N_MARKS = 3
 
 
 class CharacterConfig(BaseModel):
-    """Widths and bounds of a character encoder; the defaults cost about a tenth of a 6 x 384 phrase encoder.
+    """Widths and limits of a character encoder; the defaults cost about a tenth of a 6 x 384 phrase encoder.
 
-    With BERT's 30,522 wordpieces and 64-wide embeddings it has 2.1 million parameters, nearly all of them the
-    wordpieces'.
+    With BERT's 30,522 wordpieces and 64-wide embeddings it has 2.1 million parameters, nearly all of them in
+    the wordpieces.
 
     Attributes:
         alphabet: The characters, in the order of their embeddings.
-        share: Of the cosine of two embeddings, how much comes from their character parts, in (0, 1):
+        share: Share of the character parts in the cosine of two embeddings, in (0, 1):
             cos(h, h') = (1 - share) cos(u, u') + share cos(v, v').
         embedding_dim: Width of the embeddings of characters and wordpieces; even.
-        attention_dim: Width of the queries and keys of the content attention. LOVE has 32.
+        attention_dim: Width of queries and keys of the content attention; 32 in LOVE.
         word_dim: Width of a word's vector.
-        max_characters: Of a word; the rest is not looked at.
-        max_pieces: Wordpieces of a word, likewise; 0 for an encoder of characters alone.
+        max_characters: Characters of a word that are read; the rest is ignored.
+        max_pieces: Wordpieces of a word that are read; 0 to use characters only.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -41,17 +41,17 @@ class CharacterConfig(BaseModel):
 
     @property
     def max_places(self) -> int:
-        """Places of a word: characters, two marks and wordpieces."""
+        """Maximum number of positions of a word: characters, two marks and wordpieces."""
         return self.max_characters + 2 + self.max_pieces
 
 
 def tensor_shapes(config: CharacterConfig, *, char_dim: int, n_tokens: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of a character encoder's tensors, by their names in torch.
+    """Shapes of the tensors of a character encoder, by name in torch.
 
     Args:
-        config: Its widths.
+        config: Widths of the encoder.
         char_dim: Width of its part of the embedding.
-        n_tokens: Tokens of the vocabulary.
+        n_tokens: Size of the vocabulary.
     """
     e, a, w = config.embedding_dim, config.attention_dim, config.word_dim
     n_rows = N_MARKS + len(config.alphabet) + (n_tokens if config.max_pieces else 0)

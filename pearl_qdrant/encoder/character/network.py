@@ -1,17 +1,17 @@
-"""The LOVE character encoder in torch: the words of a phrase from their characters and wordpieces.
+"""The LOVE character encoder in torch: builds the words of a phrase from characters and wordpieces.
 
     x_i     embeddings of: a mark, the word's characters, a mark, its wordpieces            (s, e)
-    P       softmax(p p^T / e^(1/4)) x W_p          p: sinusoidal encodings of the places   (s, e)
+    P       softmax(p p^T / e^(1/4)) x W_p          p: sinusoidal encodings of positions    (s, e)
     C       softmax(q k^T / a^(1/4)) x              q, k = ReLU(x W_q), ReLU(x W_k)         (s, a)
     word    sum_i ReLU([P_i, C_i] W_o + b), L2-normalised                                   (w,)
     v       (mean over the words of the phrase) W_v                                         (char_dim,)
 
-Characters come from token ids through a constant table (`character_table`). Attention stays within a word, and a word
-counts with its first 32 characters and 8 wordpieces at most: so the cost grows with the number of words, not with its
-square. All words of a batch are one (words, places, e) tensor.
+A constant table maps token ids to characters (`table.py`). Attention stays within a word, and only the first 32
+characters and 8 wordpieces of a word are read. So the cost grows linearly with the number of words. All words of a
+batch form one (words, positions, e) tensor.
 
 Source: LOVE (Chen et al. 2022), section 4; PEARL (Chen et al. 2024), section 3.2. `training/export/character_graph.py`
-is the same in ONNX.
+builds the same network in ONNX.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pearl_qdrant.encoder.character.config import BEGIN, END, N_MARKS, PAD, Char
 from pearl_qdrant.encoder.character.table import CharacterTable
 
 MASKED = -1e4
-"""Added to the score of what must not be attended to: not minus infinity, which would make NaN of a row of padding."""
+"""Added to the scores of masked positions. Minus infinity would give NaN in a row of padding only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Words:
     """The words of a batch.
 
     Attributes:
-        codes: Rows of the embeddings, (words, places); `PAD` after the end of a word.
-        rows: The phrase of each word, (words,); one word more, of no phrase, stands last.
+        codes: Rows of the embeddings, (words, positions); `PAD` after the end of a word.
+        rows: The phrase of each word, (words,). An extra last word belongs to no phrase.
     """
 
     codes: Tensor
@@ -44,16 +44,16 @@ class Words:
 
 
 class CharacterEncoder(nn.Module):
-    """Token ids to the character part v of the embedding.
+    """Maps token ids to the character part v of the embedding.
 
     Args:
         table: The characters of the vocabulary.
-        config: Widths and bounds; its alphabet is the table's.
+        config: Widths and limits, with the alphabet of the table.
         char_dim: Width of v.
-        generator: Decides the first weights.
+        generator: Draws the initial weights.
 
     Raises:
-        ValueError: If the table has another alphabet than the config, or a width is not positive.
+        ValueError: If the alphabets of table and config differ, or a width is not positive.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class CharacterEncoder(nn.Module):
         super().__init__()
         if config.alphabet != table.alphabet:
             raise ValueError(
-                f"the encoder knows {len(config.alphabet)} characters, the tokenizer {len(table.alphabet)} or others"
+                f"the alphabets differ: {len(config.alphabet)} characters in the encoder, {len(table.alphabet)} in the "
+                f"tokenizer"
             )
         if char_dim < 1:
             raise ValueError(f"char_dim is at least 1, not {char_dim}")
@@ -81,19 +82,19 @@ class CharacterEncoder(nn.Module):
         self.output = nn.Linear(2 * config.embedding_dim, config.word_dim)
         self.projection = nn.Linear(config.word_dim, char_dim, bias=False)
         self._reset(generator)
-        # Constants of the tokenizer, no weights: they are not saved.
+        # Constants of the tokenizer, which are not saved with the weights.
         self.register_buffer("codes", torch.from_numpy(table.codes), persistent=False)
         self.register_buffer("continuation", torch.from_numpy(table.continuation), persistent=False)
         self.register_buffer("special", torch.from_numpy(table.special), persistent=False)
-        places = torch.from_numpy(sinusoids(config.max_places, config.embedding_dim))
-        self.register_buffer("nearness", places @ places.T / config.embedding_dim**0.25, persistent=False)
+        positions = torch.from_numpy(sinusoids(config.max_places, config.embedding_dim))
+        self.register_buffer("nearness", positions @ positions.T / config.embedding_dim**0.25, persistent=False)
         self.codes: Tensor
         self.continuation: Tensor
         self.special: Tensor
         self.nearness: Tensor
 
     def _reset(self, generator: torch.Generator | None) -> None:
-        """First weights."""
+        """Initialise the weights."""
         with torch.no_grad():
             nn.init.normal_(self.embeddings.weight, std=self.config.embedding_dim**-0.5, generator=generator)
             for layer in (self.position, self.query, self.key, self.output, self.projection):
@@ -123,17 +124,17 @@ class CharacterEncoder(nn.Module):
         return sums[:n] / counts[:n, None].clamp(min=1.0)
 
     def word_vectors(self, codes: Tensor) -> Tensor:
-        """Words to vectors.
+        """Vectors of words.
 
         Args:
-            codes: (words, places), as in `Words`.
+            codes: (words, positions), as in `Words`.
 
         Returns:
             (words, word_dim), L2-normalised.
         """
         n_places = codes.shape[1]
         real = codes != PAD
-        mask = torch.where(real, 0.0, MASKED)[:, None, :]  # (words, 1, places)
+        mask = torch.where(real, 0.0, MASKED)[:, None, :]  # (words, 1, positions)
         x = self.embeddings(codes)
         near = torch.softmax(self.nearness[:n_places, :n_places] + mask, dim=-1)
         positional = self.position(near.to(x.dtype) @ x)
@@ -145,7 +146,7 @@ class CharacterEncoder(nn.Module):
         return nn.functional.normalize(summed.float(), dim=-1)
 
     def words(self, input_ids: Tensor, attention_mask: Tensor) -> Words:
-        """Cut a batch into words.
+        """Split a batch into words.
 
         Args:
             input_ids: (b, t), int64.
@@ -153,14 +154,16 @@ class CharacterEncoder(nn.Module):
         """
         n, width = input_ids.shape
         real = (attention_mask != 0) & ~self.special[input_ids]
-        # Whatever the first token of a phrase says, it begins a word.
+        # The first token of a phrase always starts a word, even if it is marked as a continuation.
         start = real & (~self.continuation[input_ids] | (real.cumsum(1) == 1))
         at = real.flatten().nonzero()[:, 0]
-        # A word of its own after the last one, so that no tensor is ever empty.
+        # An extra word after the last one, so that no tensor is ever empty (ONNX needs that too).
         ids = torch.cat([input_ids.flatten()[at], input_ids.new_zeros(1)])
         rows = torch.cat([at // width, at.new_full((1,), n)])
         begins = torch.cat([start.flatten()[at], start.new_ones(1)])
         last = torch.cat([begins[1:], begins.new_ones(1)])
+        # All characters of the batch in one flat array. A word is the stretch between the cumulative counts at the
+        # ends of the previous word and of this one; no loop over words is needed.
         of_token = self.codes[ids]
         is_character = of_token != PAD
         characters = torch.cat([of_token.new_zeros(1), of_token[is_character]]).to(torch.int64)
@@ -175,13 +178,13 @@ class CharacterEncoder(nn.Module):
         )
 
     def _codes(self, characters: Tensor, ids: Tensor, *, character_ends: Tensor, piece_ends: Tensor) -> Tensor:
-        """Mark, characters, mark and wordpieces of each word, side by side.
+        """Row of each word: mark, characters, mark, wordpieces, padding.
 
         Args:
-            characters: Codes of all characters, a 0 before them, (1 + characters,).
-            ids: All tokens, (tokens,).
-            character_ends: Characters up to the end of each word, (words,).
-            piece_ends: Tokens up to the end of each word, (words,).
+            characters: Codes of all characters after a leading 0, (1 + characters,).
+            ids: Ids of all tokens, (tokens,).
+            character_ends: Number of characters up to the end of each word, (words,).
+            piece_ends: Number of tokens up to the end of each word, (words,).
         """
         first_character, n_characters = _spans(character_ends, self.config.max_characters)
         first_piece, n_pieces = _spans(piece_ends, self.config.max_pieces)
@@ -196,13 +199,13 @@ class CharacterEncoder(nn.Module):
 
 
 def _spans(ends: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Where each word begins, and how many of it count, both (words, 1)."""
+    """Start of each word and number of its items that are read, both (words, 1)."""
     firsts = torch.cat([ends.new_zeros(1), ends[:-1]])
     return firsts[:, None], (ends - firsts).clamp(max=most)[:, None]
 
 
 def sinusoids(n_places: int, width: int) -> npt.NDArray[np.float32]:
-    """Encodings of places, (n_places, width): sines and cosines of geometric wavelengths.
+    """Positional encodings, (n_places, width): sines and cosines of geometrically spaced wavelengths.
 
     Source: Vaswani et al. 2017, section 3.5.
     """

@@ -1,14 +1,14 @@
-"""The characters of every token of a vocabulary, read off tokenizer.json.
+"""Reads the characters of every token of a vocabulary from tokenizer.json.
 
     token        characters          continues a word
-    ##ing        i n g               yes                 WordPiece: ##
+    ##ing        i n g               yes                 WordPiece: marked by ##
     ing          i n g               no
-    \u0120York   y o r k             no                  byte-level BPE: the mark of the space begins a word
-    \u2581York   y o r k             no                  SentencePiece: likewise
-    [CLS]        none                                    special: belongs to no word
+    \u0120York   y o r k             no                  byte-level BPE: the mark of a space starts a word
+    \u2581York   y o r k             no                  SentencePiece: the same
+    [CLS]        none                                    special: not part of a word
 
-So the character encoder takes token ids and needs no text. Characters are lower-cased, as LOVE's are; a byte that is
-no whole character stands as a private one (U+E000 + byte). Cost: 0.3 s for BERT's 30,522 tokens, once.
+So the character encoder needs only token ids, and no text. Characters are lower-cased as in LOVE. A byte that is not a
+whole character becomes a private one (U+E000 + byte). Costs 0.3 s for the 30,522 tokens of BERT, once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pearl_qdrant.encoder.protocol import BoolArray
 from pearl_qdrant.errors import CheckpointError
 
 MAX_PIECE_CHARACTERS = 20
-"""Of a token; the rest is cut. BERT's longest has 18; byte-level vocabularies have rows of a hundred dashes."""
+"""Characters of a token; the rest is cut. BERT's longest has 18; byte-level vocabularies have runs of 100 dashes."""
 
 _MOST_ROWS = 100
-"""Rows of the table a token, at most: ids are places in an array."""
+"""Maximum ratio of the highest id to the number of tokens, because ids are indices of an array."""
 
 _BYTES_AT = 0xE000
 _BYTE_SPACE, _SENTENCE_SPACE = "\u0120", "\u2581"
@@ -38,14 +38,14 @@ _BYTE_SPACE, _SENTENCE_SPACE = "\u0120", "\u2581"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharacterTable:
-    """What the character encoder knows of a vocabulary.
+    """The characters of a vocabulary, as the character encoder uses them.
 
     Attributes:
         alphabet: The characters, sorted.
-        codes: Rows of the encoder's embeddings, (vocabulary, characters), int32: `N_MARKS` + place in the alphabet;
+        codes: Rows of the embeddings, (vocabulary, characters), int32: `N_MARKS` + index in the alphabet;
             0 after the last character.
-        continuation: Whether a token goes on with the word before it, (vocabulary,).
-        special: Whether a token belongs to no word, as [CLS], [PAD] and [UNK], (vocabulary,).
+        continuation: Whether a token continues the word before it, (vocabulary,).
+        special: Whether a token is not part of a word, such as [CLS], [PAD] and [UNK], (vocabulary,).
     """
 
     alphabet: tuple[str, ...]
@@ -55,10 +55,10 @@ class CharacterTable:
 
 
 def read_character_table(path: Path) -> CharacterTable:
-    """The table of a tokenizer.json.
+    """Read the table of a tokenizer.json.
 
     Raises:
-        CheckpointError: If it is missing, broken, or of a kind whose words cannot be told from its tokens.
+        CheckpointError: If the file is missing or broken, or its tokens do not mark words.
     """
     loaded = read_json(path)
     try:
@@ -67,7 +67,7 @@ def read_character_table(path: Path) -> CharacterTable:
         if kind is None:
             raise CheckpointError(
                 str(path),
-                f"a {model.get('type')} tokenizer without marks of its words: a character encoder needs WordPiece, "
+                f"a {model.get('type')} tokenizer that does not mark words: a character encoder needs WordPiece, "
                 f"byte-level BPE or SentencePiece. Train without one (char_dim 0)",
             )
         tokens = _tokens(model, loaded.get("added_tokens") or [])
@@ -75,48 +75,48 @@ def read_character_table(path: Path) -> CharacterTable:
         prefix = str(model.get("continuing_subword_prefix") or "##")
         return _table(tokens, special, kind=kind, prefix=prefix)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
-        raise CheckpointError(str(path), f"no readable tokenizer ({error!r}). Fetch it again") from error
+        raise CheckpointError(str(path), f"not a readable tokenizer ({error!r}). Fetch it again") from error
 
 
 def check_alphabet(folder: Path, config: CharacterConfig, table: CharacterTable) -> None:
-    """Refuse a tokenizer whose characters are not those that the encoder was trained with.
+    """Check that the tokenizer has the alphabet that the encoder was trained with.
 
     Raises:
-        CheckpointError: With how many each knows, or the first that differs.
+        CheckpointError: If the alphabets differ; names their sizes and the first difference.
     """
     if config.alphabet == table.alphabet:
         return
     pairs = enumerate(zip(config.alphabet, table.alphabet, strict=False))
-    where = next((f"character {i} is {b!r}, not {a!r}" for i, (a, b) in pairs if a != b), "one ends early")
+    where = next((f"character {i} is {b!r}, not {a!r}" for i, (a, b) in pairs if a != b), "one alphabet is longer")
     raise CheckpointError(
         str(folder / "tokenizer.json"),
-        f"its {len(table.alphabet)} characters are not the {len(config.alphabet)} of pearl.json: {where}. It is "
-        f"another model's tokenizer; fetch the checkpoint again",
+        f"its {len(table.alphabet)} characters are not the {len(config.alphabet)} of pearl.json: {where}. It "
+        f"belongs to another model; fetch the checkpoint again",
     )
 
 
 def _table(tokens: dict[int, str], special: set[int], *, kind: str, prefix: str) -> CharacterTable:
-    """Characters and word starts of all tokens."""
+    """The table of these tokens."""
     n = max(tokens) + 1
     texts: list[str] = [""] * n
     is_special = np.zeros(n, dtype=np.bool_)
     continuation = np.zeros(n, dtype=np.bool_)
     for token_id in range(n):
-        # An id that stands for nothing is like a special one.
+        # An unused id is treated like a special token.
         is_special[token_id] = token_id in special or token_id not in tokens
         if not is_special[token_id]:
             text, continuation[token_id] = _characters(tokens[token_id], kind, prefix)
             texts[token_id] = text.lower()[:MAX_PIECE_CHARACTERS]
     alphabet = tuple(sorted({character for text in texts for character in text}))
-    places = {character: N_MARKS + i for i, character in enumerate(alphabet)}
+    code_of = {character: N_MARKS + i for i, character in enumerate(alphabet)}
     codes = np.zeros((n, max(1, *map(len, texts))), dtype=np.int32)
     for token_id, text in enumerate(texts):
-        codes[token_id, : len(text)] = [places[character] for character in text]
+        codes[token_id, : len(text)] = [code_of[character] for character in text]
     return CharacterTable(alphabet, codes, continuation, is_special)
 
 
 def _characters(token: str, kind: str, prefix: str) -> tuple[str, bool]:
-    """The text of a token, and whether it goes on with the word before it."""
+    """The text of a token, and whether it continues the word before it."""
     if kind == "wordpiece":
         return (token[len(prefix) :], True) if token.startswith(prefix) and token != prefix else (token, False)
     mark = _BYTE_SPACE if kind == "bytes" else _SENTENCE_SPACE
@@ -129,13 +129,13 @@ def _characters(token: str, kind: str, prefix: str) -> tuple[str, bool]:
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8 to text; what is no whole character becomes private ones, which JSON can hold."""
+    """Decode UTF-8; bytes that are not a whole character become private characters, which JSON can store."""
     text = raw.decode("utf-8", "surrogateescape")
     return "".join(chr(_BYTES_AT + (ord(c) & 0xFF)) if "\udc80" <= c <= "\udcff" else c for c in text)
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """The byte behind each character of a byte-level vocabulary: printable Latin-1 stands for itself.
+    """The byte of each character in a byte-level vocabulary; printable Latin-1 characters are their own bytes.
 
     Source: GPT-2 (Radford et al. 2019), its byte encoder.
     """
@@ -148,7 +148,7 @@ _BYTE_OF = _byte_alphabet()
 
 
 def _kind(loaded: dict[str, Any]) -> str | None:
-    """How the tokens mark words: "wordpiece", "bytes" or "sentencepiece"; None if not at all."""
+    """The way tokens mark words: "wordpiece", "bytes" or "sentencepiece"; None if they do not."""
     if loaded["model"].get("type") == "WordPiece":
         return "wordpiece"
     steps = json.dumps([loaded.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")], ensure_ascii=False)
@@ -160,7 +160,7 @@ def _kind(loaded: dict[str, Any]) -> str | None:
 
 
 def _tokens(model: dict[str, Any], added: list[dict[str, Any]]) -> dict[int, str]:
-    """Tokens by id, those added later too."""
+    """Tokens by id, including added ones."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, list):  # Unigram: pairs of token and log-probability
         tokens = {i: str(pair[0]) for i, pair in enumerate(vocabulary)}
@@ -175,7 +175,7 @@ def _tokens(model: dict[str, Any], added: list[dict[str, Any]]) -> dict[int, str
 
 
 def _special_ids(model: dict[str, Any], added: list[dict[str, Any]]) -> set[int]:
-    """Special tokens and [UNK]."""
+    """Ids of special tokens and [UNK]."""
     special = {int(token["id"]) for token in added if token.get("special")}
     unknown = model.get("unk_id")
     if unknown is None and isinstance(model["vocab"], dict):

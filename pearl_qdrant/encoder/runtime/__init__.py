@@ -1,1 +1,1 @@
-"""What runs an encoder: ONNX on a CPU, torch on a GPU, and the devices to choose from."""
+"""Runtimes of encoders: ONNX on a CPU, torch on a GPU, and the choice between them."""

@@ -1,4 +1,4 @@
-"""Which runtime and device a model runs on; torch is imported only where a GPU is asked for or its driver is there."""
+"""Chooses runtime and device of a model. Imports torch only if a GPU is requested or its driver is present."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """Where a model runs.
+    """Runtime and device of a model.
 
     Attributes:
         runtime: "onnx" or "torch".
@@ -34,27 +34,27 @@ class DevicePlan:
 
 
 def check_device(device: str) -> None:
-    """Refuse what is no name of a device.
+    """Check the name of a device.
 
     Raises:
-        ValueError: Unless it is auto, cpu, cuda or cuda:N.
+        ValueError: If it is not auto, cpu, cuda or cuda:N.
     """
     if not _DEVICE.fullmatch(device):
         raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
 
 
 def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> DevicePlan:
-    """Runtime and device for a model.
+    """Choose runtime and device for a model.
 
     Args:
         name: The model's name, for messages.
         device: "cpu", "cuda", "cuda:N", or "auto".
-        runtime: What was asked for; "auto" is ONNX on a CPU where the model has it, else torch.
+        runtime: The requested runtime; "auto" is ONNX on a CPU if the model has it, else torch.
         has_onnx: Whether the model has an ONNX graph.
         has_torch: Whether it has safetensors.
 
     Raises:
-        DeviceError: If the device is not there, or torch is not installed for it.
+        DeviceError: If the device does not exist, or torch is not installed for it.
         ModelError: If the model has no weights for that runtime, or torch is not installed.
     """
     if device.startswith("cuda"):
@@ -64,7 +64,7 @@ def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has
     if has_onnx and runtime != "torch":
         return DevicePlan("onnx", "cpu")
     if runtime == "onnx":
-        raise ModelError(f"Model '{name}' has no ONNX graph. Leave the runtime to be chosen, or take torch.")
+        raise ModelError(f"Model '{name}' has no ONNX graph. Use runtime auto or torch.")
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
     if not torch_is_installed():
@@ -78,19 +78,21 @@ def torch_is_installed() -> bool:
 
 
 def gpu_driver_is_present() -> bool:
-    """Whether an NVIDIA driver is loaded; costs a look at two files, where asking torch costs a second."""
+    """Whether an NVIDIA driver is loaded; checks for files, because importing torch takes a second."""
     if sys.platform == "win32":
         return Path(r"C:\Windows\System32\nvcuda.dll").exists()
     return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
 
 
 def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> DevicePlan:
-    """The GPU that was asked for, or an error that says why not."""
+    """The requested GPU, or an error with the reason."""
     if runtime == "onnx":
-        raise DeviceError(device, f"Device '{device}' was asked for, but ONNX graphs run on the CPU here. Take torch.")
+        raise DeviceError(
+            device, f"Device '{device}' was requested, but ONNX graphs run only on the CPU. Use runtime torch."
+        )
     if not torch_is_installed():
         raise DeviceError(
-            device, f"Device '{device}' was asked for, but torch is not installed: {install_command('torch')}"
+            device, f"Device '{device}' was requested, but torch is not installed: {install_command('torch')}"
         )
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
@@ -101,7 +103,7 @@ def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> Device
 
 
 def _free_gpu(name: str, has_torch: bool) -> str | None:
-    """A GPU for `auto`; None where something is missing for it, which is logged: a GPU should not idle unnoticed."""
+    """A GPU for `auto`; None, with a log message, if something is missing that a present GPU needs."""
     if not gpu_driver_is_present():
         return None
     if not torch_is_installed():

@@ -5,9 +5,9 @@
     f = (u, r |u| v / |v|),     r = sqrt(share / (1 - share))                   (b, dim)
     embedding = f / |f|         type_logits = f W                               (b, dim), (b, 95)   Eq. 1
 
-So the cosine of two embeddings is (1 - share) cos(u, u') + share cos(v, v'), whatever lengths u and v have: how much
-the characters count is one number, `CharacterConfig.share`, kept in pearl.json. The paper concatenates u and v as they
-come, and leaves that to their lengths. f is what `pool` gives; without a character encoder (char_dim 0) it is u.
+So the cosine of two embeddings is (1 - share) cos(u, u') + share cos(v, v') for all lengths of u and v. The weight of
+the characters is one number, `CharacterConfig.share`, stored in pearl.json. The paper concatenates u and v unchanged,
+so that their lengths decide. `pool` returns f; without a character encoder (char_dim 0) f is u.
 
 Source: PEARL (Chen et al. 2024), sections 3.2 and 3.3.
 """
@@ -24,13 +24,13 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 
 class PearlNetwork(nn.Module):
-    """Phrase encoder with pooling, the character encoder beside it, and the type head on both.
+    """Phrase encoder with pooling, optional character encoder, and the type head on both.
 
     Args:
         phrase_encoder: Any transformer that returns `last_hidden_state`, (b, t, phrase_dim).
-        type_head: Linear layer (dim -> 95) without a bias, or None for a plain encoder.
+        type_head: Linear layer (dim -> 95) without bias, or None for a plain encoder.
         pooling: "mean" over the real tokens, or "cls".
-        character_encoder: Gives v, (b, char_dim), from token ids; None for plain PEARL.
+        character_encoder: Maps token ids to v, (b, char_dim); None for PEARL without characters.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class PearlNetwork(nn.Module):
         self.character_encoder = character_encoder
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The vector f of each phrase before normalisation, which the type head reads; with gradients.
+        """The vector f of each phrase before normalisation, the input of the type head; with gradients.
 
         Args:
             input_ids: (b, t), int64.
             attention_mask: (b, t), int64; 1 for a real token.
 
         Returns:
-            (b, dim), float32. `F.normalize` of it is the embedding.
+            (b, dim), float32. The embedding is its `F.normalize`.
         """
         hidden = self.phrase_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         phrase = pool_tokens(hidden.float(), attention_mask, pooling=self.pooling)
@@ -82,24 +82,24 @@ class PearlNetwork(nn.Module):
 
 
 def join_parts(phrase: Tensor, character: Tensor, *, share: float) -> Tensor:
-    """The vector f: phrase part and character part side by side, the second scaled to its share of the length.
+    """The vector f: phrase part and character part, concatenated, the second scaled to its share of the length.
 
     Args:
         phrase: u, (b, phrase_dim), any length.
         character: v, (b, char_dim), any length; a row of zeros stays zero.
-        share: Of the squared length, in (0, 1).
+        share: Share of the character part in the squared length, in (0, 1).
 
     Returns:
         (b, phrase_dim + char_dim).
     """
     ratio = (share / (1 - share)) ** 0.5
-    # With its gradient: the embedding does not depend on the length of u, and must not seem to.
+    # Not detached: the embedding does not depend on the length of u, and its gradient must not either.
     length = phrase.norm(dim=-1, keepdim=True)
     return torch.cat([phrase, nn.functional.normalize(character, dim=-1) * (ratio * length)], dim=-1)
 
 
 def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tensor:
-    """One vector a phrase from those of its tokens.
+    """One vector per phrase from the vectors of its tokens.
 
     Args:
         hidden: (b, t, dim).
@@ -116,12 +116,12 @@ def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tens
 
 
 def new_type_head(dim: int) -> nn.Linear:
-    """A fresh type head: W of Eq. 1, (95, dim), no bias; to be trained before use."""
+    """An untrained type head: W of Eq. 1, (95, dim), without bias."""
     return nn.Linear(dim, len(PHRASE_TYPES), bias=False)
 
 
 def load_phrase_encoder(folder: Path) -> nn.Module:
-    """The transformer of a folder, as `encoder.transformer.load_transformer` reads it."""
+    """The transformer of a folder; see `encoder.runtime.transformer.load_transformer`."""
     from pearl_qdrant.encoder.runtime.transformer import load_transformer
 
     return load_transformer(folder)

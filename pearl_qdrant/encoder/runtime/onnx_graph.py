@@ -1,10 +1,11 @@
-"""An ONNX graph in onnxruntime, opened for many small batches at once, with its inputs and outputs checked.
+"""Opens an ONNX graph in onnxruntime for many small batches at once, and checks its inputs and outputs.
 
-Each batch runs on one thread (intra_op_num_threads=1) and several batches run at once on the one session. Against
-batches one after another over two threads, a 6 x 384 model made 1.35 times the names per second of processor time
-(2 cores): short names are small matrices, and waiting for one another at every operator costs more than it gives.
-One name takes less time too (5 against 7.6 ms). Spinning is off: idle workers burn nothing. With batches of 512 tokens
-the memory arena makes 1.1 times the names and holds 48 MB; without it malloc keeps 145 MB of the freed blocks.
+Each batch runs on one thread (intra_op_num_threads=1), and several batches run at once in one session. This gave 1.35
+times the names per second of processor time of batches that run one after another over two threads (6 x 384 model,
+2 cores): short names are small matrices, and waiting for each other at every operator costs more than it saves. A
+single name is faster too (5 against 7.6 ms). Spinning is off, so that idle workers use no processor time. The memory
+arena gives 1.1 times the names with batches of 512 tokens and takes 48 MB; without it malloc keeps 145 MB of freed
+blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from pearl_qdrant.encoder.batching import does_not_run, first_line, is_out_of_memory
+from pearl_qdrant.encoder.batching import batch_failure, first_line, is_out_of_memory
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.tokens import Batch
 from pearl_qdrant.errors import CheckpointError
@@ -32,11 +33,11 @@ class OnnxGraph:
     """A loaded graph. Its `run` may be called from several threads at once.
 
     Args:
-        path: The .onnx file; external weights lie beside it.
+        path: The .onnx file; external weights are in the same folder.
 
     Raises:
-        CheckpointError: If it is no ONNX graph, truncated, of operators that this onnxruntime lacks, or with inputs
-            other than int64 input_ids, attention_mask and token_type_ids.
+        CheckpointError: If it is not an ONNX graph, truncated, has operators that this onnxruntime does not support, or
+            inputs other than int64 input_ids, attention_mask and token_type_ids.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,30 +48,30 @@ class OnnxGraph:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")
         options.enable_mem_pattern = False
-        options.log_severity_level = 3  # errors only: they are raised too, and warnings are for the graph's author
+        options.log_severity_level = 3  # errors only: warnings are for the author of the graph
         try:
-            # Falling back is printed to stdout, where data goes; there is nothing to fall back to.
+            # No fallback: there is no other provider, and onnxruntime prints a fallback to stdout, which is for data.
             self._session: Any = ort.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0
             )
-        except Exception as error:  # onnxruntime's errors share no base but Exception
+        except Exception as error:  # the errors of onnxruntime have no common base class
             raise CheckpointError(
                 str(path),
-                f"no ONNX graph that onnxruntime {ort.__version__} can load ({first_line(error)}). Fetch it again",
+                f"not an ONNX graph that onnxruntime {ort.__version__} can load ({first_line(error)}). Fetch it again",
             ) from error
         inputs = {graph_input.name: graph_input.type for graph_input in self._session.get_inputs()}
-        strange = any(name not in _INPUTS or kind != "tensor(int64)" for name, kind in inputs.items())
-        if strange or not {*_INPUTS[:2]} <= inputs.keys():
+        is_unexpected = any(name not in _INPUTS or kind != "tensor(int64)" for name, kind in inputs.items())
+        if is_unexpected or not {*_INPUTS[:2]} <= inputs.keys():
             got = ", ".join(f"{name} {kind}" for name, kind in inputs.items())
-            raise CheckpointError(str(path), f"its inputs are {got}; int64 input_ids and attention_mask are expected")
+            raise CheckpointError(str(path), f"its inputs are {got}; expected are int64 input_ids and attention_mask")
         self._with_token_types = "token_type_ids" in inputs
         self.outputs: dict[str, list[Any]] = {output.name: list(output.shape) for output in self._session.get_outputs()}
 
     def run(self, outputs: list[str], batch: Batch) -> list[FloatArray]:
-        """The named outputs for a batch.
+        """Compute the named outputs for a batch.
 
         Raises:
-            CheckpointError: If the graph cannot take it: it is damaged, or its tokenizer is another model's.
+            CheckpointError: If the graph cannot run it: it is damaged, or its tokenizer belongs to another model.
         """
         feed = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         if self._with_token_types:
@@ -80,18 +81,18 @@ class OnnxGraph:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            raise CheckpointError(str(self.path), does_not_run(batch, error)) from error
+            raise CheckpointError(str(self.path), batch_failure(batch, error)) from error
         return results
 
     def try_out(self, widths: Mapping[str, int], *, n_ids: int) -> None:
-        """Run the last token of the vocabulary: refuse a tokenizer of more tokens than the graph has embeddings.
+        """Run the last token of the vocabulary, to refuse a tokenizer with more tokens than the graph has embeddings.
 
         Args:
-            widths: Of the outputs that will be asked for, by name.
-            n_ids: Tokens of the vocabulary.
+            widths: Expected widths of the outputs, by name.
+            n_ids: Size of the vocabulary.
 
         Raises:
-            CheckpointError: As `run`, or if an output has another width, whatever the graph declares.
+            CheckpointError: As for `run`, or if an output has another width.
         """
         last = np.full((1, 1), n_ids - 1, dtype=np.int64)
         for name, found in zip(widths, self.run(list(widths), Batch(last, np.ones_like(last))), strict=True):
@@ -104,7 +105,7 @@ class OnnxGraph:
         """Refuse a graph whose outputs are not `embedding` (b, dim) and `type_logits` (b, 95).
 
         Raises:
-            CheckpointError: With both shapes.
+            CheckpointError: If an output is missing or has another shape.
         """
         for name, width in ((EMBEDDING, dim), (TYPE_LOGITS, len(PHRASE_TYPES))):
             shape = self.outputs.get(name)
@@ -114,7 +115,7 @@ class OnnxGraph:
                 raise CheckpointError(str(self.path), f"output '{name}' has shape {shape}, (batch, {width}) expected")
 
     def token_output(self) -> str:
-        """The output with the vectors of tokens, (b, t, dim), of a plain encoder.
+        """Name of the output with token vectors, (b, t, dim), of a plain encoder.
 
         Raises:
             CheckpointError: If there is none.
@@ -126,7 +127,7 @@ class OnnxGraph:
         raise CheckpointError(str(self.path), f"has no output of token vectors (batch, tokens, dim), only: {shapes}")
 
     def token_width(self) -> int:
-        """Width of a plain encoder's vectors; found by a run where the graph does not declare it."""
+        """Width of a plain encoder's vectors, measured by a run if the graph does not declare it."""
         name = self.token_output()
         declared = self.outputs[name][2]
         if isinstance(declared, int):

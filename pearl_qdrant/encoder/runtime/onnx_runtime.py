@@ -1,4 +1,4 @@
-"""Encode on a CPU with onnxruntime: one graph, several workers, no torch in the process."""
+"""Encodes on a CPU with onnxruntime: one graph, several workers, and no torch in the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 MAX_BATCH_TOKENS = 512
-"""Larger batches leave the cache: the int8 graph makes 1,176 names per processor second with 512 and 992 with 2,048."""
+"""Larger batches do not fit the cache: per processor second, int8 encodes 1,176 names with 512 and 992 with 2,048."""
 
 MAX_BATCH_NAMES = 256
 
@@ -23,15 +23,15 @@ class OnnxEncoder:
     """An `Encoder` over an ONNX graph.
 
     Args:
-        graph: A PEARL graph, which gives embedding and type logits, or a plain encoder's, whose token vectors are
-            pooled here.
+        graph: A PEARL graph with outputs for embedding and type logits, or the graph of a plain encoder, whose token
+            vectors are pooled here.
         tokenizer: The model's tokenizer.
-        info: Which model this is.
-        never_seen: (95,), labels that get probability 0; None without a type head that has learnt something.
-        threads: Batches that run at the same time; by default one for each core that this process may use.
+        info: Identity of the model.
+        never_seen: (95,), labels that get probability 0; None without a trained type head.
+        threads: Number of batches that run at once; by default one per core that this process may use.
 
     Raises:
-        CheckpointError: If the graph has other outputs, or the tokenizer has tokens that it does not know.
+        CheckpointError: If the graph has other outputs, or fewer embeddings than the tokenizer has tokens.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class OnnxEncoder:
 
     @property
     def info(self) -> ModelInfo:
-        """Which model this is."""
+        """The identity of the model."""
         return self._info
 
     def encode(self, names: Sequence[str]) -> Encoded:
@@ -80,12 +80,12 @@ class OnnxEncoder:
 
 
 def pool(hidden: FloatArray, attention_mask: IntArray, *, pooling: str) -> FloatArray:
-    """One L2-normalised vector for each name.
+    """One L2-normalised vector per name.
 
     Args:
-        hidden: Vectors of tokens, (b, t, dim).
+        hidden: Token vectors, (b, t, dim).
         attention_mask: (b, t), 1 for a real token.
-        pooling: "mean" over the real tokens, or "cls" for the first.
+        pooling: "mean" over the real tokens, or "cls" for the first token.
 
     Returns:
         (b, dim).

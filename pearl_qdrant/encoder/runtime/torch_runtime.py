@@ -1,8 +1,7 @@
-"""Encode with torch: a GPU, or a processor with bfloat16; weights from safetensors only.
+"""Encodes with torch, on a GPU or a CPU; loads weights only from safetensors.
 
-The phrase encoder runs in bfloat16 where that is fast in hardware; pooling, character encoder and head in float32.
-Batches are of like length, so that next to no padding is computed; on a GPU two workers take turns, one preparing
-its batch while the other's is computed.
+The phrase encoder runs in bfloat16 if the hardware supports it; pooling, character encoder and head run in float32. On
+a GPU two workers take turns: one prepares its batch while the other's batch is computed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, does_not_run, is_out_of_memory
+from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, batch_failure, is_out_of_memory
 from pearl_qdrant.encoder.character.config import CharacterConfig, tensor_shapes
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
@@ -34,9 +33,9 @@ class TorchEncoder:
     """An `Encoder` over a torch module.
 
     Args:
-        network: The PEARL network, in float32; it is moved and its phrase encoder cast in place.
+        network: The PEARL network in float32; it is moved to the device, and its phrase encoder is cast, in place.
         tokenizer: The model's tokenizer.
-        info: Which model this is, with the device and precision ("fp32" or "bf16") to run in.
+        info: Identity of the model, with the device and the precision ("fp32" or "bf16") to use.
         never_seen: (95,), labels that get probability 0; None without a head.
     """
 
@@ -54,7 +53,7 @@ class TorchEncoder:
 
     @property
     def info(self) -> ModelInfo:
-        """Which model this is."""
+        """The identity of the model."""
         return self._info
 
     def encode(self, names: Sequence[str]) -> Encoded:
@@ -62,7 +61,7 @@ class TorchEncoder:
         return self._batches.encode(names)
 
     def _run(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        # Inference mode belongs to a thread, so it is entered here and not around all batches.
+        # Inference mode is local to a thread, so each worker enters it here.
         try:
             with torch.inference_mode():
                 ids, mask = self._to_device(batch.input_ids), self._to_device(batch.attention_mask)
@@ -71,55 +70,55 @@ class TorchEncoder:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            raise CheckpointError(self._info.name, does_not_run(batch, error)) from error
+            raise CheckpointError(self._info.name, batch_failure(batch, error)) from error
 
     def _to_device(self, array: np.ndarray[Any, np.dtype[np.int64]]) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
 
 def _check_tokens(name: str, network: PearlNetwork, tokenizer: NameTokenizer) -> None:
-    """Refuse a tokenizer of more tokens than the network has embeddings: a GPU does not survive the first of them."""
+    """Refuse a tokenizer with more tokens than the network has embeddings, because on a GPU such an id is fatal."""
     encoder: Any = network.phrase_encoder
     n_rows = len(encoder.get_input_embeddings().weight)
     if tokenizer.n_ids > n_rows:
         raise CheckpointError(
             name,
-            f"its tokenizer has {tokenizer.n_ids:,} tokens, but its weights {n_rows:,}: it is another model's. Fetch "
-            f"them again",
+            f"its tokenizer has {tokenizer.n_ids:,} tokens, but its weights {n_rows:,}: it belongs to another model. "
+            f"Fetch both again",
         )
 
 
 def resolve_cuda(device: str) -> str:
-    """The CUDA device of that name, as "cuda:N".
+    """The full name of a CUDA device, "cuda:N".
 
     Args:
         device: "cuda" for the current one, or "cuda:N".
 
     Raises:
-        DeviceError: If this torch has no CUDA, or the machine no such device.
+        DeviceError: If torch has no CUDA support, or the device does not exist.
     """
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         raise DeviceError(
             device,
-            f"Device '{device}' was asked for, but torch {torch.__version__} ({built}) finds no CUDA device. Use "
-            f"--device cpu, or install the driver and a torch built for CUDA.",
+            f"Device '{device}' was requested, but torch {torch.__version__} ({built}) finds no CUDA device. Use "
+            f"device cpu, or install the driver and a torch built for CUDA.",
         )
     index = int(device.partition(":")[2]) if ":" in device else torch.cuda.current_device()
     if index >= torch.cuda.device_count():
         raise DeviceError(
-            device, f"Device '{device}' was asked for, but there are only {torch.cuda.device_count()} (from cuda:0)."
+            device, f"Device '{device}' was requested, but there are only {torch.cuda.device_count()} (from cuda:0)."
         )
     return f"cuda:{index}"
 
 
 def fast_precision(device: str) -> str:
-    """The precision to run in: "bf16" where the hardware computes in it, else "fp32"."""
+    """The fastest precision: "bf16" if the hardware supports it, else "fp32"."""
     if device == "cpu":
         cpu: Any = torch.cpu
         probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
         return "bf16" if any(getattr(cpu, probe, bool)() for probe in probes) else "fp32"
-    # Before Ampere bf16 is emulated.
+    # GPUs before Ampere only emulate bf16.
     return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp32"
 
 
@@ -131,17 +130,17 @@ def load_network(
     character: CharacterConfig | None = None,
     char_dim: int = 0,
 ) -> PearlNetwork:
-    """The network of a folder, in float32 on the CPU.
+    """Load the network of a folder, in float32 on the CPU.
 
     Args:
-        folder: config.json, safetensors and tokenizer.json of the model.
+        folder: Folder with config.json, safetensors and tokenizer.json.
         pooling: "mean" or "cls".
-        head_path: The safetensors of type head and character encoder, or None for a plain encoder.
-        character: The character encoder's widths, or None without one.
+        head_path: Safetensors of type head and character encoder, or None for a plain encoder.
+        character: Widths of the character encoder, or None without one.
         char_dim: Width of its part of the embedding.
 
     Raises:
-        CheckpointError: If weights are missing, or the files do not fit each other.
+        CheckpointError: If weights are missing, or the files do not match.
         ModelError: If the architecture is not supported.
     """
     encoder = load_transformer(folder)
@@ -153,8 +152,8 @@ def load_network(
     try:
         tensors = load_file(head_path)
         head.load_state_dict({"weight": tensors[HEAD_TENSOR]})
-    except Exception as error:  # safetensors' own, KeyError, RuntimeError for another shape
-        raise CheckpointError(str(head_path), f"no type head for this encoder ({error})") from error
+    except Exception as error:  # an error of safetensors, KeyError, or RuntimeError for another shape
+        raise CheckpointError(str(head_path), f"not a type head for this encoder ({error})") from error
     if character is None:
         return PearlNetwork(encoder, head, pooling=pooling)
     n = len(CHARACTER_TENSORS)
@@ -166,16 +165,16 @@ def load_network(
 def load_character_encoder(
     folder: Path, config: CharacterConfig, char_dim: int, tensors: Mapping[str, Tensor]
 ) -> CharacterEncoder:
-    """A character encoder from its weights.
+    """Load a character encoder from its weights.
 
     Args:
-        folder: Where the tokenizer.json lies that gives it its characters.
-        config: Its widths.
+        folder: Folder of the tokenizer.json that defines its characters.
+        config: Widths of the encoder.
         char_dim: Width of its part of the embedding.
-        tensors: Its weights, by their names in torch.
+        tensors: Weights by name in torch.
 
     Raises:
-        CheckpointError: If the tokenizer or the weights are another model's.
+        CheckpointError: If the tokenizer or the weights belong to another model.
     """
     table = read_character_table(folder / "tokenizer.json")
     check_alphabet(folder, config, table)
@@ -193,12 +192,12 @@ def load_character_encoder(
 
 
 def network_width(network: PearlNetwork) -> int:
-    """Width of the vectors that a network gives."""
+    """Width of the embeddings of a network."""
     character = network.character_encoder
     return _width(network.phrase_encoder) + (character.char_dim if character is not None else 0)
 
 
 def _width(encoder: nn.Module) -> int:
-    """Width of a transformer's last layer, whatever its family calls it."""
+    """Width of the last layer of a transformer."""
     config: Any = encoder.config
     return int(config.hidden_size)

@@ -1,4 +1,4 @@
-"""The transformer of a folder, through transformers: any encoder that it knows."""
+"""Loads the transformer of a folder with the library transformers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pearl_qdrant.encoder.batching import first_line
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 _MAX_LAYERS = 1000
-"""Encoders have up to 48. Layers are built before any weight is looked at."""
+"""Encoders have up to 48 layers. A damaged config with more would build them all before any weight is read."""
 
 
 def load_transformer(folder: Path) -> nn.Module:
-    """The transformer of a folder, in float32 on the CPU, without the pooler that some have after it.
+    """Load the transformer of a folder, in float32 on the CPU, without the pooler that some models have.
 
     Args:
-        folder: config.json and safetensors. Neither pickled weights nor code of the folder are read.
+        folder: Folder with config.json and safetensors. Pickled weights and code in it are ignored.
 
     Raises:
-        CheckpointError: If weights are missing, which would start at random, or do not fit.
-        ModelError: If it has a decoder.
+        CheckpointError: If weights are missing (they would be random) or do not match.
+        ModelError: If the model has a decoder.
     """
     from transformers import AutoConfig, AutoModel
 
@@ -45,18 +45,18 @@ def load_transformer(folder: Path) -> nn.Module:
             )
     except ModelError:
         raise
-    except Exception as error:  # whatever a damaged file makes transformers and safetensors trip over
+    except Exception as error:  # a damaged file can raise almost anything in transformers and safetensors
         reason = first_line(error)
-        if "ignore_mismatched_sizes" in reason:  # it names the tensors in a report that it prints
+        if "ignore_mismatched_sizes" in reason:  # the names of the tensors are in a report that is printed
             reason = "config.json describes other shapes than the weights have"
         raise CheckpointError(str(folder), f"transformers cannot load it ({reason}). Fetch it again") from error
     missing = sorted(str(key) for key in report["missing_keys"] if "pooler" not in str(key))
     wrong = sorted(str(key) for key in report.get("mismatched_keys", ()))
     if missing or wrong:
         raise CheckpointError(
-            str(folder), f"its weights do not fill the model: {len(missing)} missing {missing[:3]}, wrong {wrong[:3]}"
+            str(folder), f"its weights do not match the model: {len(missing)} missing {missing[:3]}, wrong {wrong[:3]}"
         )
-    # A layer on the first token, trained for another task and used by nothing here.
+    # A layer on the first token, trained for another task; not used here.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     network: nn.Module = model.eval()
@@ -64,7 +64,7 @@ def load_transformer(folder: Path) -> nn.Module:
 
 
 def _check_config(folder: Path, config: Any) -> None:
-    """Refuse what is no encoder, or would take for ever to build."""
+    """Refuse a model that is not an encoder, or that would take very long to build."""
     if config.is_encoder_decoder:
         raise ModelError(f"{folder}: {config.model_type} has a decoder; only encoders are supported.")
     n_layers = getattr(config, "num_hidden_layers", 0)
@@ -76,7 +76,7 @@ def _check_config(folder: Path, config: Any) -> None:
 
 @contextlib.contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """Keep its report of an unused pooler or language-model head from a user who can do nothing about it."""
+    """Suppress reports about an unused pooler or language-model head, which users cannot act on."""
     from transformers.utils import logging as transformers_logging
 
     bars: Any = transformers_logging

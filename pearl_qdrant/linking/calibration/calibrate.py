@@ -1,11 +1,11 @@
-"""Calibrating the linker to a collection, on labelled pairs or on the base's own aliases.
+"""Calibrates the linker to a collection, on labelled pairs or on aliases of the base.
 
     labels      pairs from a file; or aliases of the base, each held out of its entity
-    NIL         mentions that the pairs call so; where there are none, entities are taken away, with their namesakes
-    scored      once each: the fit works on their features
-    fitted      slope, NIL bias, threshold (`fit_calibration.py`); on labelled pairs the coefficients too
+    NIL         the mentions that the pairs mark; without any, some entities are hidden with all that share their names
+    score       every mention once; the fit works on its features
+    fit         slope, NIL bias, threshold (`platt_scaling.py`); on labelled pairs the coefficients too
 
-Aliases of a base are easier than what people write: labelled pairs are worth more.
+Aliases of a base are easier than what people write, so labelled pairs give a better calibration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.held_out import HeldOut, score_held_out
 from pearl_qdrant.linking.calibration.labels import Label, NameIndex, as_known, as_nil, check_ids, read_pairs
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
-from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
+from pearl_qdrant.linking.calibration.samples import IntArray, collect
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_NIL_SHARE, DEFAULT_PRECISION
@@ -33,22 +33,23 @@ from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import LinkCalibration
 
 MIN_MENTIONS = 50
-"""Fewer say nothing about a precision of 95 %: with all of 19 right it is not yet reached."""
+"""Fewer mentions cannot show a precision of 95 %."""
 
 MAX_ALIASES = 5000
+"""Size of the sample of aliases."""
 
 SourceOfLabels = Literal["pairs", "aliases"]
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionFit:
-    """A calibration for a collection.
+    """A calibration fitted to a collection.
 
     Attributes:
-        fit: What was fitted, and what it is worth.
-        source: What it was fitted on.
-        precision: The target.
-        replaced: What the collection had before.
+        fit: The fitted parameters with their figures.
+        source: The kind of labels.
+        precision: The target precision.
+        replaced: The previous calibration of the collection.
     """
 
     fit: Fit
@@ -57,7 +58,7 @@ class CollectionFit:
     replaced: LinkCalibration | None = None
 
     def to_manifest(self) -> LinkCalibration:
-        """As the manifest keeps it, with what it was fitted on."""
+        """The record that the manifest stores."""
         fitted, model = self.fit.calibration, self.fit.model
         features, nil_features = (None, None) if model is None else model.by_name()
         return LinkCalibration.model_validate(
@@ -88,21 +89,21 @@ def calibrate_collection(
     dry_run: bool = False,
     seed: int = 0,
 ) -> CollectionFit:
-    """Fit a calibration and store it in the collection: what `pearl-qdrant calibrate` does.
+    """Fit a calibration and store it in the collection, as `pearl-qdrant calibrate` does.
 
     Args:
-        collection: Its name.
-        labels: Mentions with their entities, or a file of them (`labels.read_pairs`); None: the base's own aliases.
-        store: A store, a folder or a URL; by default what the environment names, as in `EntityLinker.open`.
-        model: Instead of the one that the collection names, where that has moved.
+        collection: Name of the collection.
+        labels: Mentions with their entities, or a file of them (`labels.read_pairs`); None for aliases of the base.
+        store: A store, a folder or a URL; by default from the environment, as in `EntityLinker.open`.
+        model: Replaces the model that the collection names, for example if its folder moved.
         device: auto, cpu, cuda or cuda:N.
-        dry_run: Whether nothing is stored.
-        precision, nil_share, seed: As in `calibrate`.
+        precision, nil_share, seed: As for `calibrate`.
+        dry_run: Whether to skip storing.
 
     Raises:
-        CollectionNotFoundError: If there is no such collection.
+        CollectionNotFoundError: If the collection does not exist.
         FormatError: If the file of pairs cannot be read.
-        CalibrationError, ValueError: As `calibrate`.
+        CalibrationError, ValueError: As for `calibrate`.
     """
     given = read_pairs(Path(labels)) if isinstance(labels, (str, os.PathLike)) else labels
     with use_store(store) as opened:
@@ -127,55 +128,32 @@ def calibrate(
     nil_share: float | None = None,
     seed: int = 0,
 ) -> CollectionFit:
-    """Fit a calibration; nothing is stored.
+    """Fit a calibration without storing it.
 
     Args:
-        store: Where the collection is.
-        collection: Open.
-        encoder: The model that made it.
-        labels: Mentions with their entities; None: the base's own aliases.
-        precision: Of the links at the threshold, in (0, 1).
-        nil_share: Share of NIL mentions that is expected in use, in [0, 1). By default that of the labels, or 0.2 where
-            they have none.
-        seed: Of all that is drawn.
+        store: The store of the collection.
+        collection: An open collection.
+        encoder: The model that encoded it.
+        labels: Mentions with their entities; None for aliases of the base.
+        precision: Target precision of links, in (0, 1).
+        nil_share: Expected share of NIL mentions, in [0, 1). By default the share in the labels, or 0.2 if they have
+            none.
+        seed: Seed of all random choices.
 
     Raises:
-        CalibrationError: If there are too few mentions, an id is unknown, the precision is out of reach, or the
+        CalibrationError: If there are too few mentions, an id is unknown, no threshold reaches the precision, or the
             collection is not loaded completely.
         ValueError: If `precision` or `nil_share` is out of range.
     """
-    if not 0 < precision < 1:
-        raise ValueError(f"precision lies between 0 and 1, not {precision}")
-    if nil_share is not None and not 0 <= nil_share < 1:
-        raise ValueError(f"the share of NIL mentions lies in [0, 1), not {nil_share}")
-    if collection.manifest.state != "ready":
-        raise CalibrationError(
-            f"Collection '{collection.name}' is not loaded completely. Run its pearl-qdrant ingest again: it goes on."
-        )
+    _check_arguments(collection, precision, nil_share)
     rng = np.random.default_rng(seed)
-    given = list(labels) if labels is not None else None
-    index = None
-    if given is None:
-        index = NameIndex(collection, n_aliases=MAX_ALIASES, rng=rng)
-        given = list(index.aliases)
-    _check_enough(collection, given, is_own=labels is None)
-    if labels is not None:
-        check_ids(collection, given)
-    is_nil = np.array([label.entity_id is None for label in given])
-    questions = [as_known(label) for label in given]
-    if not is_nil.any() and nil_share != 0:
-        index = index or NameIndex(collection, n_aliases=0, rng=rng)
-        share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
-        is_nil = _make_nil(given, questions, index, share, rng)
-    golds = [
-        frozenset[str]() if nil else frozenset((str(label.entity_id),))
-        for label, nil in zip(given, is_nil.tolist(), strict=True)
-    ]
+    known = _prepare(collection, labels, nil_share, rng)
     shipped = shipped_model()
-    scored = score_held_out(store, collection, encoder, questions, model=shipped)
-    samples = _weighed(collect(scored, golds), nil_share)
-    groups = _groups(given)
-    before, model_before = _in_use(collection)
+    samples = collect(score_held_out(store, collection, encoder, known.mentions, model=shipped), known.right_ids)
+    if nil_share is not None:
+        samples = samples.with_nil_share(nil_share)
+    groups = _groups(known.labels)
+    before, model_before = _previous(collection)
     try:
         fitted = fit(
             samples,
@@ -189,21 +167,84 @@ def calibrate(
     except UnreachablePrecisionError as error:
         raise CalibrationError(
             f"No threshold gives links of precision {precision:g} on these {len(samples):,} mentions; the best one "
-            f"gives {error.best:.3f}. Ask for less with --precision, or give more pairs."
+            f"gives {error.best:.3f}. Use a lower precision (--precision), or more pairs."
         ) from error
     return CollectionFit(fitted, "aliases" if labels is None else "pairs", precision)
 
 
+def _check_arguments(collection: Collection, precision: float, nil_share: float | None) -> None:
+    if not 0 < precision < 1:
+        raise ValueError(f"precision must be between 0 and 1, not {precision}")
+    if nil_share is not None and not 0 <= nil_share < 1:
+        raise ValueError(f"the share of NIL mentions must be in [0, 1), not {nil_share}")
+    if collection.manifest.state != "ready":
+        raise CalibrationError(
+            f"Collection '{collection.name}' is not loaded completely. Run its pearl-qdrant ingest again; it resumes."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownMentions:
+    """Mentions with right answers, n of each.
+
+    Attributes:
+        labels: The labels.
+        mentions: Their mentions, with the points to hide from each.
+        right_ids: Right entity ids of each; empty for NIL.
+    """
+
+    labels: list[Label]
+    mentions: list[HeldOut]
+    right_ids: list[frozenset[str]]
+
+
+def _prepare(
+    collection: Collection, labels: Sequence[Label] | None, nil_share: float | None, rng: np.random.Generator
+) -> _KnownMentions:
+    """The labels, or aliases of the base; some become NIL if none is."""
+    index = None
+    if labels is None:
+        index = NameIndex(collection, n_aliases=MAX_ALIASES, rng=rng)
+        given = list(index.aliases)
+    else:
+        given = list(labels)
+    _check_enough(collection, given, is_own=labels is None)
+    if labels is not None:
+        check_ids(collection, given)
+    mentions = [as_known(label) for label in given]
+    is_nil = [label.entity_id is None for label in given]
+    if not any(is_nil) and nil_share != 0:
+        index = index or NameIndex(collection, n_aliases=0, rng=rng)
+        share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
+        for i, mention in _hide_entities(given, index, share, rng).items():
+            mentions[i], is_nil[i] = mention, True
+    right_ids = [
+        frozenset[str]() if nil else frozenset((str(label.entity_id),))
+        for label, nil in zip(given, is_nil, strict=True)
+    ]
+    return _KnownMentions(given, mentions, right_ids)
+
+
+def _hide_entities(
+    labels: Sequence[Label], index: NameIndex, share: float, rng: np.random.Generator
+) -> dict[int, HeldOut]:
+    """A random share of the labels as NIL mentions, by row: their entities are hidden."""
+    n_hidden = max(1, round(share * len(labels)))
+    chosen = sorted(rng.permutation(len(labels))[:n_hidden].tolist())
+    same_name_ids = index.same_name_ids([str(labels[i].entity_id) for i in chosen])
+    return {i: as_nil(labels[i], same_name_ids[str(labels[i].entity_id)]) for i in chosen}
+
+
 def _groups(labels: Sequence[Label]) -> IntArray:
-    """A number for each label, the same for those of one entity, or of one mention without an entity; (n,)."""
-    # Not by numpy, whose arrays of texts hold each of them in the space of the longest.
+    """A group number for each label, (n,): one per entity, or per mention without an entity."""
+    # Not with numpy strings: an array of them reserves the length of the longest string for each.
     keys = [label.entity_id or f"\0{label.mention}" for label in labels]
     numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
     return np.array([numbers[key] for key in keys], dtype=np.int64)
 
 
-def _in_use(collection: Collection) -> tuple[Calibration, RankingModel | None]:
-    """What was fitted before; what comes with the package if nothing was, or by another version."""
+def _previous(collection: Collection) -> tuple[Calibration, RankingModel | None]:
+    """The stored calibration; the default one if there is none, or another version stored it."""
     stored = collection.manifest.calibration
     try:
         return (Calibration(), None) if stored is None else (calibration_of(stored), model_of(stored))
@@ -212,31 +253,15 @@ def _in_use(collection: Collection) -> tuple[Calibration, RankingModel | None]:
 
 
 def _check_enough(collection: Collection, labels: Sequence[Label], *, is_own: bool) -> None:
+    """Raise a CalibrationError if there are too few labels."""
     n_known = sum(label.entity_id is not None for label in labels)
     if is_own and n_known < MIN_MENTIONS:
         raise CalibrationError(
             f"Collection '{collection.name}' has {n_known or 'no'} aliases, and at least {MIN_MENTIONS} are needed. "
-            f"Give labelled pairs with --pairs: a mention, a tab and an entity id or NIL."
+            f"Use labelled pairs (--pairs): a mention, a tab and an entity id or NIL."
         )
     if len(labels) < MIN_MENTIONS or n_known < MIN_MENTIONS // 2:
         raise CalibrationError(
             f"There are {len(labels):,} pairs, {n_known:,} of them with an entity. At least {MIN_MENTIONS} are needed, "
-            f"{MIN_MENTIONS // 2} with an entity; a thousand are better."
+            f"{MIN_MENTIONS // 2} of them with an entity; a thousand are better."
         )
-
-
-def _make_nil(
-    labels: Sequence[Label], questions: list[HeldOut], index: NameIndex, share: float, rng: np.random.Generator
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Take the entities of some labels away; which, (n,)."""
-    is_nil = np.zeros(len(labels), dtype=np.bool_)
-    is_nil[rng.permutation(len(labels))[: max(1, round(share * len(labels)))]] = True
-    chosen = np.flatnonzero(is_nil).tolist()
-    namesakes = index.namesakes([str(labels[i].entity_id) for i in chosen])
-    for i in chosen:
-        questions[i] = as_nil(labels[i], namesakes[str(labels[i].entity_id)])
-    return is_nil
-
-
-def _weighed(samples: Samples, nil_share: float | None) -> Samples:
-    return samples if nil_share is None else samples.with_nil_share(nil_share)

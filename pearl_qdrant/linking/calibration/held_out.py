@@ -1,4 +1,4 @@
-"""Scoring mentions as if names or whole entities were not in the base: for calibration and evaluation."""
+"""Scores mentions as if some names or entities were not in the base, for calibration and evaluation."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
 
-LeavesOut = Callable[[NamePoint], bool]
-"""Whether a point is to be treated as if it were not there."""
+Excludes = Callable[[NamePoint], bool]
+"""Whether to treat a point as if it were not in the base."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """A mention, and what is not in the base for it.
+    """A mention, and the part of the base that it must not find.
 
     Attributes:
         mention: Any string.
-        leaves_out: Of a point; None: the base is as it is.
+        excludes: Tells which points to hide from this mention; None hides nothing.
     """
 
     mention: str
-    leaves_out: LeavesOut | None = None
+    excludes: Excludes | None = None
 
 
 def score_held_out(
     store: Store,
     collection: Collection,
     encoder: Encoder,
-    questions: Iterable[HeldOut],
+    mentions: Iterable[HeldOut],
     *,
     limit: int = DEFAULT_LIMIT,
     model: RankingModel | None = None,
 ) -> Iterator[ScoredMention]:
-    """Scorer mentions, in order.
+    """Yield scored mentions, in order.
 
     Args:
-        store: Where the collection is; not closed.
-        collection: Open.
-        encoder: The model that made it.
-        questions: Mentions with what is left out for each.
-        limit: Entities a mention, as in `EntityLinker.score_batch`.
-        model: Coefficients of the ranking; by default those that come with the package.
+        store: The store of the collection; stays open.
+        collection: An open collection.
+        encoder: The model that encoded it.
+        mentions: Mentions with the points to hide from each.
+        limit: Entities per mention, as in `EntityLinker.score_batch`.
+        model: Coefficients of the ranking; by default those of the collection, or of the package.
     """
-    asked = list(questions)
+    held_out = list(mentions)
 
     def exclude(number: int, point: NamePoint) -> bool:
-        leaves_out = asked[number].leaves_out
-        return leaves_out is not None and leaves_out(point)
+        excludes = held_out[number].excludes
+        return excludes is not None and excludes(point)
 
     linker = EntityLinker(store, [collection], encoder, model=model)
-    return linker.score_batch([question.mention for question in asked], limit=limit, exclude=exclude)
+    return linker.score_batch([one.mention for one in held_out], limit=limit, exclude=exclude)

@@ -1,4 +1,4 @@
-"""Mentions whose entity is known: pairs from a file, or a base's own aliases, held out of it."""
+"""Labelled mentions: pairs from a file, or aliases of a base, each held out of it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NAMES_AN_ENTITY = 40
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A mention with the entity that is meant.
+    """A mention with its right entity.
 
     Attributes:
         mention: The string.
-        entity_id: The entity, or None where the base has none.
-        is_own: Whether the mention is a name that the base has for it, and that must not be found.
+        entity_id: The entity, or None if the base does not have it.
+        is_own: Whether the mention is a name of the entity in the base. Then it is held out.
     """
 
     mention: str
@@ -41,29 +41,27 @@ class Label:
 
 
 def read_pairs(path: Path) -> list[Label]:
-    """Pairs of a TSV: mention, entity id; an empty id or NIL means that there is none. A header may come first.
+    """Read pairs of mention and entity id from a TSV; an empty id or NIL means no entity.
 
-    Further columns are passed over; a pair that comes again counts once.
+    The first line may be a header. Further columns are ignored; repeated pairs count once.
 
     Raises:
-        FormatError: If it cannot be read, is no UTF-8, a line is too long, or a row has no mention or no second column.
+        FormatError: If the file cannot be read or is not UTF-8, a line is too long, or a row has no mention or no
+            second column.
     """
     labels: dict[Label, None] = {}
-    for number, line in _lines(path):
+    for number, line in _read_lines(path):
         fields = line.split("\t")
         if fields == [""] or (number == 1 and len(fields) > 1 and fields[1].strip().casefold() in _HEADERS):
             continue
         if len(fields) < 2 or not fields[0].strip():
-            raise FormatError(
-                str(path), number, "expected a mention, a tab and an entity id, or NIL where there is no entity."
-            )
+            raise FormatError(str(path), number, "expected a mention, a tab and an entity id, or NIL for no entity.")
         key = fields[1].strip()
         labels[Label(fields[0], None if key in ("", NIL) else key)] = None
     return list(labels)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines of a file."""
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with path.open("rb") as file:
             yield from read_text_lines(file, str(path))
@@ -72,35 +70,35 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
-    """Refuse ids that the collection does not have.
+    """Check that the collection has every entity id.
 
     Raises:
-        CalibrationError: If there is one.
+        CalibrationError: If it does not; with the number of unknown ids and three of them.
     """
     wanted = sorted({label.entity_id for label in labels if label.entity_id is not None})
     unknown: list[str] = []
     for start in range(0, len(wanted), _CHUNK):
         chunk = wanted[start : start + _CHUNK]
         found = {p.entity_id for p in collection.find(entity_ids=chunk, limit=_CHUNK * _NAMES_AN_ENTITY)}
-        # Where some have very many names, others did not come.
+        # Entities with very many names can fill the answer and push others out: ask for each missing one.
         unknown += [key for key in chunk if key not in found and not collection.find(entity_ids=[key], limit=1)]
     if unknown:
         shown = ", ".join(key[:_SHOWN] for key in unknown[:3])
         raise CalibrationError(
-            f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', as {shown}. "
-            f"Are they ids of this base? Give NIL for a mention without an entity."
+            f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', e.g. {shown}. "
+            f"Are they ids of this base? Use NIL for a mention without an entity."
         )
 
 
 class NameIndex:
-    """Which entities share folded names, and a sample of the aliases: one pass over a collection.
+    """The entities that share folded names, and a random sample of aliases, from one pass over a collection.
 
-    Costs 16 bytes a name.
+    Takes 16 bytes per name: names and ids are kept as 64-bit hashes.
 
     Args:
-        collection: Open.
-        n_aliases: Aliases to sample, at most.
-        rng: Draws them.
+        collection: An open collection.
+        n_aliases: Maximum number of aliases in the sample.
+        rng: Draws the sample.
     """
 
     def __init__(self, collection: Collection, *, n_aliases: int, rng: np.random.Generator) -> None:
@@ -110,8 +108,9 @@ class NameIndex:
         for point in collection.scroll():
             entities.append(hash(point.entity_id))
             names.append(hash(fold_name(point.name) or point.name))
-            # White space or misread letters around it would make another string of it.
+            # An alias that cleaning changes could not be found by its own string.
             if not point.is_canonical and clean_mention(point.name) == point.name:
+                # Reservoir sampling: alias number n replaces a random one with probability n_aliases / n.
                 n_seen += 1
                 place = len(sample) if len(sample) < n_aliases else int(rng.integers(n_seen))
                 if place < n_aliases:
@@ -120,8 +119,8 @@ class NameIndex:
         self._entities = np.frombuffer(entities, dtype=np.int64)
         self._names = np.frombuffer(names, dtype=np.int64)
 
-    def namesakes(self, entity_ids: Sequence[str]) -> dict[str, frozenset[int]]:
-        """For each entity the hashes of the ids that share a folded name with it, its own included."""
+    def same_name_ids(self, entity_ids: Sequence[str]) -> dict[str, frozenset[int]]:
+        """For each entity the hashed ids of all entities that share a folded name with it, its own included."""
         keys = {entity_id: hash(entity_id) for entity_id in entity_ids}
         names_of: dict[int, set[int]] = {key: set() for key in keys.values()}
         asked = np.isin(self._entities, list(names_of))
@@ -138,20 +137,20 @@ class NameIndex:
 
 
 def as_known(label: Label) -> HeldOut:
-    """The question of a label whose entity is there; a name of its own is not found."""
+    """The mention of a label whose entity stays in the base; if the mention is a name of it, that name is hidden."""
     if not label.is_own:
         return HeldOut(label.mention)
 
-    def leaves_out(point: NamePoint) -> bool:
+    def excludes(point: NamePoint) -> bool:
         return point.entity_id == label.entity_id and point.name == label.mention
 
-    return HeldOut(label.mention, leaves_out)
+    return HeldOut(label.mention, excludes)
 
 
-def as_nil(label: Label, namesakes: frozenset[int]) -> HeldOut:
-    """The question of a label whose entity is taken away, with all namesakes."""
+def as_nil(label: Label, same_name_ids: frozenset[int]) -> HeldOut:
+    """The mention of a label whose entity is hidden, with all entities that share a name with it."""
 
-    def leaves_out(point: NamePoint) -> bool:
-        return hash(point.entity_id) in namesakes
+    def excludes(point: NamePoint) -> bool:
+        return hash(point.entity_id) in same_name_ids
 
-    return HeldOut(label.mention, leaves_out)
+    return HeldOut(label.mention, excludes)

@@ -1,8 +1,9 @@
-"""How far probabilities can be trusted: calibration error, Brier score, AUROC, coverage and precision at a threshold.
+"""Measures how reliable probabilities are: calibration error, Brier score, AUROC, coverage and precision.
 
-A mention's answer is the most probable of its candidate entities and NIL; it is right if it is the entity meant, or NIL
-where the base has none. A link is an answer that the linker gives: its first candidate, at or above the threshold and
-not tied. All weigh the mentions, so that a share of NIL mentions can be had that the labelled ones do not have.
+The answer for a mention is the most probable among its candidates and NIL. It is right if it is the right entity, or
+NIL if the base does not have the entity. A link is an answer that the linker gives: its first candidate, if that is not
+tied and reaches the threshold. All figures weight the mentions, so that the share of NIL mentions can differ from the
+share among the labelled ones.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ Metric = Callable[["Answers"], float]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a linker said of n mentions.
+    """Answers of a linker for n mentions.
 
     Attributes:
-        probability: Of the answer, (n,), in [0, 1].
-        correct: Whether the answer is right, (n,); one of k tied candidates is right by 1 / k.
-        first_probability: Of the first candidate, whatever the answer, (n,).
+        probability: Probability of the answer, (n,), in [0, 1].
+        correct: Whether the answer is right, (n,); among k tied candidates with a right one, 1 / k.
+        first_probability: Probability of the first candidate, (n,), also if the answer is NIL.
         first_correct: Whether the first candidate is right, (n,); 0 for a NIL mention.
-        link_probability: Of the first candidate, (n,); 0 where it is tied or there is none: it is never linked.
+        link_probability: Probability of the first candidate, (n,); 0 if it is tied or missing, and so never linked.
         is_nil: Whether the base has no entity for the mention, (n,).
-        weights: What each mention counts, (n,), at least 0.
+        weights: Weight of each mention, (n,), at least 0.
     """
 
     probability: FloatArray
@@ -53,31 +54,30 @@ class Answers:
 
     @classmethod
     def joined(cls, parts: Sequence[Answers]) -> Answers:
-        """Several, one after the other."""
+        """Several sets of answers, concatenated."""
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def take(self, rows: npt.NDArray[np.int64]) -> Answers:
-        """Those of some mentions; one may be taken several times."""
+        """The answers in these rows; a row may repeat."""
         return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Figures of a set of answers, all as shares.
+    """Figures of a set of answers, all of them shares.
 
     Attributes:
-        n: Mentions.
-        first_accuracy: Share of those with an entity whose first candidate is right; NaN if there are none.
-        ece: Expected calibration error of the answers, 15 bins of equal mass.
+        n: Number of mentions.
+        first_accuracy: Share of mentions with an entity whose first candidate is right; NaN if there are none.
+        ece: Expected calibration error of the answers, with 15 bins of equal mass.
         ece_interval: Its 95 % bootstrap interval.
         brier: Mean squared error of the answers' probabilities.
-        auroc: Of the answer's probability against its being right; NaN if all are right or none.
-        first_ece, first_auroc: The same of the first candidates, whatever the answer: over all mentions, NIL included,
-            how well its probability tells whether the first candidate is right.
-        threshold: Of the following three.
-        coverage: Share of the mentions that are linked.
-        precision: Share of the links that are right; NaN without a link.
-        nil_f1: F1 of saying NIL; NaN if no mention is NIL and none is said to be.
+        auroc: Area under the ROC curve of the answers' probabilities; NaN if all or no answers are right.
+        first_ece, first_auroc: The same for the first candidates, over all mentions including NIL ones.
+        threshold: The threshold of the next three figures.
+        coverage: Share of mentions that are linked.
+        precision: Share of links that are right; NaN without links.
+        nil_f1: F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be.
     """
 
     n: int
@@ -97,13 +97,13 @@ class Reliability:
 def measure(
     answers: Answers, threshold: float, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Reliability:
-    """All figures of some answers.
+    """Compute all figures.
 
     Raises:
-        ValueError: If there are none, or none that counts.
+        ValueError: If there are no answers, or all weights are 0.
     """
     if not len(answers) or not answers.weights.sum() > 0:
-        raise ValueError("there is no mention to measure by")
+        raise ValueError("no mention with a positive weight to measure")
     coverage, precision = coverage_and_precision(answers, threshold)
     known = float(answers.weights @ ~answers.is_nil)
     return Reliability(
@@ -123,7 +123,7 @@ def measure(
 
 
 def calibration_error(answers: Answers, *, n_bins: int = N_BINS) -> float:
-    """Expected calibration error: mean over bins of equal mass of |probability - share right|, in [0, 1].
+    """Expected calibration error: mean of |probability - share right| over bins of equal mass, in [0, 1].
 
     Source:
         Naeini et al. 2015, with bins of equal mass (Nguyen and O'Connor 2015).
@@ -133,22 +133,23 @@ def calibration_error(answers: Answers, *, n_bins: int = N_BINS) -> float:
 
 
 def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bins of equal mass in the order of probability; those that nothing falls into are left out.
+    """Bins of equal mass, sorted by probability; empty bins are omitted.
 
     Returns:
-        Share of the mentions, mean probability and share right, (b,) each, b at most `n_bins`.
+        Share of mentions, mean probability and share right of each bin, (b,) each; b is at most `n_bins`.
     """
     values, row = np.unique(answers.probability, return_inverse=True)
-    # Equal probabilities share what is right of them, whatever their order.
+    # Equal probabilities are merged first, so that the order of the answers does not matter.
     weight = np.bincount(row, answers.weights)
     right = np.bincount(row, answers.weights * answers.correct)
     kept = weight > 0
     values, weight, right = values[kept], weight[kept], right[kept]
+    # Where each value ends and starts on a scale on which every bin has length 1.
     ends = np.cumsum(weight) / weight.sum() * n_bins
     starts = np.concatenate(([0.0], ends[:-1]))
     mass, probability, correct = np.zeros(n_bins), np.zeros(n_bins), np.zeros(n_bins)
     for i in range(n_bins):
-        # A value at a border is divided between the bins.
+        # The part of each value that lies in this bin; a value at a border is divided.
         part = np.clip(np.minimum(ends, i + 1) - np.maximum(starts, i), 0, None)
         mass[i] = part.sum()
         probability[i] = part @ values / max(mass[i], 1e-300)
@@ -163,7 +164,10 @@ def brier_score(answers: Answers) -> float:
 
 
 def auroc(answers: Answers) -> float:
-    """How often a right answer has a higher probability than a wrong one, ties counted by half; NaN without a pair."""
+    """Share of pairs in which the right answer has a higher probability than the wrong one.
+
+    Equal probabilities count half; NaN if there is no pair.
+    """
     values, row = np.unique(answers.probability, return_inverse=True)
     right = np.bincount(row, answers.weights * answers.correct, minlength=len(values))
     wrong = np.bincount(row, answers.weights * (1 - answers.correct), minlength=len(values))
@@ -173,7 +177,7 @@ def auroc(answers: Answers) -> float:
 
 
 def coverage_and_precision(answers: Answers, threshold: float) -> tuple[float, float]:
-    """Share of the mentions that are linked, and of the links that are right; NaN without a link."""
+    """Share of mentions that are linked, and share of links that are right (NaN without links)."""
     linked = _linked(answers, threshold) * answers.weights
     total = float(linked.sum())
     precision = float(linked @ answers.first_correct) / total if total > 0 else float("nan")
@@ -181,10 +185,10 @@ def coverage_and_precision(answers: Answers, threshold: float) -> tuple[float, f
 
 
 def nil_f1(answers: Answers, threshold: float) -> float:
-    """F1 of giving no entity, against there being none; NaN if neither happens."""
-    said = ~_linked(answers, threshold)
-    both = float(answers.weights @ (said & answers.is_nil))
-    total = float(answers.weights @ said) + float(answers.weights @ answers.is_nil)
+    """F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be."""
+    is_predicted = ~_linked(answers, threshold)
+    both = float(answers.weights @ (is_predicted & answers.is_nil))
+    total = float(answers.weights @ is_predicted) + float(answers.weights @ answers.is_nil)
     return 2 * both / total if total > 0 else float("nan")
 
 
@@ -194,9 +198,9 @@ def _linked(answers: Answers, threshold: float) -> BoolArray:
 
 
 def threshold_for_precision(answers: Answers, precision: float) -> float | None:
-    """The lowest threshold at which links are right often enough; None if no threshold is.
+    """The lowest threshold at which this share of links is right; None if no threshold reaches it.
 
-    One more link is counted as wrong, so that a few that happen to be right do not do: of 19 right ones 95 % are right.
+    One extra link counts as wrong, so that a few right links are not enough: 19 of 19 right ones count as 95 %.
 
     Source:
         The correction of conformal risk control, Angelopoulos et al. 2024, Eq. 4.
@@ -208,13 +212,13 @@ def threshold_for_precision(answers: Answers, precision: float) -> float | None:
     probability, weights = answers.link_probability[order], answers.weights[order]
     right = np.cumsum(weights * answers.first_correct[order])
     good = right / (np.cumsum(weights) + weights.mean()) >= precision
-    # Links of one probability come together.
+    # A threshold cannot separate links with equal probabilities.
     good &= np.append(probability[1:] < probability[:-1], True)
     return float(probability[np.flatnonzero(good)[-1]]) if good.any() else None
 
 
 def best_precision(answers: Answers) -> float:
-    """The highest precision, corrected as in `threshold_for_precision`, that any threshold has; 0 without links."""
+    """The highest precision that a threshold reaches, counted as in `threshold_for_precision`; 0 without links."""
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
@@ -225,10 +229,10 @@ def best_precision(answers: Answers) -> float:
 def bootstrap_interval(
     metric: Metric, answers: Answers, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> tuple[float, float]:
-    """The 95 % interval of a figure that is at least 0: percentiles over resamples of the mentions, moved to its place.
+    """The 95 % bootstrap interval of a figure that is at least 0, corrected for its bias.
 
-    A resample has a larger calibration error than the mentions it was drawn from, whatever that is: its noise adds to
-    the gaps. So the resamples are moved by what their mean lies above the figure.
+    A resample has a larger calibration error than the mentions it was drawn from, because its noise adds to the gaps.
+    So the percentiles are shifted by the difference between the figure and the mean of the resamples.
     """
     n = len(answers)
     figures = [metric(answers.take(rng.integers(n, size=n))) for _ in range(n_resamples)]

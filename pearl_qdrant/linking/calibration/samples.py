@@ -1,7 +1,7 @@
-"""ScoredMention mentions beside the right answer, as arrays: what a calibration is fitted on and measured by.
+"""Scored mentions with their right answers, as arrays: the input of fits and measurements.
 
-`Samples` keeps features and logits, so that any coefficients and calibrations can be tried on mentions that were scored
-once.
+`Samples` keeps features and logits, so that many coefficients and calibrations can be tried on mentions that were
+scored once.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from pearl_qdrant.linking.ranking.scoring import ScoredMention, best_first
 IntArray = npt.NDArray[np.int64]
 
 MAX_CANDIDATES = 256
-"""Kept of a mention; more only bear one name, and none of them is told from the others."""
+"""Candidates kept per mention. Only mentions whose candidates all share one name have more, and those are tied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """n scored mentions with k candidates at most.
+    """n scored mentions with at most k candidates each.
 
     Attributes:
-        logits: Of the candidates, best first, (n, k); minus infinity where a mention has fewer.
-        nil_logits: (n,).
-        is_right: Whether a candidate is the entity meant, (n, k).
-        n_tied: First candidates that nothing separates, (n,); 1 for a single one, 0 where there is none.
+        logits: Logits of the candidates, best first, (n, k); minus infinity where a mention has fewer.
+        nil_logits: Logits of NIL, (n,).
+        is_right: Whether a candidate is the right entity, (n, k).
+        n_tied: Number of tied first candidates, (n,); 1 for a single best one, 0 without candidates.
         is_nil: Whether the base has no entity for the mention, (n,).
-        weights: What each mention counts, (n,).
-        features: What the candidates' logits are sums of, (n, k, len(FEATURES)); 0 where a mention has fewer.
-        nil_features: (n, len(NIL_FEATURES)).
+        weights: Weight of each mention, (n,).
+        features: Features of the candidates, (n, k, len(FEATURES)); 0 where a mention has fewer.
+        nil_features: Features of NIL, (n, len(NIL_FEATURES)).
     """
 
     logits: FloatArray
@@ -51,13 +51,13 @@ class Samples:
 
     @property
     def is_found(self) -> BoolArray:
-        """Whether the entity meant is among the candidates, (n,)."""
+        """Whether the right entity is among the candidates, (n,)."""
         found: BoolArray = np.any(self.is_right, axis=1, keepdims=True)[:, 0]
         return found
 
     @property
     def first_is_right(self) -> FloatArray:
-        """The chance that the first candidate is right, one of tied ones taken at random; (n,)."""
+        """Probability that the first candidate is right, if one of the tied ones is taken at random; (n,)."""
         tied = np.arange(self.is_right.shape[1]) < self.n_tied[:, None]
         chance: FloatArray = (self.is_right & tied).sum(axis=1) / np.maximum(self.n_tied, 1)
         return chance
@@ -68,18 +68,18 @@ class Samples:
         return float(self.weights @ self.is_nil / self.weights.sum())
 
     def take(self, rows: IntArray) -> Samples:
-        """Those of some mentions."""
+        """The mentions in these rows."""
         return Samples(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Samples]) -> Samples:
-        """Several, one after the other; at least one."""
+        """Several samples, concatenated; at least one."""
         width = max(part.logits.shape[1] for part in parts)
         wide = [part._widened(width) for part in parts]
         return cls(*(np.concatenate([getattr(part, field.name) for part in wide]) for field in fields(cls)))
 
     def _widened(self, width: int) -> Samples:
-        """With room for more candidates."""
+        """A copy padded to this number of candidates."""
         more = ((0, 0), (0, width - self.logits.shape[1]))
         return replace(
             self,
@@ -89,23 +89,23 @@ class Samples:
         )
 
     def with_nil_share(self, share: float) -> Samples:
-        """Weighed so that NIL mentions have this share.
+        """A copy with weights such that NIL mentions have this share.
 
         Raises:
-            ValueError: If the share is not in [0, 1), or there is no mention of a kind that should count.
+            ValueError: If the share is not in [0, 1), or there are no mentions of a kind that the share needs.
         """
         if not 0 <= share < 1:
-            raise ValueError(f"the share of NIL mentions lies in [0, 1), not {share}")
+            raise ValueError(f"the share of NIL mentions must be in [0, 1), not {share}")
         n_nil = int(self.is_nil.sum())
         if n_nil == len(self) or (share and not n_nil):
             kind = "NIL mention" if not n_nil else "mention with an entity"
-            raise ValueError(f"there is no {kind}, so that a share of {share} cannot be had")
+            raise ValueError(f"there is no {kind}, so a share of {share} is impossible")
         of_nil = share * len(self) / max(1, n_nil)
         of_others = (1 - share) * len(self) / (len(self) - n_nil)
         return replace(self, weights=np.where(self.is_nil, of_nil, of_others))
 
     def scored_by(self, model: RankingModel) -> Samples:
-        """The same candidates by other coefficients, in their new order."""
+        """The same candidates scored by other coefficients, in their new order."""
         logits = np.where(np.isfinite(self.logits), self.features @ model.features, -np.inf)
         order, n_tied = best_first(logits)
         return replace(
@@ -118,15 +118,15 @@ class Samples:
         )
 
     def answers(self, calibration: Calibration) -> Answers:
-        """What these probabilities would answer."""
+        """The answers under this calibration."""
         candidates, nil = self.probabilities(calibration)
         first = candidates[:, 0]
         right = self.first_is_right
-        is_nil_said = nil > first
+        answers_nil = nil > first
         linkable = self.n_tied == 1
         return Answers(
-            probability=np.where(is_nil_said, nil, first),
-            correct=np.where(is_nil_said, self.is_nil, right).astype(np.float64),
+            probability=np.where(answers_nil, nil, first),
+            correct=np.where(answers_nil, self.is_nil, right).astype(np.float64),
             first_probability=first,
             first_correct=right,
             link_probability=np.where(linkable, first, 0.0),
@@ -135,7 +135,7 @@ class Samples:
         )
 
     def probabilities(self, calibration: Calibration) -> tuple[FloatArray, FloatArray]:
-        """Of the candidates, (n, k), and of NIL, (n,)."""
+        """Probabilities of the candidates, (n, k), and of NIL, (n,): a softmax with the highest logit subtracted."""
         scaled = calibration.slope * self.logits
         nil = calibration.slope * self.nil_logits + calibration.nil_bias
         highest = np.maximum(scaled.max(axis=1), nil)
@@ -145,10 +145,10 @@ class Samples:
 
 
 def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> Samples:
-    """Put scored mentions beside the ids that would be right; none of them means NIL.
+    """Samples of scored mentions and their right entity ids; an empty set means NIL.
 
     Raises:
-        ValueError: If there are none, or the two do not pair up.
+        ValueError: If there are no mentions, or the two lengths differ.
     """
     logits, nil, right, tied, found_features, nil_features = [], [], [], [], [], []
     for one, ids in zip(scored, gold, strict=True):
@@ -160,7 +160,7 @@ def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> 
         nil_features.append(one.nil_features)
         tied.append(min(len(found), max(1, sum(entity.tie for entity in found))))
     if not logits:
-        raise ValueError("there is no mention to calibrate on")
+        raise ValueError("no mentions to calibrate on")
     width = max(1, *map(len, logits))
     padded, is_right = np.full((len(logits), width), -np.inf), np.zeros((len(logits), width), dtype=np.bool_)
     features = np.zeros((len(logits), width, len(FEATURES)), dtype=np.float32)
