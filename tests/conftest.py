@@ -12,6 +12,9 @@ from pathlib import Path
 
 # The models of the tests are tiny: torch is faster on one thread, above all where the cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests start hundreds of Python processes, which would each compile our modules again without cached bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import hypothesis
 import pytest
@@ -22,7 +25,7 @@ from tiny_models import make_pearl
 from pearl_qdrant.cli import main
 from pearl_qdrant.store.protocol import Collection, Store
 
-# A machine that is busy is no fault of an example: time bounds hangs alone, which is pytest's timeout.
+# An example may be slow on a busy machine. Only hangs are bounded, by pytest's timeout.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -30,7 +33,7 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C as a terminal gives it: a shell lets what it starts in the background ignore it."""
+    """Restore the handler of Ctrl-C, since a shell lets its background jobs ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -45,7 +48,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `pearl-qdrant` with a store and a model of its own."""
+    """Runs `pearl-qdrant` in this process, with a store of its own."""
     for name in ("QDRANT_URL", "QDRANT_API_KEY", "PEARL_QDRANT_DEVICE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PEARL_QDRANT_STORE", str(tmp_path / "store"))
@@ -64,13 +67,13 @@ def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 
 @pytest.fixture
 def name() -> str:
-    """A collection name that nobody else uses."""
+    """A unique name for a collection."""
     return f"pearl-test-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Store]:
-    """qdrant-client's local mode, shared: collections are told apart by name."""
+    """The local mode of qdrant-client, shared by tests, whose collections have different names."""
     from qdrant_client import QdrantClient
 
     from pearl_qdrant.store.server.store import ServerStore
@@ -84,7 +87,7 @@ def local() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[Store]:
-    """A server over HTTP, as strict as a managed one, shared likewise."""
+    """A server over HTTP in strict mode, as in managed clusters."""
     from qdrant_double import QdrantDouble
 
     from pearl_qdrant.store.server.indexing import Indexing
@@ -100,7 +103,7 @@ def http() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def limited() -> Iterator[Store]:
-    """A server whose strict mode has narrow limits, and which compresses its answers."""
+    """A server in strict mode with low limits, which compresses its answers."""
     from qdrant_double import QdrantDouble
 
     from pearl_qdrant.store.server.indexing import Indexing
@@ -116,7 +119,7 @@ def limited() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A server with a certificate of an authority of one's own."""
+    """A server with a certificate of a private authority."""
     import ssl
 
     import trustme
@@ -137,7 +140,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[Store]:
-    """A server that loses every third request or its answer, or is too busy for it."""
+    """A server that drops every third request or its answer, or is too busy."""
     from qdrant_double import QdrantDouble
 
     from pearl_qdrant.store.retry import RetryPolicy
@@ -164,7 +167,7 @@ def real() -> Iterator[Store]:
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterator[Store]:
-    """A store of each kind; what a test creates in it is gone after the test."""
+    """A store of each kind; collections of a test are deleted after it."""
     if request.param == "edge":
         from pearl_qdrant.store.edge.store import EdgeStore
 
