@@ -12,9 +12,8 @@ from pathlib import Path
 
 # The models of the tests are tiny: torch is faster on one thread, above all where the cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Tests start hundreds of Python processes, which would each compile our modules again without cached bytecode.
+# Tests start hundreds of Python processes, each of which would compile our modules again without cached bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 import hypothesis
 import pytest
