@@ -97,7 +97,7 @@ def main(
     if corpus is None and (articles is None or not ner_model):
         raise click.UsageError("Give --articles and --ner-model, or an existing --corpus.")
     if not only_print:
-        from pearl_qdrant.encoder.find import find_model
+        from pearl_qdrant.encoder.find_model import find_model
 
         base = str(find_model(base).folder)  # some stages need the folder
     made = stages(

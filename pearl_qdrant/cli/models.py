@@ -21,7 +21,7 @@ def models() -> None:
 @json_option
 def list_models(as_json: bool) -> None:
     """List the models that ship with this package."""
-    from pearl_qdrant.encoder.find import list_models as shipped
+    from pearl_qdrant.encoder.find_model import list_models as shipped
 
     for config in shipped():
         if as_json:
@@ -65,7 +65,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
     \b
     pearl-qdrant models export pearl-mini-en pearl-mini-en-torch/ --torch
     """
-    from pearl_qdrant.encoder.find import find_model
+    from pearl_qdrant.encoder.find_model import find_model
 
     if not for_torch:
         raise click.UsageError("Choose the form to write: --torch. The ONNX form is the model's own folder.")

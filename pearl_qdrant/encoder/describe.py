@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from pearl_qdrant.encoder.find import find_model
+from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.encoder.verify import verify

@@ -17,8 +17,8 @@ from pearl_qdrant.encoder.checkpoint import (
     open_checkpoint,
     read_config,
 )
-from pearl_qdrant.encoder.find import MODELS_DIR, FoundModel, find_model
-from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.find_model import MODELS_DIR, FoundModel, find_model
+from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
 from pearl_qdrant.encoder.runtime.devices import DevicePlan, Runtime, check_device, plan_device
 from pearl_qdrant.encoder.tokens import NameTokenizer

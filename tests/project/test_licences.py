@@ -13,7 +13,7 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_pearl
 
-from pearl_qdrant.encoder.find import MODELS_DIR
+from pearl_qdrant.encoder.find_model import MODELS_DIR
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -22,7 +22,7 @@ from pearl_qdrant.encoder.checkpoint import (
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.verify import verify
-from pearl_qdrant.encoder.writing import write_checkpoint
+from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import ModelError
 from training.export import graph as export
 from training.export import int8_graph

@@ -18,7 +18,7 @@ from pearl_qdrant.encoder.character.config import CharacterConfig
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from pearl_qdrant.encoder.find import MODELS_DIR
-from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.find_model import MODELS_DIR
+from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.errors import ModelError, OptionError
 from training.defaults import AVERAGE_RATIO

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig, is_checkpoint
-from pearl_qdrant.encoder.find import find_model
-from pearl_qdrant.encoder.plain import read_plain_model
+from pearl_qdrant.encoder.find_model import find_model
+from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
 from pearl_qdrant.encoder.runtime.torch_runtime import network_width
 from pearl_qdrant.encoder.runtime.transformer import load_transformer

@@ -14,7 +14,7 @@ from pearl_qdrant.encoder.checkpoint import TORCH_FILE, PearlConfig, VerifiedChe
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.torch_runtime import load_network
-from pearl_qdrant.encoder.writing import write_checkpoint
+from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import CheckpointError
 from training.networks.model_card import model_card
 

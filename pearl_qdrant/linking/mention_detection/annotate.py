@@ -233,7 +233,7 @@ def _span_candidates(passage: _Passage, link_of: Mapping[str, _StringLink]) -> l
     candidates = []
     for lookup in passage.lookups:
         span, link = lookup.span, link_of[lookup.query].link
-        by_case = break_by_case(link) if span.knows_case else link
+        by_case = break_by_case(link) if span.case_matters else link
         name = next((c.name for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
         probability = span_probability(span, link, in_cased_base=in_cased_base, name=name)
         candidates.append(SpanCandidate(span, by_case, probability, lookup.query if lookup.is_abbreviated else None))

@@ -95,7 +95,7 @@ def span_probability(span: Span, link: Link, *, in_cased_base: bool, name: str |
     """
     probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability)) + SHIFT[span.shape]
-    is_lower = span.shape is Shape.LOWER and span.knows_case
+    is_lower = span.shape is Shape.LOWER and span.case_matters
     if is_lower and in_cased_base and name is not None and name[:1].isupper():
         log_odds += CASE_SHIFT
     return 1 / (1 + math.exp(-log_odds))

@@ -57,14 +57,14 @@ class Span:
         end: Offset after its last character.
         shape: Its shape.
         n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
-        knows_case: Whether letter case is informative: a lower-case span is probably not a proper name.
+        case_matters: Whether letter case is informative: a lower-case span is probably not a proper name.
     """
 
     start: int
     end: int
     shape: Shape
     n_words: float = 1.0
-    knows_case: bool = False
+    case_matters: bool = False
 
 
 def find_spans(text: str) -> list[Span]:
@@ -209,8 +209,8 @@ class _SpanFinder:
         if self._has_currency(i) or self._has_point_before(i):
             start -= 1
         shape = self._shape(i, j)
-        knows_case = self.is_cased and not (self.initial[i] and self.words[i].has_capital)
-        return Span(start, self._end(i, j), shape, max(1, n_words), knows_case)
+        case_matters = self.is_cased and not (self.initial[i] and self.words[i].has_capital)
+        return Span(start, self._end(i, j), shape, max(1, n_words), case_matters)
 
     def _has_point_before(self, i: int) -> bool:
         """Whether a full stop starts the name at word i: .NET."""
