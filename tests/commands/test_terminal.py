@@ -1,4 +1,4 @@
-"""Control characters in what commands print: made visible, by one function, in one place."""
+"""Control characters in the output of commands are made visible, by one function in one place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLI = Path(terminal.__file__).parents[1]
 
 
 def is_unsafe(character: str) -> bool:
-    """Whether a character may do something to a terminal, or to the order of a line."""
+    """Whether a character can control a terminal or change the direction of a line."""
     return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or (
         unicodedata.bidirectional(character) in ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
         or character in "\u061c\u200e\u200f"
@@ -42,8 +42,8 @@ def is_unsafe(character: str) -> bool:
         ("\u200e\u200f\u061c\u2028\u2029\ud800", r"\u200e\u200f\u061c\u2028\u2029\ud800"),
     ],
 )
-def test_control_characters_are_written_out(text: str, shown: str) -> None:
-    """Escape sequences, bells, backspaces, line ends and marks of direction are shown as what they are."""
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
+    """Escape sequences, bells, backspaces, line ends and direction marks are shown as escapes."""
     assert visible(text) == shown
 
 
@@ -61,14 +61,14 @@ def test_control_characters_are_written_out(text: str, shown: str) -> None:
     ],
 )
 def test_names_of_every_script_stay_readable(text: str) -> None:
-    """Accents, joiners of emoji, and letters written from right to left are no control characters."""
+    """Accents, emoji joiners and right-to-left letters are not control characters."""
     assert visible(text) == text
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(st.text(st.characters(exclude_categories=[])))
-def test_no_character_that_does_something_is_left(text: str) -> None:
-    """Of any text at all, what is shown holds none, is one line, and is shown the same when shown again."""
+def test_no_control_character_is_left(text: str) -> None:
+    """Any text is shown as one line without control characters, and escaping it again changes nothing."""
     shown = visible(text)
 
     assert not any(map(is_unsafe, shown))
@@ -79,8 +79,8 @@ def test_no_character_that_does_something_is_left(text: str) -> None:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.text(st.characters(exclude_categories=[])))
-def test_json_says_the_same_and_does_nothing_to_a_terminal(text: str) -> None:
-    """A line of JSON is one line without control characters, and read back it is what was written."""
+def test_json_keeps_its_values_without_control_characters(text: str) -> None:
+    """JSON is printed as one line without control characters, and gives the same value when read back."""
     out = io.StringIO()
     before, sys.stdout = sys.stdout, cast("io.TextIOWrapper", VisibleStream(out))  # type: ignore[arg-type]
     try:
@@ -94,8 +94,8 @@ def test_json_says_the_same_and_does_nothing_to_a_terminal(text: str) -> None:
     assert json.loads(line) == {"name": text}
 
 
-def test_lines_of_ours_are_lines_and_those_of_a_name_are_not(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a command prints as several lines stands on several lines, whatever stands in them."""
+def test_a_newline_in_a_name_starts_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line that a command prints stays one line, whatever it contains."""
     echo("first", "sec\nond")
     echo("talk\x07", err=True)
 
@@ -105,7 +105,7 @@ def test_lines_of_ours_are_lines_and_those_of_a_name_are_not(capsys: pytest.Capt
 
 
 def test_a_log_record_is_one_line() -> None:
-    """What libraries log, a server's answer for one, is made visible too."""
+    """Log messages of libraries are escaped too, for example answers of a server."""
     record = logging.LogRecord("x", logging.WARNING, "", 0, "got %s", ("a\x1b[31m\nERROR all is lost",), None)
 
     assert terminal._LineFormatter("%(levelname)s %(message)s").format(record) == (
@@ -114,7 +114,7 @@ def test_a_log_record_is_one_line() -> None:
 
 
 def test_a_progress_bar_still_moves() -> None:
-    """A bar writes over its own line, and what it is named after is made visible."""
+    """A bar overwrites its own line, and its label is escaped."""
     out = io.StringIO()
 
     with tqdm(total=2, desc="a\x1b[31m\u202e", file=VisibleStream(out), ascii=True) as bar:  # type: ignore[arg-type]
@@ -125,8 +125,8 @@ def test_a_progress_bar_still_moves() -> None:
     assert "\x1b" not in out.getvalue()
 
 
-def test_a_terminal_that_is_not_for_utf_8_gets_what_it_can_show() -> None:
-    """Letters that it lacks are escaped, as JSON has it, and nothing fails."""
+def test_a_terminal_without_utf_8_gets_escapes() -> None:
+    """Letters that its encoding lacks are written as JSON escapes; nothing fails."""
     raw = io.BytesIO()
     stream = VisibleStream(io.TextIOWrapper(raw, encoding="latin-1"))
 
@@ -140,8 +140,8 @@ def test_a_terminal_that_is_not_for_utf_8_gets_what_it_can_show() -> None:
     ]
 
 
-def test_a_traceback_does_nothing_to_a_terminal() -> None:
-    """Should a command fail in a way that nobody thought of, its values are made visible as well."""
+def test_tracebacks_are_escaped() -> None:
+    """If a command fails with a traceback, the values in it are escaped too."""
     program = (
         "from pearl_qdrant.cli.common.terminal import visible_streams\n"
         "with visible_streams():\n"
@@ -158,14 +158,14 @@ def test_a_traceback_does_nothing_to_a_terminal() -> None:
 
 
 def calls(tree: ast.AST) -> Iterator[str]:
-    """What is called in a module, as it is written."""
+    """Functions that a module calls, as written."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
 
 
-def test_commands_print_in_one_way_alone() -> None:
-    """Every command prints by `echo` and `echo_json`, so that a new one is as safe as the others."""
+def test_commands_print_only_by_echo_and_echo_json() -> None:
+    """A new command is as safe as the others, since no module prints in another way."""
     ways = {"click.echo", "click.secho", "click.confirm", "click.prompt", "click.echo_via_pager", "print"}
     modules = {path.name: set(calls(ast.parse(path.read_text("utf-8")))) for path in CLI.rglob("*.py")}
 

@@ -1,4 +1,4 @@
-"""Every command with a hostile base: nothing that it holds does anything to the terminal, nor fakes a line."""
+"""Every command with a hostile base: no name in it controls the terminal or forges a line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def names(prefix: str) -> str:
-    """A name that begins honestly."""
+    """A name with an honest start."""
     return f"{prefix} {EVIL}"
 
 
@@ -37,7 +37,7 @@ ENTITIES = [
 
 
 def check(outcome: Outcome) -> None:
-    """Nothing unsafe on either stream, and no line of the base's own."""
+    """Check that neither stream has an unsafe character or a line from the base."""
     for stream in (outcome.out, outcome.err):
         assert UNSAFE.findall(stream) == []
         assert [line for line in stream.splitlines() if line.lstrip().startswith("forged")] == []
@@ -45,7 +45,7 @@ def check(outcome: Outcome) -> None:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store, a model, bases and texts that all hold what they should not."""
+    """A folder with a store, a model, bases and texts that all contain control characters."""
     folder = tmp_path_factory.mktemp("hostile")
     make_pearl(folder / "model", name=names("model"))
     config = json.loads((folder / "model" / "pearl.json").read_bytes())
@@ -74,7 +74,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ask(run: Run, hostile: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line with that store, in that folder."""
+    """The command line with the hostile store, in its folder."""
     monkeypatch.setenv("PEARL_QDRANT_STORE", str(hostile / "store"))
     monkeypatch.chdir(hostile)
     return run
@@ -104,7 +104,7 @@ SHOWN: list[tuple[int, tuple[str, ...]]] = [
     (0, ("ingest", "base.tsv", "--model", "model", "--collection", "loaded")),
     (0, ("ingest", "base.tsv", "--dry-run", "--json")),
 ]
-"""Commands that show what the base holds."""
+"""Commands that show contents of the base."""
 
 REFUSED: list[tuple[str, ...]] = [
     ("link", "x", "--collection", "gone"),
@@ -147,14 +147,14 @@ REFUSED: list[tuple[str, ...]] = [
     ("train", "head", f"/none/{EVIL}"),
     (EVIL,),
 ]
-"""Commands that fail, and say of what."""
+"""Commands that fail and show why."""
 
 
 @pytest.mark.parametrize(
     "status, words", SHOWN, ids=lambda value: " ".join(value)[:30] if isinstance(value, tuple) else ""
 )
-def test_what_a_base_holds_is_shown_and_does_nothing(ask: Run, status: int, words: tuple[str, ...]) -> None:
-    """Names, ids, types, descriptions and what a manifest says: visible, in words as in JSON."""
+def test_contents_of_a_base_are_shown_escaped(ask: Run, status: int, words: tuple[str, ...]) -> None:
+    """Names, ids, types, descriptions and values of the manifest are escaped, as text and as JSON."""
     outcome = ask(*words)
 
     assert outcome.status == status, outcome.err
@@ -162,8 +162,8 @@ def test_what_a_base_holds_is_shown_and_does_nothing(ask: Run, status: int, word
 
 
 @pytest.mark.parametrize("words", REFUSED, ids=lambda words: " ".join(words)[:30])
-def test_what_is_refused_is_named_and_does_nothing(ask: Run, words: tuple[str, ...]) -> None:
-    """An error shows the value that was wrong, visible."""
+def test_wrong_values_are_shown_escaped(ask: Run, words: tuple[str, ...]) -> None:
+    """An error shows the wrong value, escaped."""
     outcome = ask(*words)
 
     assert outcome.status != 0
@@ -171,8 +171,8 @@ def test_what_is_refused_is_named_and_does_nothing(ask: Run, words: tuple[str, .
     check(outcome)
 
 
-def test_json_gives_the_names_as_they_are(ask: Run) -> None:
-    """Escaped on the way, a name is the same to a program that reads the lines."""
+def test_json_gives_the_names_unchanged(ask: Run) -> None:
+    """A program that reads the lines gets the original name."""
     (entity,) = ask("entities", "show", names("id"), "--collection", "base", "--json").lines()
     (link,) = ask("link", names("Acme"), *TWICE, "--json").lines()
 
@@ -180,8 +180,8 @@ def test_json_gives_the_names_as_they_are(ask: Run) -> None:
     assert link["mention"] == names("Acme")
 
 
-def test_names_are_shown_and_not_swallowed(ask: Run) -> None:
-    """What is in a name can be seen."""
+def test_names_are_shown_in_full(ask: Run) -> None:
+    """No part of a name is dropped."""
     shown = ask("entities", "show", names("id"), "--collection", "base").out
 
     assert r"canonical_name  Acme \x1b]0;owned\x07\x1b[2J\x08\u009b31m\u202egpj.exe" in shown
@@ -189,7 +189,7 @@ def test_names_are_shown_and_not_swallowed(ask: Run) -> None:
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command that does something, by its words."""
+    """Every command that is not a group, by its words."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
@@ -197,15 +197,15 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
             yield (*path, name)
 
 
-def test_every_command_is_tried() -> None:
-    """A new command needs a line above."""
+def test_every_command_is_in_the_lists() -> None:
+    """A new command needs an entry above."""
     tried = [words for _, words in SHOWN] + REFUSED
 
     assert [" ".join(one) for one in commands(cli) if not any(words[: len(one)] == one for words in tried)] == []
 
 
-def test_a_server_with_hostile_names_does_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a server calls its collections, and what it answers when it fails, is made visible."""
+def test_names_from_a_hostile_server_are_escaped(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of collections on a server, and its error messages, are escaped."""
     from qdrant_client import models
 
     with QdrantDouble() as server:
@@ -228,8 +228,8 @@ def test_a_server_with_hostile_names_does_nothing(run: Run, monkeypatch: pytest.
         check(outcome)
 
 
-def test_a_calibrated_collection_is_shown_with_what_its_manifest_says(ask: Run, hostile: Path) -> None:
-    """A calibration may carry what somebody wrote beside it."""
+def test_a_calibration_from_a_manifest_is_shown_escaped(ask: Run, hostile: Path) -> None:
+    """A calibration in a manifest may have extra fields with any text."""
     store = EdgeStore(hostile / "store")
     base = store.open("base")
     fitted = LinkCalibration.model_validate(

@@ -1,4 +1,4 @@
-"""Who imports whom: the order of the packages, and the libraries that they declare."""
+"""The architecture: order of imports, declared libraries, sizes of folders, files and functions."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "ingest": (*BASE, "settings", "encoder", "lexical", "store"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
 }
-"""The order of design.md, section 2. The command line, on top, may import everything."""
+"""What each part of the project may import. The command line, on top, may import everything."""
 
 TOP = ("cli", "__main__")
-"""Parts of pearl_qdrant that compose the rest; nobody imports them but each other."""
+"""Parts of pearl_qdrant that use all others; only they may import each other."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import: which module names which, where, and whether it is for type checkers alone."""
+    """An import: importing and imported module, file and line, and whether it is for type checkers only."""
 
     importer: str
     imported: str
@@ -76,7 +76,7 @@ MODULES = dict(modules())
 
 
 def imports_of(name: str, path: Path) -> Iterator[Import]:
-    """All imports of a module, those within functions and type-checking blocks too."""
+    """All imports of a module, also those within functions and type-checking blocks."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     for_types = {
@@ -102,7 +102,7 @@ IMPORTS = [found for name, path in MODULES.items() for found in imports_of(name,
 
 
 def part(module: str) -> str:
-    """The part of the project that a module belongs to: `pearl_qdrant.store.edge.store` is of `store`."""
+    """The part of the project that a module belongs to: `store` for `pearl_qdrant.store.edge.store`."""
     first, _, rest = module.partition(".")
     if first != "pearl_qdrant":
         return first
@@ -114,13 +114,13 @@ def is_allowed(found: Import) -> bool:
     importer, imported = part(found.importer), part(found.imported)
     if importer in TOP:
         return True
-    if importer == "":  # the lazy export list, which imports for type checkers alone
+    if importer == "":  # the lazy export list, which only imports for type checkers
         return imported not in TOP
     return imported == importer or imported in MAY_IMPORT[importer] or found.imported in MAY_IMPORT[importer]
 
 
 def test_packages_import_downwards_only() -> None:
-    """No part of the project knows of a part above it."""
+    """No part of the project imports a part above it."""
     own = [found for found in IMPORTS if found.imported.split(".")[0] in PACKAGES]
 
     assert len(own) > 10
@@ -128,7 +128,7 @@ def test_packages_import_downwards_only() -> None:
 
 
 def test_every_part_has_a_place_in_the_order() -> None:
-    """A new top-level module or folder must be given its place in `MAY_IMPORT`."""
+    """A new top-level module or folder needs an entry in `MAY_IMPORT`."""
     assert {part(name) for name in MODULES} - {""} <= {*MAY_IMPORT, *TOP}
 
 
@@ -145,7 +145,7 @@ def test_every_part_has_a_place_in_the_order() -> None:
     ],
 )
 def test_an_upward_import_would_be_found(importer: str, imported: str) -> None:
-    """The rule does refuse what it is there to refuse."""
+    """The rule rejects imports that go upwards."""
     assert not is_allowed(Import(importer, imported, ""))
 
 
@@ -156,16 +156,16 @@ def project() -> dict[str, Any]:
 
 
 def distributions(requirements: list[str]) -> set[str]:
-    """Names of the required distributions, normalised."""
+    """Normalised names of the required distributions."""
     return {re.split(r"[\s\[<>=!~;]", requirement)[0].lower().replace("_", "-") for requirement in requirements}
 
 
 DISTRIBUTION = {"PIL": "pillow", "qdrant_edge": "qdrant-edge-py", "sklearn": "scikit-learn", "yaml": "pyyaml"}
-"""Distributions that are not named as their module is, apart from - and _."""
+"""Distributions whose module has another name, apart from - and _."""
 
 
 def third_parties() -> Iterator[tuple[Import, str]]:
-    """Imports of other people's modules, with the distribution that brings them."""
+    """Imports of third-party modules, with their distribution."""
     for found in IMPORTS:
         top = found.imported.split(".")[0]
         if top in PACKAGES or top in sys.stdlib_module_names or found.for_types:
@@ -174,7 +174,7 @@ def third_parties() -> Iterator[tuple[Import, str]]:
 
 
 def test_every_library_that_is_imported_is_declared() -> None:
-    """Nothing works only because another package happens to bring a library along."""
+    """No import relies on a library that only another dependency installs."""
     extras = project()["project"]["optional-dependencies"]
     base = distributions(project()["project"]["dependencies"])
     with_torch = base | distributions(extras["torch"])
@@ -192,7 +192,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
     assert undeclared == []
 
 
-def test_pins_match_what_is_published() -> None:
+def test_every_dependency_is_pinned() -> None:
     """constraints.txt pins every distribution that pyproject.toml names."""
     pins = distributions(re.findall(r"^[^#\s].*", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     extras = project()["project"]["optional-dependencies"]
@@ -202,7 +202,7 @@ def test_pins_match_what_is_published() -> None:
 
 
 def test_every_package_is_packaged() -> None:
-    """A folder with modules is a package, and stands in pyproject.toml's explicit list."""
+    """Each folder with modules is a package, and is in the list of pyproject.toml."""
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in MODULES.values()}
 
     assert {folder for folder in folders if folder not in MODULES} == set()
@@ -210,9 +210,9 @@ def test_every_package_is_packaged() -> None:
 
 
 def beside(folder: str) -> dict[str, set[str]]:
-    """Which of the modules and folders that lie side by side in a folder import which others of them.
+    """Imports between the modules and folders directly in a folder.
 
-    Facades (`__init__`) and imports for type checkers alone do not count.
+    Files `__init__.py` and imports for type checkers do not count.
     """
     start = f"{folder}." if folder else ""
     imports: dict[str, set[str]] = {}
@@ -228,12 +228,12 @@ def beside(folder: str) -> dict[str, set[str]]:
 
 
 def is_package(name: str) -> bool:
-    """Whether a dotted name is a folder."""
+    """Whether a dotted name is a package."""
     return name in MODULES and MODULES[name].name == "__init__.py"
 
 
 def neighbours() -> dict[str, set[str]]:
-    """What lies directly in each folder of the project."""
+    """Names of the modules and folders directly in each folder."""
     within: dict[str, set[str]] = {"": set(PACKAGES)}
     for name in MODULES:
         folder, _, last = name.rpartition(".")
@@ -244,48 +244,48 @@ def neighbours() -> dict[str, set[str]]:
 NEIGHBOURS = neighbours()
 
 
-def find_ring(imports: dict[str, set[str]]) -> list[str]:
-    """A ring of imports, or nothing."""
+def find_cycle(imports: dict[str, set[str]]) -> list[str]:
+    """A cycle of imports, or an empty list."""
     done: set[str] = set()
 
-    def walk(name: str, way: list[str]) -> list[str]:
-        if name in way:
-            return [*way[way.index(name) :], name]
+    def walk(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
         if name in done:
             return []
         for following in sorted(imports.get(name, ())):
-            if ring := walk(following, [*way, name]):
-                return ring
+            if cycle := walk(following, [*path, name]):
+                return cycle
         done.add(name)
         return []
 
-    return next((ring for name in sorted(imports) if (ring := walk(name, []))), [])
+    return next((cycle for name in sorted(imports) if (cycle := walk(name, []))), [])
 
 
 @pytest.mark.parametrize("folder", sorted(set(NEIGHBOURS) - {""}))
-def test_no_folder_holds_a_ring(folder: str) -> None:
-    """Modules and folders that lie side by side never import each other in a ring, so that each can be read alone."""
+def test_no_folder_has_a_cycle(folder: str) -> None:
+    """Modules and folders of a folder never import each other in a cycle, so that each can be read alone."""
     imports = beside(folder)
     if folder == "pearl_qdrant":
         imports = {name: targets for name, targets in imports.items() if name not in TOP}
 
-    assert find_ring(imports) == []
+    assert find_cycle(imports) == []
 
 
-def test_a_ring_would_be_found() -> None:
-    """The check finds a ring over several folders, and none in a tree."""
-    assert find_ring({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
-    assert find_ring({"a": {"b", "c"}, "b": {"c"}}) == []
+def test_a_cycle_would_be_found() -> None:
+    """The check finds a cycle over several folders, and none in a tree."""
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+    assert find_cycle({"a": {"b", "c"}, "b": {"c"}}) == []
 
 
 MOST_FILES = 14
-"""In a folder, its `__init__` included: more are hard to find one's way in."""
+"""Files in a folder, `__init__.py` included."""
 
 MOST_LINES = 400
-"""Of a file."""
+"""Lines of a file."""
 
 LONG_FUNCTION = 60
-"""Lines from `def` to the end; a longer one says why behind its `def`: ``# long: ...``."""
+"""Lines of a function from `def` on; a longer one needs a reason behind its `def`: ``# long: ...``."""
 
 SOURCES = [
     path
@@ -295,7 +295,7 @@ SOURCES = [
 
 
 def test_folders_and_files_are_small() -> None:
-    """A folder has at most about a dozen files, and a file at most 400 lines."""
+    """A folder has at most 14 files, and a file at most 400 lines."""
     files = Counter(path.parent.relative_to(ROOT).as_posix() for path in SOURCES)
     lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
 
@@ -303,8 +303,8 @@ def test_folders_and_files_are_small() -> None:
     assert {path: n for path, n in lines.items() if n > MOST_LINES} == {}
 
 
-def test_long_functions_say_why() -> None:
-    """A function of over 60 lines has a reason on its line."""
+def test_long_functions_have_a_reason() -> None:
+    """A function of over 60 lines has a reason behind its `def`."""
     found = []
     for path in SOURCES:
         text = path.read_text("utf-8")
@@ -319,8 +319,8 @@ def test_long_functions_say_why() -> None:
     assert found == []
 
 
-def test_every_folder_says_what_it_is_for() -> None:
-    """The first sentence of each `__init__` says what a stage does."""
+def test_every_folder_has_a_docstring() -> None:
+    """Each `__init__.py` says what its folder does."""
     silent = [
         name
         for name, path in MODULES.items()

@@ -1,4 +1,4 @@
-"""docker-compose.yml: what `docker compose up -d` would start, without starting it."""
+"""docker-compose.yml, checked without Docker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    """The file, parsed."""
+    """The parsed file."""
     parsed = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     assert isinstance(parsed, dict)
     return parsed
@@ -44,7 +44,7 @@ def pinned_client() -> tuple[int, int]:
 
 
 def test_the_image_is_pinned_to_a_release_that_the_client_accepts(qdrant: dict[str, Any]) -> None:
-    """Qdrant's version is exact, and within one minor version of the pinned client."""
+    """The version of Qdrant is exact, and within one minor version of the pinned client."""
     match = re.fullmatch(r"qdrant/qdrant:v(\d+)\.(\d+)\.\d+", qdrant["image"])
 
     assert match
@@ -53,8 +53,8 @@ def test_the_image_is_pinned_to_a_release_that_the_client_accepts(qdrant: dict[s
     assert abs(int(match[2]) - minor) <= 1
 
 
-def test_every_port_of_every_service_is_for_this_machine_only(compose: dict[str, Any]) -> None:
-    """Nothing that compose starts can be reached from the network."""
+def test_every_port_is_bound_to_loopback(compose: dict[str, Any]) -> None:
+    """No service can be reached from the network."""
     ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
 
     assert any(port.endswith(":6333") for port in ports)
@@ -63,13 +63,13 @@ def test_every_port_of_every_service_is_for_this_machine_only(compose: dict[str,
 
 
 def test_qdrant_does_not_start_without_a_key(qdrant: dict[str, Any]) -> None:
-    """The key comes from QDRANT_API_KEY; unset or empty, compose refuses and says what to do."""
+    """The key comes from QDRANT_API_KEY; if it is unset or empty, compose fails and says what to do."""
     key = qdrant["environment"]["QDRANT__SERVICE__API_KEY"]
 
     assert re.fullmatch(r"\$\{QDRANT_API_KEY:\?[^}]+\}", key)
 
 
-def test_qdrant_reports_nothing_home(qdrant: dict[str, Any]) -> None:
+def test_qdrant_sends_no_telemetry(qdrant: dict[str, Any]) -> None:
     """Telemetry is off."""
     assert qdrant["environment"]["QDRANT__TELEMETRY_DISABLED"] == "true"
 
@@ -107,8 +107,8 @@ def test_every_setting_of_the_file_stands_in_the_example(qdrant: dict[str, Any])
     assert ".env" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
 
 
-def test_every_place_names_the_same_release_of_qdrant(qdrant: dict[str, Any]) -> None:
-    """The image of the compose file is the release that docs and doctor speak of."""
+def test_all_files_name_the_same_release_of_qdrant(qdrant: dict[str, Any]) -> None:
+    """The image of the compose file is the release that docs and doctor name."""
     release = qdrant["image"].partition(":v")[2]
 
     assert release == TESTED_SERVER
@@ -119,7 +119,7 @@ def test_every_place_names_the_same_release_of_qdrant(qdrant: dict[str, Any]) ->
 
 @contextmanager
 def answering(status: int) -> Iterator[tuple[int, list[str]]]:
-    """An HTTP server on loopback that answers everything with `status`; gives its port and the paths asked for."""
+    """An HTTP server on loopback that answers with `status`; yields its port and the requested paths."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -143,11 +143,11 @@ def answering(status: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def run_healthcheck(qdrant: dict[str, Any], port: int) -> int:
-    """Run the healthcheck's own command against another port; its exit status."""
+    """Run the command of the healthcheck against another port; returns its exit status."""
     kind, *command = qdrant["healthcheck"]["test"]
     assert kind == "CMD"
     assert "/127.0.0.1/6333" in command[-1]
-    # What compose passes on: a doubled dollar is a dollar.
+    # Compose turns a doubled dollar into one dollar.
     command = [part.replace("/6333", f"/{port}").replace("$$", "$") for part in command]
     return subprocess.run(command, timeout=300, capture_output=True, check=False).returncode
 
@@ -157,7 +157,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the health
 
 @needs_bash
 def test_the_healthcheck_passes_when_qdrant_is_ready(qdrant: dict[str, Any]) -> None:
-    """A Qdrant that says it is ready is healthy."""
+    """A server that reports to be ready is healthy."""
     with answering(200) as (port, paths):
         assert run_healthcheck(qdrant, port) == 0
 
@@ -166,20 +166,20 @@ def test_the_healthcheck_passes_when_qdrant_is_ready(qdrant: dict[str, Any]) -> 
 
 @needs_bash
 def test_the_healthcheck_fails_while_qdrant_loads(qdrant: dict[str, Any]) -> None:
-    """A Qdrant that answers but is not ready yet is not healthy."""
+    """A server that answers, but is not ready, is not healthy."""
     with answering(503) as (port, _):
         assert run_healthcheck(qdrant, port) != 0
 
 
 @needs_bash
 def test_the_healthcheck_fails_when_nothing_listens(qdrant: dict[str, Any]) -> None:
-    """A Qdrant that is gone is not healthy."""
+    """A server that does not answer is not healthy."""
     with answering(200) as (port, _):
         pass
 
     assert run_healthcheck(qdrant, port) != 0
 
 
-def test_the_healthcheck_needs_nothing_that_the_image_lacks(qdrant: dict[str, Any]) -> None:
+def test_the_healthcheck_only_needs_programs_of_the_image(qdrant: dict[str, Any]) -> None:
     """The image has neither curl nor wget."""
     assert not re.search(r"\b(curl|wget|nc|python\d?)\b", " ".join(qdrant["healthcheck"]["test"]))

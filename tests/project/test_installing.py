@@ -1,4 +1,4 @@
-"""What an error says to install can be installed where it is said."""
+"""Install commands in error messages work where they are shown."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ else:
     import tomli as tomllib
 
 
-def test_from_a_clone_the_extra_is_installed_in_it() -> None:
-    """The package has no index to come from: what lies in a clone is installed from the clone."""
+def test_in_a_clone_the_extra_is_installed_from_the_clone() -> None:
+    """The package is on no index, so the command of a clone installs from the clone."""
     assert install_command("train") == f"pip install '.[train]' (in {ROOT})"
 
 
 @pytest.mark.parametrize("beside", [None, "name = 'another'\n", '[project]\nname = "another"\n'])
 def test_an_installed_package_is_extended_by_its_name(tmp_path: Path, beside: str | None) -> None:
-    """Pip knows the installed package by its name, and adds what the extra needs."""
+    """Pip knows an installed package by name, and adds the libraries of the extra."""
     if beside is not None:
         (tmp_path / "pyproject.toml").write_text(beside, encoding="utf-8")
 
@@ -36,15 +36,15 @@ def test_an_installed_package_is_extended_by_its_name(tmp_path: Path, beside: st
 
 
 def test_a_command_names_the_extra_that_it_needs() -> None:
-    """A library that is not there is an error with the way to it."""
+    """The error for a missing library has the command that installs it."""
     with pytest.raises(ModelError, match=r"no_such_library is not installed.*pip install '\.\[train\]'"), (
         needs_extra("train")
     ):  # fmt: skip
         import no_such_library  # type: ignore[import-not-found]  # noqa: F401
 
 
-def test_the_command_is_written_in_one_place() -> None:
-    """No message spells out an install command of its own: it would be wrong in a clone or outside of one."""
+def test_the_install_command_has_one_definition() -> None:
+    """No message has an install command of its own, which would be wrong either in a clone or outside of one."""
     spelt = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for package in ("pearl_qdrant", "ingest", "training")
@@ -57,8 +57,8 @@ def test_the_command_is_written_in_one_place() -> None:
     assert spelt == []
 
 
-def test_every_extra_that_is_named_exists() -> None:
-    """`install_command("train")` names what pyproject.toml has."""
+def test_every_named_extra_exists() -> None:
+    """Extras in calls such as `install_command("train")` are in pyproject.toml."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named = {
         extra
@@ -83,8 +83,8 @@ def test_every_extra_that_is_named_exists() -> None:
         "models export {folder} {folder}/out --torch",
     ],
 )
-def test_without_torch_every_stage_says_so(tmp_path: Path, words: str) -> None:
-    """No stage of training ends in a traceback where the extra is not installed."""
+def test_every_stage_reports_missing_torch(tmp_path: Path, words: str) -> None:
+    """Without the extra, no stage of training ends in a traceback."""
     from tiny_wordnet import make_sentence_wordnet
 
     make_sentence_wordnet(tmp_path)

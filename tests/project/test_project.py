@@ -1,4 +1,4 @@
-"""The project as seen from outside: public names, what an import costs, the version, no traces of a machine."""
+"""The project from outside: public names, cost of an import, version, and no paths of a developer's machine."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ import pearl_qdrant
 ROOT = Path(__file__).resolve().parents[2]
 
 HEAVY = ("torch", "transformers", "qdrant_client", "qdrant_edge", "fastembed", "onnxruntime", "tokenizers", "numpy")
-"""What neither `import pearl_qdrant` nor `--help` may load."""
+"""Libraries that neither `import pearl_qdrant` nor `--help` may load."""
 
 HANG_S = 600
 
 HELP_STEPS = 300_000
-"""Calls and returns of `--help`, from the first import on: half of them are made now, in 0.1 s."""
+"""Limit of calls and returns of `--help`, first import included. It now needs half of them, in 0.1 s."""
 
 
-def test_the_version_stands_in_step() -> None:
-    """The changelog begins with the version that the package, and through it pyproject.toml, states."""
+def test_changelog_and_package_have_the_same_version() -> None:
+    """The first version in the changelog is that of the package, from which pyproject.toml takes it."""
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert heading
     assert heading[1] == pearl_qdrant.__version__
 
 
-def test_the_public_names_are_these() -> None:
-    """Adding or removing a public name is a decision, made here too."""
+def test_the_list_of_public_names_is_fixed() -> None:
+    """Adding or removing a public name is a decision, repeated here."""
     assert pearl_qdrant.__all__ == [
         "Annotation",
         "Candidate",
@@ -60,7 +60,7 @@ def test_the_public_names_are_these() -> None:
 
 
 @pytest.mark.parametrize("name", pearl_qdrant.__all__)
-def test_every_public_name_resolves_to_its_namesake(name: str) -> None:
+def test_every_public_name_resolves(name: str) -> None:
     """`from pearl_qdrant import X` gives X."""
     value = getattr(pearl_qdrant, name)
 
@@ -68,8 +68,8 @@ def test_every_public_name_resolves_to_its_namesake(name: str) -> None:
     assert name in dir(pearl_qdrant)
 
 
-def test_public_names_are_typed_as_they_resolve() -> None:
-    """What type checkers see under TYPE_CHECKING is what Python gives at run time."""
+def test_type_checkers_see_the_public_names() -> None:
+    """The imports under TYPE_CHECKING are the same objects as at run time."""
     tree = ast.parse((ROOT / "pearl_qdrant" / "__init__.py").read_text(encoding="utf-8"))
     typed = {
         alias.name: node.module
@@ -85,7 +85,7 @@ def test_public_names_are_typed_as_they_resolve() -> None:
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
-    """A misspelt name fails as it does in any module."""
+    """A misspelt name fails as in any module."""
     with pytest.raises(AttributeError, match="has no attribute 'EntityLinkr'"):
         _ = pearl_qdrant.EntityLinkr
 
@@ -100,7 +100,7 @@ try:
 except SystemExit as end:
     assert not end.code
 """
-"""What the console script does."""
+"""The program of the console script."""
 
 
 def run_python(code: str) -> str:
@@ -118,8 +118,8 @@ def run_python(code: str) -> str:
 
 
 @pytest.mark.parametrize("code", ["import pearl_qdrant\n", RUN_HELP], ids=["import", "help"])
-def test_looking_at_it_loads_nothing_heavy(code: str) -> None:
-    """`import pearl_qdrant` and `pearl-qdrant --help` load no model library and no Qdrant."""
+def test_import_and_help_load_nothing_heavy(code: str) -> None:
+    """`import pearl_qdrant` and `pearl-qdrant --help` load no library for models or Qdrant."""
     loaded = json.loads(run_python(f"{code}import json, sys\njson.dump(list(sys.modules), sys.stderr)"))
 
     assert {name.split(".")[0] for name in loaded} & set(HEAVY) == set()
@@ -135,15 +135,15 @@ sys.setprofile(count)
 """
 
 
-def test_help_is_there_at_once() -> None:
-    """`pearl-qdrant --help` does little before it answers; counted in steps, not in seconds of a busy machine."""
+def test_help_is_fast() -> None:
+    """`pearl-qdrant --help` takes few steps; seconds would depend on the machine."""
     steps = int(run_python(f"{COUNT_STEPS}{RUN_HELP}sys.setprofile(None)\nprint(n, file=sys.stderr)"))
 
     assert 10_000 < steps <= HELP_STEPS
 
 
 def tracked_files() -> list[Path]:
-    """All files of the repository that git has or would take, or skip where there is no git."""
+    """All files that git tracks or would add; without git, the test is skipped."""
     try:
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -160,8 +160,8 @@ def tracked_files() -> list[Path]:
 MACHINE_PATH = re.compile(rb"(?<![\w.~/-])/(work|root|home|Users|tmp|opt)/\w|\.\./shared\b")
 
 
-def test_no_file_knows_the_machine_it_was_written_on() -> None:
-    """No path of a developer's machine stands in a text file of the repository."""
+def test_no_file_names_a_path_of_a_machine() -> None:
+    """No text file of the repository contains a path of a developer's machine."""
     found = []
     for path in tracked_files():
         content = path.read_bytes()
