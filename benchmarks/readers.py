@@ -7,6 +7,7 @@ Each base is generated in its real format (`generators/`) in a temporary folder.
 once, as the scan before a load does. Columns of the table: decompressed MB (10^6 bytes, all files of the base) a second
 of wall clock; rows used and entities a second; processor seconds; RssAnon in MB before, at its highest (sampled every
 50,000 entities), and at the end. Wikidata's dump is read twice, for the classes and for the entities: one line each.
+The tables (TSV, CSV, JSON Lines, Parquet) have the same rows, so that entities a second can be compared.
 Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), `json.loads` of each line
 of the dump (no entities either), and decompression alone, which is the upper limit.
 """
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from generators.tables import make_csv, make_jsonl, make_parquet, make_tsv
 from generators.umls import BYTES_A_ROW, make_umls
 from generators.wikidata import make_dump, make_truthy
 from generators.yago import make_yago_4, make_yago_45
@@ -35,6 +37,10 @@ from ingest.io.streams import Source
 from ingest.readers.wikidata.reader import WikidataReader
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
+    "tsv": make_tsv,
+    "csv": make_csv,
+    "jsonl": make_jsonl,
+    "parquet": make_parquet,
     "umls": lambda folder, n_bytes: make_umls(folder, n_bytes // BYTES_A_ROW),
     "yago-4": make_yago_4,
     "yago-4.5": make_yago_45,
@@ -42,6 +48,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
     "wikidata-truthy": make_truthy,
 }
 FORMS = ("plain", "gz", "bz2")
+FORMS_OF = {"wikidata": FORMS, "parquet": FORMS[:1]}  # Parquet compresses its own columns
 GZIP_LEVEL = 6
 SAMPLE_ENTITIES = 50_000
 
@@ -198,7 +205,7 @@ def main(
             else:
                 MAKERS[name](plain, megabytes * 1_000_000)
             n_bytes = sum(path.stat().st_size for path in files(plain))
-            for kind in form or (FORMS if name == "wikidata" else FORMS[:2]):
+            for kind in form or FORMS_OF.get(name, FORMS[:2]):
                 place = plain if kind == "plain" else compress(plain, kind)
                 for heading, work in passes(name, kind):
                     with context.Pool(1) as pool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ingest.base.format import PathLike
 from ingest.io.streams import STDIN, ByteSource, Source
 from ingest.io.text_check import HEAD_BYTES
@@ -53,16 +55,12 @@ def find_delimiter(path: str, head: str, columns: TableColumns) -> str:
 
 def is_csv(path: PathLike, columns: TableColumns | None) -> bool:
     """Whether a file begins with a header with commas or semicolons that names the columns. Never raises."""
-    try:
-        source = Source(path)
-    except InputError:
+    if os.fspath(path) == STDIN or not os.path.isfile(path):  # noqa: PTH113 - a path with NUL is no error here
         return False
     try:
-        head = "" if source.path == STDIN else read_head(source)
+        head = read_head(Source(path))
     except InputError:
         return False
-    finally:
-        source.close()
     first = next((line for line in head.split("\n") if line.strip()), "")
     if "\t" in first:
         return False

@@ -52,27 +52,35 @@ def to_text(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, list):
-        return join_list(_texts(value))
+        return join_list(filter(None, (to_text(item).strip() for item in value)))
     return msgspec.json.encode(value).decode()
 
 
-def to_cell(value: object) -> str | tuple[str, ...]:
-    """A value as a cell of aliases or types: the texts of a list, any other value as `to_text`. Raises as `to_text`."""
-    return _texts(value) if isinstance(value, list) else to_text(value)
+def to_cell(value: object) -> str | tuple[str, ...] | None:
+    """A value as a cell of aliases or types: the texts of a list, any other value as `to_text`.
 
+    Returns:
+        The cell; None for an object, and for a list with lists or objects in it.
 
-def _texts(values: list[object]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, (to_text(value).strip() for value in values))))
+    Raises:
+        ValueError: As `to_text`.
+    """
+    if not isinstance(value, list):
+        return None if isinstance(value, dict) else to_text(value)
+    texts = []
+    for item in value:
+        if type(item) is str:
+            texts.append(item.strip())
+        elif is_nested(item):
+            return None
+        else:
+            texts.append(to_text(item))
+    return tuple(dict.fromkeys(filter(None, texts)))
 
 
 def is_nested(value: object) -> bool:
     """Whether a value is a list or an object, which no id or name is."""
     return isinstance(value, (list, dict))
-
-
-def is_nested_list(value: object) -> bool:
-    """Whether a value is an object, or a list with lists or objects, which aliases and types never are."""
-    return isinstance(value, dict) or (isinstance(value, list) and any(map(is_nested, value)))
 
 
 def first_objects(source: ByteSource) -> list[dict[str, Any]]:

@@ -23,7 +23,6 @@ from ingest.readers.jsonl.objects import (
     decode_object,
     first_objects,
     is_nested,
-    is_nested_list,
     to_cell,
     to_text,
 )
@@ -155,9 +154,10 @@ def _make_cells(found: dict[str, Any], layout: Layout) -> list[Cell] | str:
         if type(value) is str:
             cells.append(value)
         elif i in lists:
-            if is_nested_list(value):
+            cell = to_cell(value)
+            if cell is None:
                 return NOT_TEXT
-            cells.append(to_cell(value))
+            cells.append(cell)
         elif is_nested(value) and i in (layout.id, layout.name, layout.alias_name):
             return NOT_TEXT
         else:
