@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from edge_cases import manifest_of, many
 from small_disk import small_disk
-from test_edge_store import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
 from pearl_qdrant.store.edge import folder as edge_folder
@@ -54,7 +54,7 @@ def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_pa
             store.open("toy")
         with pytest.raises(StoreError, match=r"'toy' cannot be opened for writing .*Read-only"):
             store.delete("toy")
-        with pytest.raises(StoreError, match=r"'other' cannot be created in .*Read-only.*--store"):
+        with pytest.raises(StoreError, match=r"'other' cannot be created in .*Read-only.*as the store"):
             store.create(manifest_of("other"))
         assert store.collections() == ["toy"]
 

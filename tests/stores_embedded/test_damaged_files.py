@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_edge_store import ROOT, WIDE, manifest_of, many, nearest_names
+from edge_cases import ROOT, WIDE, manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
 from pearl_qdrant.store.edge import checksums as edge_checksums

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from edge_cases import ROOT, manifest_of, many, nearest_names
 from qdrant_double import QdrantDouble
-from test_edge_store import ROOT, manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import StoreForkedError, StoreLockedError
 from pearl_qdrant.store.edge import folder as edge_folder

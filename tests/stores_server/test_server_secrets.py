@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from edge_cases import manifest_of
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from test_edge_store import manifest_of
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.retry import RetryPolicy

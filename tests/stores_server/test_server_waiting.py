@@ -220,7 +220,7 @@ def test_a_shard_that_is_away_is_named_as_such(double: QdrantDouble) -> None:
     store, collection = create(double, RetryPolicy(tries=3, first_wait_s=0.001, max_wait_s=0.001))
     double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY) for _ in range(3)]
 
-    with pytest.raises(ShardUnavailableError, match=r"shard of collection 'base' .*qdrant-2:6335.*--replicas 2") as e:
+    with pytest.raises(ShardUnavailableError, match=r"shard of collection 'base' .*qdrant-2:6335.*2 replicas") as e:
         collection.count()
     assert "docker compose" not in str(e.value)
     store.close()

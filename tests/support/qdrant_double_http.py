@@ -116,7 +116,7 @@ class DoubleServer(ThreadingHTTPServer):
                 continue  # the client was faster
 
 
-def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
+def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it holds a class of short methods
     """The handler class of a double; one instance serves one connection."""
 
     class Handler(BaseHTTPRequestHandler):

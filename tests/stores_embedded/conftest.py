@@ -1,0 +1,51 @@
+"""An embedded store, and the child processes that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pearl_qdrant.store.edge import (
+    bulk_writer as edge_bulk,
+)
+from pearl_qdrant.store.edge import (
+    child_process as edge_process,
+)
+from pearl_qdrant.store.edge import (
+    collection as edge_collection,
+)
+from pearl_qdrant.store.edge import (
+    shard as edge_shard,
+)
+from pearl_qdrant.store.edge.store import EdgeStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    """An empty embedded store."""
+    opened = EdgeStore(tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
+    """The child processes that are started, in order."""
+    started: list[edge_process.EdgeProcess] = []
+
+    class Recorded(edge_process.EdgeProcess):
+        def __init__(self, job: edge_process.Job) -> None:
+            super().__init__(job)
+            started.append(self)
+
+    monkeypatch.setattr(edge_bulk, "EdgeProcess", Recorded)
+    monkeypatch.setattr(edge_collection, "EdgeProcess", Recorded)
+    return started
+
+
+@pytest.fixture
+def low_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs for small collections."""
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 160)

@@ -1,0 +1,334 @@
+"""Loads and graphs of the embedded store in child processes, which are really killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edge_cases import WIDE, is_running, kill, manifest_of, many, nearest_names, python, wait_until
+from small_disk import small_disk
+
+from pearl_qdrant.errors import (
+    StoreClosedError,
+    StoreError,
+    StoreFullError,
+)
+from pearl_qdrant.store.edge import (
+    child_process as edge_process,
+)
+from pearl_qdrant.store.edge import (
+    folder as edge_folder,
+)
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
+
+# The writing process
+
+
+def test_while_it_is_loaded_a_collection_is_counted_but_not_searched(store: EdgeStore) -> None:
+    """A search during a load is refused at once, and works when the load has ended."""
+    collection = store.create(manifest_of())
+    points, vectors, encodable = many(50)
+    with collection.writer() as writer:
+        writer.write(points, vectors, encodable)
+        assert collection.count() == 50
+        with pytest.raises(StoreError, match="being loaded"):
+            collection.search(vectors, limit=1)
+        with pytest.raises(StoreError, match="being loaded"), collection.writer():
+            pass
+
+    assert nearest_names(collection, vectors) == [point.name for point in points]
+    with pytest.raises(StoreClosedError, match="with statement"):
+        writer.write(points, vectors, encodable)
+
+
+def test_an_empty_load_starts_no_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
+    """A load of nothing costs nothing."""
+    with store.create(manifest_of()).writer() as writer:
+        writer.write(*many(0))
+        writer.flush()
+
+    assert children == []
+
+
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(
+    store: EdgeStore, children: list[edge_process.EdgeProcess]
+) -> None:
+    """After kill -9 of the writing process, what was flushed is there, and loading again completes."""
+    collection = store.create(manifest_of())
+    points, vectors, encodable = many(6000)
+
+    def load(*, is_killed: bool) -> None:
+        with collection.writer() as writer:
+            writer.write(points[:3000], vectors[:3000], encodable[:3000])
+            writer.flush()
+            writer.write(points[3000:], vectors[3000:], encodable[3000:])
+            if is_killed:
+                kill(children[-1])
+                with pytest.raises(StoreError, match="SIGKILL"):
+                    writer.flush()
+                writer.write(points, vectors, encodable)
+
+    with pytest.raises(StoreError, match=r"that writes collection.*SIGKILL.*memory.*is kept.*again"):
+        load(is_killed=True)
+    assert collection.count() >= 3000
+    assert nearest_names(collection, vectors[:50]) == [point.name for point in points[:50]]
+
+    load(is_killed=False)
+    assert collection.count() == 6000
+    assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
+
+
+def test_ctrl_c_in_the_terminal_leaves_the_writer_to_its_parent(
+    store: EdgeStore, children: list[edge_process.EdgeProcess]
+) -> None:
+    """An interrupt that reaches the writing process too does not end it."""
+    collection = store.create(manifest_of())
+    with collection.writer() as writer:
+        writer.write(*many(10))
+        writer.flush()
+        kill(children[0], signal.SIGINT)
+        writer.write(*many(10, start=10))
+
+    assert collection.count() == 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("task", ["load", "finalize"])
+def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:
+    """When the loading program is killed, its child ends too, and what was acknowledged is there."""
+    store.create(manifest_of(dim=WIDE)).close()
+    script = """
+import sys, time
+from pathlib import Path
+from pearl_qdrant.store.edge import bulk_writer as edge_bulk
+from pearl_qdrant.store.edge import collection as edge_collection
+from pearl_qdrant.store.edge import child_process as edge_process
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.store import EdgeStore
+from edge_cases import WIDE, many
+
+class Told(edge_process.EdgeProcess):
+    def __init__(self, job):
+        super().__init__(job)
+        print(job.task, self.pid, flush=True)
+
+edge_shard.INDEXING_THRESHOLD_KB = 160
+edge_bulk.EdgeProcess = edge_collection.EdgeProcess = Told
+collection = EdgeStore(Path(sys.argv[1])).open("toy")
+with collection.writer() as writer:
+    writer.write(*many(1000, dim=WIDE))
+    writer.flush()
+    print("flushed", 0, flush=True)
+    while sys.argv[2] == "load":
+        writer.write(*many(1000, dim=WIDE))
+while True:
+    collection.finalize()
+"""
+    with python(script, store.location, task) as parent:
+        assert parent.stdout is not None
+        pid = 0
+        for line in parent.stdout:
+            said, _, number = line.partition(" ")
+            pid = int(number) or pid
+            if said == ("flushed" if task == "load" else "finalize"):
+                break
+        time.sleep(0.2)
+        parent.kill()
+
+    wait_until(lambda: not is_running(pid))
+    collection = store.open("toy")
+    assert collection.count() == 1000
+    points, vectors, _ = many(1000, dim=WIDE)
+    assert nearest_names(collection, vectors[:20]) == [point.name for point in points[:20]]
+
+
+def test_a_large_load_goes_through_several_processes(
+    store: EdgeStore, low_threshold: None, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each child ends when its share is compacted; filters and counts are exact with and without payload indexes."""
+    monkeypatch.setattr(edge_folder, "SMALL_POINTS", 500)
+    monkeypatch.setattr(edge_folder, "COMPACT_UNINDEXED_POINTS", 800)
+    collection = store.create(manifest_of(dim=WIDE))
+    points, vectors, encodable = many(1900, dim=WIDE)
+    with collection.writer() as writer:
+        for start in range(0, 1900, 400):
+            part = slice(start, start + 400)
+            writer.write(points[part], vectors[part], encodable[part])
+        writer.write(points[:3], vectors[:3], encodable[:3])
+
+    def check() -> None:
+        assert (collection.count(), collection.count_entities()) == (1900, 950)
+        assert collection.type_counts(2)["types"] == {"ORG": 634, "GPE": 633}
+        assert len(collection.find(entity_ids=["E7"], limit=9)) == 2
+        hits = collection.search(vectors[:40], limit=3, types=["GPE"])
+        assert {hit.point.types for row in hits for hit in row} == {("GPE",)}
+        assert nearest_names(collection, vectors[::30]) == [point.name for point in points[::30]]
+
+    assert len(children) == 3
+    status = collection.status()
+    assert (status.payload_indexes, status.indexed_vectors, status.is_finalized) == ((), 0, False)
+    check()
+
+    progress: list[tuple[int, int]] = []
+    collection.finalize(lambda done, total: progress.append((done, total)))
+
+    status = collection.status()
+    assert (status.payload_indexes, status.indexed_vectors, status.is_finalized) == (INDEXED_FIELDS, 1900, True)
+    assert status.segments <= 2
+    assert progress == [(0, 1900), (1900, 1900)]
+    check()
+
+
+# The graph
+
+
+@pytest.fixture
+def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
+    """A collection that is large enough for a graph, and has none yet."""
+    collection = store.create(manifest_of(dim=WIDE))
+    with collection.writer() as writer:
+        writer.write(*many(1000, dim=WIDE))
+    return collection
+
+
+@pytest.mark.parametrize("quantization, least", [("none", 38), ("int8", 38), ("turbo", 38), ("binary", 30)])
+def test_scores_come_from_the_whole_vectors(
+    store: EdgeStore, low_threshold: None, quantization: Quantization, least: int
+) -> None:
+    """However vectors are kept for finding candidates, a score is the exact cosine, with the filter and without."""
+    collection = store.create(manifest_of(dim=WIDE).model_copy(update={"quantization": quantization}))
+    points, vectors, encodable = many(1500, dim=WIDE)
+    with collection.writer() as writer:
+        writer.write(points, vectors, encodable)
+    collection.finalize()
+    assert collection.status().indexed_vectors == 1500
+    # Between two of the points: no score is 1.
+    queries = vectors[:40] + vectors[100:140]
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    row_of = {point.name: i for i, point in enumerate(points)}
+
+    for types in ((), ("ORG",)):
+        found = collection.search(queries, limit=5, types=types)
+        for query, hits in zip(queries, found, strict=True):
+            exact = [float(query @ vectors[row_of[hit.point.name]]) for hit in hits]
+            assert len(hits) == 5
+            np.testing.assert_allclose([hit.score for hit in hits], exact, atol=1e-5)
+    # Each query has two nearest points, of equal score; 64 bits tell less of them than 64 bytes.
+    nearest = collection.search(queries, limit=2)
+    right = sum({hit.point.name for hit in hits} == {f"name {i}", f"name {i + 100}"} for i, hits in enumerate(nearest))
+    assert right >= least
+
+
+def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
+    """After kill -9 while the graph is built, search is exact as before, and finalize can run again."""
+    points, vectors, encodable = many(5000, dim=WIDE)
+    wide.upsert(points, vectors, encodable)
+    shard = wide._folder.path / "shard"
+
+    def kill_when_busy() -> None:
+        wait_until(lambda: children and any((shard / "temp_segments").glob("*")))
+        kill(children[0])
+
+    killer = threading.Thread(target=kill_when_busy)
+    killer.start()
+    with pytest.raises(StoreError, match=r"builds the graph.*SIGKILL"):
+        wide.finalize()
+    killer.join()
+
+    assert list((shard / "temp_segments").glob("*")) == []
+    status = wide.status()
+    assert (status.points, status.indexed_vectors, status.is_finalized) == (5000, 0, False)
+    assert nearest_names(wide, vectors) == [point.name for point in points]
+
+    wide.finalize()
+    assert wide.status().is_finalized
+    assert nearest_names(wide, vectors) == [point.name for point in points]
+
+
+def test_ctrl_c_ends_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
+    """An interrupt stops the building of the graph; the collection goes on as it was."""
+
+    def interrupt_when_started() -> None:
+        wait_until(lambda: children)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt_when_started)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        wide.finalize()
+    thread.join()
+
+    assert not is_running(children[0].pid)
+    assert wide.count() == 1000
+    assert not wide.status().is_finalized
+
+
+def test_what_is_written_after_finalize_is_found_and_told(wide: EdgeCollection) -> None:
+    """A later load is searched at once, shows as not finalized when it is large, and finalize takes it in."""
+    wide.finalize()
+    points, vectors, encodable = many(1700, dim=WIDE)
+    with wide.writer() as writer:
+        writer.write(points[900:], vectors[900:], encodable[900:])
+
+    status = wide.status()
+    assert (status.points, status.indexed_vectors, status.is_finalized) == (1700, 900, False)
+    assert status.payload_indexes == INDEXED_FIELDS
+    assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
+
+    wide.finalize()
+    assert wide.status().indexed_vectors == 1700
+    assert wide.status().is_finalized
+    assert wide.delete_entities(["E0", "E849"]) == 4
+    assert (wide.count(), wide.status().indexed_vectors) == (1696, 1696)
+    assert nearest_names(wide, vectors[2:-2:10]) == [point.name for point in points[2:-2:10]]
+
+
+# A full disk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with little space."""
+    with small_disk(tmp_path / "disk", "180m") as folder:
+        yield folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
+def test_a_full_disk_stops_a_load_and_loses_nothing(disk: Path) -> None:
+    """A load that fills the disk ends with the numbers; what was acknowledged is there, and can be searched."""
+    store = EdgeStore(disk)
+    collection = store.create(manifest_of(dim=1024))
+    acknowledged = 0
+
+    def load() -> None:
+        nonlocal acknowledged
+        with collection.writer() as writer:
+            for start in range(0, 30_000, 500):
+                writer.write(*many(500, dim=1024, start=start))
+                writer.flush()
+                acknowledged += 500
+
+    with pytest.raises(StoreFullError, match=r"MB free.*free some space"):
+        load()
+
+    assert acknowledged > 0
+    assert collection.count() == acknowledged
+    with pytest.raises(StoreFullError, match="MB needed"):
+        collection.upsert(*many(1, dim=1024))
+    points, vectors, _ = many(500, dim=1024)
+    assert nearest_names(collection, vectors[:20]) == [point.name for point in points[:20]]
+    store.close()
+    assert EdgeStore(disk).open("toy").count() == acknowledged
+    json.loads((disk / "toy" / "manifest.json").read_text())
+    edge_folder.CollectionFolder.acquire(Path(os.path.realpath(disk / "toy")), "toy")._close()

@@ -1,0 +1,64 @@
+"""What the tests of the server adapter share: stores that do not wait long, and points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from qdrant_double import QdrantDouble
+
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.store import ServerStore
+
+DIM = 4
+NAME = "umls"
+KEY = "s3cret-k3y"
+QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)
+ANY = r".*"
+
+
+def connect(double: QdrantDouble, *, timeout: float = 5.0, retry: RetryPolicy = QUICK, **settings: Any) -> ServerStore:
+    """A store that does not wait long."""
+    indexing = Indexing(poll_s=0.005, stall_s=settings.pop("stall_s", 5.0))
+    return ServerStore.connect(double.url, timeout=timeout, retry=retry, indexing=indexing, **settings)
+
+
+def manifest_of(name: str = NAME, *, dim: int = DIM) -> Manifest:
+    """A manifest for tests."""
+    return Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:aa", dim=dim, has_head=False)
+
+
+def points_of(n: int, *, description: str | None = None) -> tuple[list[NamePoint], FloatArray, BoolArray]:
+    """Points of one name an entity, with random unit vectors."""
+    vectors = np.random.default_rng(0).normal(size=(n, DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    made = [
+        NamePoint(
+            kb="test",
+            entity_id=f"E{i}",
+            name=f"n{i}",
+            canonical_name=f"n{i}",
+            is_canonical=True,
+            description=description,
+        )
+        for i in range(n)
+    ]
+    return made, vectors, np.ones(n, dtype=np.bool_)
+
+
+def load(collection: ServerCollection, n: int, *, step: int = 100) -> None:
+    """Write n points through a writer, in pieces."""
+    points, vectors, encodable = points_of(n)
+    with collection.writer() as writer:
+        for start in range(0, n, step):
+            piece = slice(start, start + step)
+            writer.write(points[piece], vectors[piece], encodable[piece])
+
+
+def ids_in(double: QdrantDouble) -> list[str]:
+    """Ids of all points that the double holds."""
+    return [str(record.id) for record in double.client.scroll(NAME, limit=10_000)[0]]

@@ -1,0 +1,114 @@
+"""URLs and API keys: where a key is sent, and where it never shows."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import httpx
+import pytest
+from qdrant_client.http.exceptions import ResponseHandlingException
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+from server_cases import ANY, KEY, connect, manifest_of
+
+from pearl_qdrant.errors import (
+    SettingsError,
+    StoreError,
+    StoreRejectedError,
+)
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server.store import ServerStore
+
+
+def test_the_key_is_sent_and_never_shown(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """A key reaches the server, and no error, traceback, representation or log, even where the server echoes it."""
+    caplog.set_level(logging.DEBUG)
+    store = connect(double, api_key=f"{KEY}\n")
+    collection = store.create(manifest_of())
+    assert double.headers["api-key"] == KEY
+    shown = [repr(store), repr(collection), store.location]
+
+    def fail(fault: Fault) -> None:
+        double.faults = [fault] * 9
+        with pytest.raises(StoreError) as caught:
+            collection.count()
+        shown.extend([str(caught.value), repr(caught.value), "".join(traceback.format_exception(caught.value))])
+
+    fail(Fault("status", match=ANY, status=403, error=f"key {KEY} is not welcome"))
+    fail(Fault("status", match=ANY, status=503, error=f"key {KEY} is not welcome"))
+    fail(Fault("drop", match=ANY))
+    store.close()
+
+    assert not [text for text in [*shown, caplog.text] if KEY in text]
+    assert "QDRANT_API_KEY" in shown[3]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://qdrant.example.org:6333",
+        "http://10.0.0.5:6333",
+        "http://localhost.example.org:6333",
+        "http://127.0.0.1.example.org",
+        "http://0.0.0.0:6333",
+    ],
+)
+def test_a_key_is_not_sent_in_plain_text_to_another_host(url: str) -> None:
+    """Plain HTTP with a key is refused, except on this machine."""
+    with pytest.raises(SettingsError, match="plain HTTP") as caught:
+        ServerStore.connect(url, api_key=KEY)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["https://qdrant.example.org", "http://localhost:6333", "http://[::1]:6333/"])
+def test_a_key_may_go_over_tls_or_loopback(url: str) -> None:
+    """TLS, or this machine, may carry a key; so may no key anything."""
+    store = ServerStore.connect(url, api_key=KEY)
+    assert store.location == url.rstrip("/")
+    store.close()
+    ServerStore.connect("http://qdrant.example.org:6333", api_key="").close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:6333",
+        "ftp://localhost",
+        "http://",
+        f"http://user:{KEY}@localhost",
+        f"http://localhost?api-key={KEY}",
+        "http://localhost:port",
+    ],
+)
+def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
+    """A URL without scheme or host, or with a secret in it, is a settings error that does not repeat the secret."""
+    with pytest.raises(SettingsError) as caught:
+        ServerStore.connect(url)
+    assert KEY not in str(caught.value)
+
+
+def test_a_key_that_no_header_can_carry_is_refused() -> None:
+    """A key with control characters is refused without being shown."""
+    with pytest.raises(SettingsError, match="QDRANT_API_KEY") as caught:
+        ServerStore.connect("https://qdrant.example.org", api_key=f"{KEY}\n{KEY}")
+    assert KEY not in str(caught.value)
+
+
+def test_tls_that_cannot_work_is_not_tried_for_long(double: QdrantDouble) -> None:
+    """https:// to a server without TLS fails at the first try and says what to check."""
+    double.requests.clear()
+    store = ServerStore.connect(double.url.replace("http:", "https:"), retry=RetryPolicy(tries=3, first_wait_s=30.0))
+    with pytest.raises(StoreRejectedError, match="https://"):
+        store.collections()
+    store.close()
+
+
+def test_a_malformed_answer_is_no_transport_error() -> None:
+    """Only what a later try can change is tried again."""
+    from pearl_qdrant.store.server.errors import is_transient
+
+    assert is_transient(ResponseHandlingException(httpx.ReadTimeout("")))
+    assert is_transient(ResponseHandlingException(httpx.RemoteProtocolError("closed")))
+    assert not is_transient(ResponseHandlingException(ValueError("no JSON")))
+    assert not is_transient(ResponseHandlingException(httpx.LocalProtocolError("bad header")))

@@ -1,0 +1,176 @@
+"""Bulk loads to a server: batches of the right size, errors that stay, and writes in order."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from qdrant_double import QdrantDouble
+from qdrant_double_http import POINTS, Fault
+from server_cases import NAME, connect, ids_in, load, manifest_of, points_of
+
+from pearl_qdrant.errors import (
+    StoreRejectedError,
+)
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.points import check_points, cut_batches, join
+from pearl_qdrant.store.server.store import ServerStore
+
+
+def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A server that takes few points a request gets them all, and is not asked again with too many."""
+    double.max_points = 40
+
+    load(collection, 600, step=300)
+
+    assert sorted(ids_in(double)) == sorted(p.id for p in points_of(600)[0])
+    assert max(double.upsert_sizes) <= 40
+    n_upserts = sum(request.startswith("PUT") and request.endswith("/points") for request in double.requests)
+    assert n_upserts - len(double.upsert_sizes) <= 2 * 3  # refused: 256, 128 and 64, by either thread
+
+
+def test_a_server_that_takes_few_bytes_is_not_asked_again_with_too_many(
+    double: QdrantDouble, collection: ServerCollection
+) -> None:
+    """A limit of bytes bounds the bytes of later batches, and not their points: short names still go many at once."""
+    double.max_bytes = 20_000
+    points, vectors, encodable = points_of(400)
+    large = points_of(200, description="x" * 500)[0]
+    with collection.writer() as writer:
+        writer.write(large, vectors[:200], encodable[:200])
+        writer.write(points[200:], vectors[200:], encodable[200:])
+    n_upserts = sum(request.startswith("PUT") and request.endswith("/points") for request in double.requests)
+    refused = n_upserts - len(double.upsert_sizes)
+
+    assert sorted(ids_in(double)) == sorted(p.id for p in points)
+    assert refused <= 2 * 4  # 200 points of 140 KB in all: halved four times, by either thread
+    assert max(double.upsert_sizes) > 2 * min(double.upsert_sizes)
+
+
+def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collection: ServerCollection) -> None:
+    """Strict mode's own limit of points a request is no reason to fail."""
+    error = 'Bad request: Limit exceeded 100 > 60 for "upsert limit". Help: Reduce the "upsert limit" parameter.'
+    double.faults = [Fault("status", status=400, error=error)]
+
+    load(collection, 100)
+
+    assert double.upsert_sizes == [50, 50]
+
+
+def test_a_point_too_large_on_its_own_is_named(double: QdrantDouble, collection: ServerCollection) -> None:
+    """Where one point alone is too large, the error names it, and its neighbours are stored."""
+    double.max_bytes = 2000
+    points, vectors, encodable = points_of(3)
+    points[1] = points_of(2, description="x" * 3000)[0][1]
+
+    with pytest.raises(StoreRejectedError, match=r"'n1' \(entity E1\) alone is too large"):
+        collection.upsert(points, vectors, encodable)
+
+    assert collection.find(entity_ids=["E0"], limit=1) != []
+
+
+def test_an_error_of_a_load_surfaces_and_stays(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A batch that failed for good is reported by the next write or flush, and by each one after it."""
+    points, vectors, encodable = points_of(10)
+    double.faults = [Fault("status", status=422, error="poison")]
+
+    def load_on() -> None:
+        with collection.writer() as writer:
+            writer.write(points, vectors, encodable)
+            with pytest.raises(StoreRejectedError, match="poison"):
+                writer.flush()
+            with pytest.raises(StoreRejectedError, match="poison"):
+                writer.write(points, vectors, encodable)
+
+    with pytest.raises(StoreRejectedError, match="poison"):
+        load_on()
+
+    assert collection.count() == 0
+
+
+def test_leaving_a_load_normally_reports_its_last_error(double: QdrantDouble, collection: ServerCollection) -> None:
+    """An error of the very last batch does not go unnoticed."""
+
+    def load_last() -> None:
+        with collection.writer() as writer:
+            writer.write(*points_of(10))
+
+    double.faults = [Fault("status", status=422, error="poison")]
+    with pytest.raises(StoreRejectedError, match="poison"):
+        load_last()
+
+
+def test_breaking_off_a_load_does_not_wait_for_a_dead_server(
+    double: QdrantDouble, collection: ServerCollection
+) -> None:
+    """Ctrl-C while the server is down ends the program, not the tries."""
+    double.faults = [Fault("status")] * 100
+    waits_for_ever = RetryPolicy(tries=50, first_wait_s=1e6, max_wait_s=1e6, budget_s=1e9)
+    stubborn = connect(double, retry=waits_for_ever).open(NAME)
+
+    def broken_off() -> None:
+        with stubborn.writer() as writer:
+            writer.write(*points_of(10))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken_off()
+
+
+def test_two_writes_of_one_point_do_not_overtake_each_other(double: QdrantDouble, collection: ServerCollection) -> None:
+    """Though two threads upload, the later write of a name counts, even if the earlier one is retried."""
+    slow = connect(double, retry=RetryPolicy(tries=3, first_wait_s=0.4)).open(NAME)
+    double.faults = [Fault("drop")]
+    old, vectors, encodable = points_of(5, description="old")
+    new, _, _ = points_of(5, description="new")
+
+    with slow.writer() as writer:
+        writer.write(old, vectors, encodable)
+        writer.write(new, vectors, encodable)
+
+    assert {p.description for p in slow.scroll()} == {"new"}
+
+
+def test_a_write_returns_while_the_server_works(
+    double: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next batch can be encoded while the last one is stored."""
+    store.create(manifest_of())
+    collection = connect(double, timeout=300.0).open(NAME)
+    may_store, answer = threading.Event(), double.answer
+
+    def answer_later(command: str, path: str, body: bytes) -> Any:
+        if re.search(POINTS, f"{command} {path}"):
+            may_store.wait(300)
+        return answer(command, path, body)
+
+    monkeypatch.setattr(double, "answer", answer_later)
+    with collection.writer() as writer:
+        writer.write(*points_of(10))
+        before = ids_in(double)
+        may_store.set()
+        writer.flush()
+
+    assert before == []
+    assert len(ids_in(double)) == 10
+
+
+def test_batches_are_bounded_by_points_and_bytes() -> None:
+    """No request holds more than either bound, unless one point alone is over it."""
+    points, vectors, encodable = points_of(100)
+    points[50] = points_of(51, description="x" * 5000)[0][50]
+    checked = check_points(points, vectors, encodable, manifest_of())
+
+    batches = list(cut_batches(checked, max_points=30, max_bytes=4000))
+
+    assert [p.id for batch in batches for p in batch] == [p.id for p in points]
+    assert all(len(batch) <= 30 for batch in batches)
+    assert all(len(batch) == 1 or sum(len(p.data) for p in batch) <= 4000 for batch in batches)
+    body = json.loads(join(checked, "points"))
+    assert [one["id"] for one in body["points"]] == [p.id for p in points]
+    assert np.float32(body["points"][0]["vector"]["dense"]).tolist() == vectors[0].tolist()

@@ -1,0 +1,86 @@
+"""What the tests of the embedded store share: points, and child processes that are really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.store.edge import (
+    child_process as edge_process,
+)
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.schema import Manifest, NamePoint
+
+WIDE = 64
+"""So wide that with `low_threshold` 640 vectors are enough for a graph."""
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def manifest_of(name: str = "toy", *, dim: int = 8) -> Manifest:
+    """A manifest for tests."""
+    return Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:0", dim=dim, has_head=True)
+
+
+def many(n: int, *, dim: int = 8, start: int = 0) -> tuple[list[NamePoint], FloatArray, BoolArray]:
+    """Points of two names an entity, of three types, with random unit vectors."""
+    vectors = np.random.default_rng(start).normal(size=(n, dim)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    points = [
+        NamePoint(
+            kb="test",
+            entity_id=f"E{i // 2}",
+            name=f"name {i}",
+            canonical_name=f"name {i - i % 2}",
+            is_canonical=i % 2 == 0,
+            types=(("ORG", "GPE", "PERSON")[i % 3],),
+        )
+        for i in range(start, start + n)
+    ]
+    return points, vectors, np.ones(n, dtype=np.bool_)
+
+
+def nearest_names(collection: EdgeCollection, vectors: FloatArray) -> list[str]:
+    """Name of the nearest point of each vector."""
+    return [hits[0].point.name for hits in collection.search(vectors, limit=1)]
+
+
+def kill(child: edge_process.EdgeProcess, number: int = signal.SIGKILL) -> None:
+    """Really kill it."""
+    os.kill(child.pid, number)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition: Any, *, seconds: float = 300.0) -> None:
+    """Wait for something to come true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.001)
+
+
+def python(script: str, *arguments: str) -> subprocess.Popen[str]:
+    """Run a script in another process."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
