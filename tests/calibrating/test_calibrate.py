@@ -18,7 +18,7 @@ from pearl_qdrant.store.schema import LinkCalibration
 
 
 def test_pairs_are_read_with_or_without_a_header(tmp_path: Path) -> None:
-    """Empty and NIL both mean that there is no entity; a pair that comes again counts once."""
+    """Empty and NIL both mean that there is no entity; repeated pairs count once."""
     path = tmp_path / "pairs.tsv"
     path.write_text("\ufeffmention\tentity_id\nNYT\tnyt\nNYT\tnyt\nnothing\t\nnone\tNIL\tmore\r\n\n", encoding="utf-8")
 
@@ -29,7 +29,7 @@ def test_pairs_are_read_with_or_without_a_header(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"NYT\tnyt\nonly\n", b"NYT\tnyt\n\tnyt\n", b"NYT\tnyt\n\xff\tx\n"])
 def test_a_broken_pair_is_named_by_its_line(tmp_path: Path, content: bytes) -> None:
-    """A row without a second column, without a mention, or that is no UTF-8."""
+    """A row without a second column, without a mention, or not in UTF-8 is reported with its line."""
     path = tmp_path / "pairs.tsv"
     path.write_bytes(content)
 
@@ -38,7 +38,7 @@ def test_a_broken_pair_is_named_by_its_line(tmp_path: Path, content: bytes) -> N
 
 
 def base_file(folder: Path, n: int = 80) -> Path:
-    """A base of `n` entities with an alias each, and two that share a folded name."""
+    """A base of `n` entities with one alias each, and two that share a folded name."""
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list("abcdefghijklmnop"), 7)) for _ in range(2 * n)]
     rows = [f"e{i}\t{words[2 * i]} {words[2 * i + 1]}\tORG\t{words[2 * i + 1]} {words[2 * i]}s" for i in range(n)]
@@ -57,7 +57,7 @@ def ingested(run: Run, tmp_path: Path, model: Path) -> Path:
 
 
 def manifest_calibration(folder: Path) -> LinkCalibration | None:
-    """What the collection's manifest has."""
+    """The calibration in the manifest of the collection."""
     store = EdgeStore(folder)
     try:
         return store.open("base").manifest.calibration
@@ -66,7 +66,7 @@ def manifest_calibration(folder: Path) -> LinkCalibration | None:
 
 
 def test_calibrate_fits_to_the_aliases_of_the_base_and_stores_it(run: Run, ingested: Path, tmp_path: Path) -> None:
-    """Without pairs: figures before and after, a figure, and a manifest that the linker uses from then on."""
+    """Without pairs I get figures before and after, a diagram, and a manifest that the linker uses from then on."""
     figure = tmp_path / "reliability.png"
     dry = run("calibrate", "--precision", "0.5", "--dry-run", "--json")
     assert dry.status == 0, dry.err
@@ -89,7 +89,7 @@ def test_calibrate_fits_to_the_aliases_of_the_base_and_stores_it(run: Run, inges
 
 
 def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call fits, stores, and returns what was fitted and what it replaced; a dry run stores nothing."""
+    """One call fits, stores, and returns the fit and the previous calibration; a dry run stores nothing."""
     dry = calibrate_collection("base", precision=0.5, dry_run=True)
     assert manifest_calibration(ingested) is None
 
@@ -105,8 +105,8 @@ def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monk
         calibrate_collection("base", str(ingested / "absent.tsv"), store=ingested)
 
 
-def test_calibrate_on_pairs_weighs_for_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:
-    """Pairs with NIL ones among them, weighed as asked for."""
+def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:
+    """Pairs that include NIL mentions are weighted to the requested share."""
     store = EdgeStore(ingested)
     names = [(p.name, p.entity_id) for p in store.open("base").scroll() if p.entity_id[0] == "e"]
     store.close()
@@ -124,8 +124,8 @@ def test_calibrate_on_pairs_weighs_for_a_share_of_nil(run: Run, ingested: Path, 
     assert (stored.features is not None) == record["ranking_fitted"]
 
 
-def test_the_linker_judges_by_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
-    """They lie in the manifest; one that this version does not know is said, and fitted again."""
+def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
+    """They are in the manifest; an unknown one is reported, and can be fitted again."""
     own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, "features": {"dense": 7.0}, "nil_features": {"bias": 1.0}}
 
     def store_calibration(changed: dict[str, Any]) -> None:
@@ -162,10 +162,8 @@ def test_the_linker_judges_by_the_coefficients_of_its_collection(run: Run, inges
         ([f"m{i}\tNIL" for i in range(60)], "60 pairs, 0 of them with an entity"),
     ],
 )
-def test_pairs_that_will_not_do_are_refused(
-    run: Run, ingested: Path, tmp_path: Path, rows: list[str], expected: str
-) -> None:
-    """Too few, unknown ids, nothing but NIL: said in words, and nothing is stored."""
+def test_unsuitable_pairs_are_refused(run: Run, ingested: Path, tmp_path: Path, rows: list[str], expected: str) -> None:
+    """Too few pairs, unknown ids, or nothing but NIL give an error, and nothing is stored."""
     path = tmp_path / "pairs.tsv"
     path.write_text("\n".join(rows), encoding="utf-8")
 
@@ -177,7 +175,7 @@ def test_pairs_that_will_not_do_are_refused(
 
 
 def test_a_base_without_aliases_asks_for_pairs(run: Run, tmp_path: Path, model: Path) -> None:
-    """There is nothing to hold out."""
+    """If there is nothing to hold out, the error asks for labelled pairs."""
     path = tmp_path / "bare.tsv"
     path.write_text("id\tname\n1\tabc\n2\tdef\n", encoding="utf-8")
     assert run("ingest", str(path), "--model", str(model), "--collection", "base").status == 0
@@ -189,8 +187,8 @@ def test_a_base_without_aliases_asks_for_pairs(run: Run, tmp_path: Path, model: 
     assert "--pairs" in done.err
 
 
-def test_namesakes_are_entities_that_share_a_folded_name(ingested: Path) -> None:
-    """IL-2 and il2 are one name: taking one entity away takes the other."""
+def test_entities_that_share_a_folded_name_are_found(ingested: Path) -> None:
+    """IL-2 and il2 are one name: hiding one entity hides the other."""
     store = EdgeStore(ingested)
     try:
         collection = store.open("base")

@@ -24,7 +24,7 @@ from training.evaluation.reports.reliability_figure import draw_reliability
 
 
 def test_the_calibration_error_is_the_mean_gap_of_bins_of_equal_mass() -> None:
-    """Two bins of two answers each: |0.15 - 0.5| and |0.85 - 1| by half."""
+    """Two bins of two answers each: half of |0.15 - 0.5| plus half of |0.85 - 1|."""
     given = answers([0.9, 0.1, 0.2, 0.8], [1, 0, 1, 1])
 
     assert calibration_error(given, n_bins=2) == pytest.approx((0.35 + 0.15) / 2)
@@ -32,14 +32,14 @@ def test_the_calibration_error_is_the_mean_gap_of_bins_of_equal_mass() -> None:
 
 
 def test_the_order_of_equal_probabilities_does_not_matter() -> None:
-    """Answers of one probability are as right as they are together, however they are ordered."""
+    """Answers with equal probabilities are pooled, whatever their order."""
     right = [1.0] * 10 + [0.0] * 10
 
     assert calibration_error(answers([0.5] * 20, right)) == calibration_error(answers([0.5] * 20, right[::-1]))
 
 
-def test_bins_hold_equal_mass_of_weighed_answers() -> None:
-    """Fifteen bins of a fifteenth each, whatever the answers weigh."""
+def test_bins_have_equal_mass_of_weighted_answers() -> None:
+    """Fifteen bins have a fifteenth each, for any weights."""
     rng = np.random.default_rng(0)
     given = answers(rng.random(1000), (rng.random(1000) < 0.5).astype(float))
     weighed = Answers(*(getattr(given, name) for name in given.__slots__[:-1]), weights=rng.random(1000))
@@ -51,7 +51,7 @@ def test_bins_hold_equal_mass_of_weighed_answers() -> None:
 
 
 def test_brier_and_auroc_agree_with_scikit_learn() -> None:
-    """Ties and weights included."""
+    """The figures equal those of scikit-learn, also with ties."""
     rng = np.random.default_rng(1)
     p, right = np.round(rng.random(300), 1), (rng.random(300) < 0.4).astype(float)
     given = answers(p, right)
@@ -62,7 +62,7 @@ def test_brier_and_auroc_agree_with_scikit_learn() -> None:
 
 
 def test_coverage_precision_and_f1_of_nil_by_hand() -> None:
-    """Three of four are linked, two of them right; the one that is not is one of two NIL mentions."""
+    """Three of four mentions are linked, two of them right; the wrong link is one of two NIL mentions."""
     given = answers([0.9, 0.8, 0.7, 0.2], [1, 1, 0, 0], is_nil=[False, False, True, True])
 
     assert coverage_and_precision(given, 0.5) == pytest.approx((0.75, 2 / 3))
@@ -70,20 +70,20 @@ def test_coverage_precision_and_f1_of_nil_by_hand() -> None:
 
 
 def test_a_threshold_for_95_percent_needs_more_than_a_few_links() -> None:
-    """One more link counts as wrong: 18 right ones of 18 are not enough, 19 are."""
+    """One extra link counts as wrong: 18 of 18 right links are not enough, 19 are."""
     assert threshold_for_precision(answers([0.9] * 18, [1.0] * 18), 0.95) is None
     assert threshold_for_precision(answers([0.9] * 19, [1.0] * 19), 0.95) == 0.9
 
 
 def test_links_of_one_probability_are_not_divided_by_a_threshold() -> None:
-    """Where half of those at 0.5 are wrong, the threshold lies above them all."""
+    """If half of the links at 0.5 are wrong, the threshold is above all of them."""
     given = answers([0.9] * 50 + [0.5] * 20, [1.0] * 60 + [0.0] * 10)
 
     assert threshold_for_precision(given, 0.95) == 0.9
 
 
-def test_tied_candidates_share_what_is_right_and_are_never_linked() -> None:
-    """One of two tied candidates is right: half the credit, and no link."""
+def test_tied_candidates_share_the_credit_and_are_never_linked() -> None:
+    """If one of two tied candidates is right, the answer counts half, and there is no link."""
     tied = without_features(
         np.array([[5.0, 5.0]]),
         np.array([0.0]),
@@ -98,7 +98,7 @@ def test_tied_candidates_share_what_is_right_and_are_never_linked() -> None:
 
 
 def test_a_nil_answer_is_right_where_the_base_has_no_entity() -> None:
-    """NIL for a mention without an entity is right; for one whose entity the search missed it is not."""
+    """NIL is right for a mention without an entity, and wrong if the search missed the entity."""
     made = without_features(
         np.array([[-5.0], [-5.0], [-np.inf]]),
         np.zeros(3),
@@ -113,7 +113,7 @@ def test_a_nil_answer_is_right_where_the_base_has_no_entity() -> None:
 
 
 def test_a_figure_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """The folder is not there: the message has the path."""
+    """If the folder does not exist, the error names the path."""
     from pearl_qdrant.errors import SettingsError
 
     with pytest.raises(SettingsError, match="cannot be written"):

@@ -1,4 +1,4 @@
-"""Fitting the coefficients of the ranking on to a base: samples drawn by known ones."""
+"""Fitting the coefficients of the ranking to a base, on samples drawn from known coefficients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pearl_qdrant.linking.ranking.model import (
 
 
 def samples_of_a_base(n: int, rng: np.random.Generator, model: RankingModel) -> Samples:
-    """Mentions of 8 candidates with random features, the right answer drawn by a model, scored by the shipped one."""
+    """Mentions of 8 candidates with random features; a model draws the right answer, the shipped one scores them."""
     features = rng.random((n, 8, len(FEATURES))).astype(np.float32)
     nil_features = np.concatenate([np.ones((n, 1)), rng.random((n, len(NIL_FEATURES) - 1))], axis=1)
     logits = np.concatenate([features @ model.features, (nil_features @ model.nil_features)[:, None]], axis=1)
@@ -31,8 +31,8 @@ def samples_of_a_base(n: int, rng: np.random.Generator, model: RankingModel) -> 
     return made.scored_by(shipped_model())
 
 
-def test_a_base_that_goes_by_other_rules_gets_its_own_coefficients() -> None:
-    """Where spelling misleads and acronyms mean nothing, the fit finds it; mentions not used for it gain."""
+def test_an_unusual_base_gets_its_own_coefficients() -> None:
+    """If spelling misleads and acronyms mean nothing, the fit finds it, and other mentions of the base gain."""
     shipped = shipped_model()
     names = dict(zip(FEATURES, shipped.features.tolist(), strict=True))
     other = RankingModel.from_names({**names, "lexical": 0.0, "some_lexical": 0.0, "acronym": 0.0, "dense": 12.0}, {})
@@ -57,8 +57,8 @@ def test_a_base_that_goes_by_other_rules_gets_its_own_coefficients() -> None:
     assert ours.first_correct.mean() > theirs.first_correct.mean() + 0.05
 
 
-def test_coefficients_that_do_no_better_are_left_as_they_come() -> None:
-    """A base that the shipped coefficients made keeps them, or loses nothing."""
+def test_the_default_coefficients_stay_if_others_do_no_better() -> None:
+    """A base that follows the shipped coefficients keeps them, or loses nothing."""
     made = samples_of_a_base(120, np.random.default_rng(9), shipped_model())
     asked: dict[str, Any] = {"precision": 0.5, "before": Calibration(), "groups": np.arange(120)}
 
@@ -70,8 +70,8 @@ def test_coefficients_that_do_no_better_are_left_as_they_come() -> None:
     assert few.features == pytest.approx(shipped_model().features, abs=1.0), "three mentions move little"
 
 
-def test_judging_again_puts_candidates_in_their_new_order() -> None:
-    """Ties are found anew, and a mention with fewer candidates keeps them first."""
+def test_scoring_again_sorts_the_candidates_again() -> None:
+    """Ties are computed again, and missing candidates stay last."""
     by_dense = RankingModel.from_names({"dense": 1.0}, {"bias": 2.0})
     features = np.zeros((2, 3, len(FEATURES)), dtype=np.float32)
     features[:, :, FEATURES.index("dense")] = [[0.1, 0.9, 0.9], [0.3, 0.4, 0.0]]

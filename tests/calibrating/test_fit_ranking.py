@@ -40,7 +40,7 @@ def made_up(n: int, *, seed: int) -> tuple[Task, RankingModel]:
 
 
 def test_fitting_finds_the_coefficients_that_made_the_data() -> None:
-    """Right answers drawn from known coefficients give these back, roughly, and 0 for what plays no part."""
+    """Right answers drawn from known coefficients give roughly these back, and 0 for irrelevant features."""
     task, true = made_up(4000, seed=1)
 
     fitted = fit_ranking([task], l2=1e-5)
@@ -50,7 +50,7 @@ def test_fitting_finds_the_coefficients_that_made_the_data() -> None:
 
 
 def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
-    """Data in which likeness speaks against an entity do not turn the model around."""
+    """Data in which similarity is evidence against an entity does not reverse the model."""
     task, _ = made_up(500, seed=2)
     turned = Task(task.name, -task.features, task.present, task.right, task.nil_features, task.is_nil)
 
@@ -60,8 +60,8 @@ def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
     assert model["wanted_type"] == FIXED["wanted_type"]
 
 
-def test_tied_firsts_share_what_they_earn() -> None:
-    """Of n equal first candidates with one right, accuracy@1 counts 1/n; NIL mentions do not count."""
+def test_tied_first_candidates_share_the_credit() -> None:
+    """If one of n tied first candidates is right, accuracy@1 counts 1/n; NIL mentions do not count."""
     features = np.zeros((2, 2, len(FEATURES)))
     right = np.array([[True, False], [False, False]])
     task = Task("x", features, np.ones((2, 2), bool), right, np.ones((2, len(NIL_FEATURES))), np.array([False, True]))
@@ -71,8 +71,8 @@ def test_tied_firsts_share_what_they_earn() -> None:
     assert np.allclose(probabilities(task, model), 1 / 3)
 
 
-def test_fusion_and_single_features_are_there_to_compare() -> None:
-    """A candidate that both scores put first wins the fusion; where they disagree, ranks decide."""
+def test_fusion_and_single_features_can_be_compared() -> None:
+    """A candidate that both scores rank first wins the fusion; if they disagree, ranks decide."""
     features = np.zeros((1, 3, len(FEATURES)))
     features[0, :, FEATURES.index("dense")] = [0.9, 0.8, 0.1]
     features[0, :, FEATURES.index("lexical")] = [0.2, 0.6, 0.5]

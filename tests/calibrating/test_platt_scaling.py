@@ -14,14 +14,14 @@ from pearl_qdrant.linking.ranking.model import Calibration
 
 
 def test_the_fit_finds_the_slope_and_bias_that_made_the_answers() -> None:
-    """20,000 mentions drawn with slope 0.5 and bias 1 give them back."""
+    """A fit on 20,000 mentions drawn with slope 0.5 and bias 1 returns these values."""
     found = fit_slope_and_bias(made_samples(20_000, np.random.default_rng(2), slope=0.5, nil_bias=1.0))
 
     assert (found.slope, found.nil_bias) == pytest.approx((0.5, 1.0), abs=0.05)
 
 
-def test_a_few_pairs_cannot_run_away() -> None:
-    """Three mentions, all right by a little, leave slope and bias near 1 and 0."""
+def test_a_few_pairs_change_little() -> None:
+    """Three mentions that are right by a small margin leave slope and bias near 1 and 0."""
     one = without_features(
         np.array([[0.1, 0.0]] * 3),
         np.array([-9.0] * 3),
@@ -38,7 +38,7 @@ def test_a_few_pairs_cannot_run_away() -> None:
 
 
 def test_a_share_of_nil_mentions_moves_the_bias_by_its_odds() -> None:
-    """Mentions weighed for another share of NIL get the bias that the odds of the shares say."""
+    """Mentions weighted to another share of NIL get the bias that follows from the odds of the shares."""
     rng = np.random.default_rng(3)
     made = made_samples(20_000, rng)
     share = made.nil_share
@@ -50,7 +50,7 @@ def test_a_share_of_nil_mentions_moves_the_bias_by_its_odds() -> None:
 
 
 def test_a_calibrated_model_is_calibrated_on_mentions_it_was_not_fitted_on() -> None:
-    """The cross-fitted figures: a small calibration error, the target precision reached, better than before."""
+    """Cross-fitted, the calibration error is small, better than before, and the target precision is reached."""
     made = made_samples(6000, np.random.default_rng(4), slope=0.5)
 
     found = fit(made, precision=0.9, before=Calibration(), groups=np.arange(6000), rng=np.random.default_rng(0))
@@ -62,8 +62,8 @@ def test_a_calibrated_model_is_calibrated_on_mentions_it_was_not_fitted_on() -> 
     assert measure(fresh, found.calibration.threshold, rng=np.random.default_rng(0), n_resamples=2).precision > 0.88
 
 
-def test_a_precision_out_of_reach_says_what_can_be_had() -> None:
-    """Where the probabilities tell nothing, no threshold gives 99 %."""
+def test_an_unreachable_precision_is_refused_with_the_best_one() -> None:
+    """If the probabilities are uninformative, no threshold gives 99 %."""
     rng = np.random.default_rng(6)
     made = made_samples(500, rng)
     shuffled = without_features(

@@ -14,7 +14,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One folder of each kind; no test changes them."""
+    """One folder of each kind; tests do not change them."""
     root = tmp_path_factory.mktemp("encoders")
     made = {family: tiny_models.as_sentence_transformers(make(root / family)) for family, make in FAMILIES.items()}
     return {**made, "pearl": tiny_models.make_pearl(root / "pearl").folder}

@@ -26,6 +26,6 @@ ODD_NAMES = [
 
 
 def cosines(a: FloatArray, b: FloatArray) -> npt.NDArray[np.float64]:
-    """Row by row; 1 for two rows of zeros."""
+    """Cosines row by row; 1 for two rows of zeros."""
     both_zero = ~a.any(axis=1) & ~b.any(axis=1)
     return np.where(both_zero, 1.0, np.einsum("ij,ij->i", a, b, dtype=np.float64))

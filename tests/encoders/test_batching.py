@@ -23,7 +23,7 @@ from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, plan_batches
 def test_each_distinct_name_is_encoded_once(
     folders: dict[str, Path], workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Repeats cost nothing, over the windows too, and all names come back in their place."""
+    """Repeated names cost nothing, across windows too, and every name gets its own vector."""
     monkeypatch.setattr(batching, "WINDOW_NAMES", 16)
     rows: list[int] = []
 
@@ -41,7 +41,7 @@ def test_each_distinct_name_is_encoded_once(
 
 
 def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
-    """A batch that fails is never a row of zeros."""
+    """A failed batch is never a row of zeros."""
 
     def fail(batch: Batch) -> tuple[FloatArray, None]:
         raise MemoryError(f"{len(batch.input_ids)} names")
@@ -61,8 +61,8 @@ def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
         OnnxRuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer"),
     ],
 )
-def test_a_batch_that_memory_does_not_suffice_for_is_halved(folders: dict[str, Path], error: Exception) -> None:
-    """No name is lost, and none comes at another's place."""
+def test_a_batch_that_runs_out_of_memory_is_halved(folders: dict[str, Path], error: Exception) -> None:
+    """No name is lost, and every name gets its own vector."""
     sizes = []
 
     def run(batch: Batch) -> tuple[FloatArray, None]:
@@ -90,7 +90,7 @@ def test_a_batch_that_memory_does_not_suffice_for_is_halved(folders: dict[str, P
 
 
 def test_several_threads_may_encode_at_once(encoders: dict[str, Encoder]) -> None:
-    """A server's threads share one encoder."""
+    """The threads of a server can share one encoder."""
     names = [f"{name} {i}" for name in NAMES for i in range(30)]
     expected = encoders["onnx"].encode(names).vectors
     with ThreadPoolExecutor(4) as pool:
@@ -104,8 +104,8 @@ def test_several_threads_may_encode_at_once(encoders: dict[str, Encoder]) -> Non
     max_names=st.integers(1, 256),
 )
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_batches_hold_each_name_once_and_stay_in_bounds(lengths: list[int], max_tokens: int, max_names: int) -> None:
-    """Memory stays bounded whatever names come."""
+def test_batches_contain_each_name_once_within_the_limits(lengths: list[int], max_tokens: int, max_names: int) -> None:
+    """Memory stays bounded for all lengths of names."""
     array = np.array(lengths, dtype=np.int64)
     batches = list(plan_batches(array, max_tokens=max_tokens, max_names=max_names))
     assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(lengths)))
@@ -115,7 +115,7 @@ def test_batches_hold_each_name_once_and_stay_in_bounds(lengths: list[int], max_
 
 
 def test_little_padding_is_computed() -> None:
-    """Names as they are in a base cost at most a tenth more than their tokens."""
+    """Names of a typical base cost at most a tenth more than their tokens."""
     lengths = np.clip(np.random.default_rng(0).poisson(4, 2000) + 3, 3, 64)
     batches = plan_batches(lengths, max_tokens=2048, max_names=256)
     cells = sum(len(batch) * int(lengths[batch].max()) for batch in batches)

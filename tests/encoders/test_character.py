@@ -1,4 +1,4 @@
-"""The character encoder: words out of token ids, in torch and in ONNX, over every kind of tokenizer."""
+"""The character encoder: builds words from token ids, in torch and in ONNX, for every kind of tokenizer."""
 
 from __future__ import annotations
 
@@ -73,24 +73,24 @@ def words_of(folder: Path, names: list[str]) -> list[list[str]]:
     ],
 )
 def test_words_come_out_of_token_ids(folders: dict[str, Path], family: str, expected: list[str]) -> None:
-    """Each tokenizer's marks of words are understood: ##, the byte-level space and SentencePiece's."""
+    """The marks of words of each tokenizer are understood: ##, byte-level spaces, and those of SentencePiece."""
     text = {"bert": "The y x-ray", "cased bert": "The yORK"}.get(family, "the york")
 
     assert words_of(folders[family], [text]) == [expected]
 
 
-def test_a_word_is_cut_where_the_encoder_stops_to_look(folders: dict[str, Path]) -> None:
-    """A very long word costs no more than seven characters and three wordpieces here, and the next word is its own."""
+def test_a_long_word_is_cut(folders: dict[str, Path]) -> None:
+    """A very long word costs at most seven characters and three wordpieces here, and the next word is separate."""
     assert words_of(folders["bert"], ["abcdefghijk the", "a"]) == [["<abcdefg>3", "<the>1"], ["<a>1"]]
 
 
 def test_names_without_words_have_none(folders: dict[str, Path]) -> None:
-    """An emoji alone gives no word, and does not disturb its neighbours."""
+    """A single emoji gives no word, and does not disturb other names."""
     assert words_of(folders["bert"], ["\N{SLIGHTLY SMILING FACE}", "the"]) == [[], ["<the>1"]]
 
 
-def test_bytes_that_are_no_character_have_codes_of_their_own(folders: dict[str, Path]) -> None:
-    """A byte-level vocabulary's halves of characters are told apart, and the alphabet is text that JSON holds."""
+def test_bytes_that_are_not_characters_have_their_own_codes(folders: dict[str, Path]) -> None:
+    """Parts of characters in a byte-level vocabulary are distinct, and the alphabet is valid JSON text."""
     table = read_character_table(folders["roberta"] / "tokenizer.json")
 
     assert len(table.alphabet) == len(set(table.alphabet))
@@ -100,7 +100,7 @@ def test_bytes_that_are_no_character_have_codes_of_their_own(folders: dict[str, 
 
 
 def naive_word(encoder: CharacterEncoder, codes: list[int]) -> torch.Tensor:
-    """The vector of one word as the equations of LOVE write it, place by place."""
+    """The vector of one word by the equations of LOVE, position by position."""
     config = encoder.config
     x = [encoder.embeddings.weight[code] for code in codes]
     places = torch.from_numpy(sinusoids(len(codes), config.embedding_dim))
@@ -118,7 +118,7 @@ def naive_word(encoder: CharacterEncoder, codes: list[int]) -> torch.Tensor:
 
 @torch.no_grad()
 def test_a_word_vector_is_that_of_the_equations(network: PearlNetwork) -> None:
-    """The batched encoder equals a plain loop over places, for short and long words."""
+    """The batched encoder equals a plain loop over positions, for short and long words."""
     encoder = network.character_encoder
     assert encoder is not None
     codes = [[1, 5, 2], [1, 9, 8, 7, 12, 2, 60, 61], [1, 2, 70]]
@@ -130,7 +130,7 @@ def test_a_word_vector_is_that_of_the_equations(network: PearlNetwork) -> None:
 
 @torch.no_grad()
 def test_a_phrase_is_the_mean_of_its_words(folders: dict[str, Path], network: PearlNetwork) -> None:
-    """The order of the words does not change the character part, a word more does."""
+    """The order of words does not change the character part; an additional word does."""
     encoder = network.character_encoder
     assert encoder is not None
     one, two, turned, three = encoder(*tokenised(folders["bert"], ["york", "new york", "york new", "new york post"]))
@@ -142,8 +142,8 @@ def test_a_phrase_is_the_mean_of_its_words(folders: dict[str, Path], network: Pe
 
 
 @torch.no_grad()
-def test_the_share_is_what_characters_count_in_the_cosine() -> None:
-    """cos(h, h') = (1 - share) cos(u, u') + share cos(v, v'), whatever the lengths."""
+def test_the_share_is_the_weight_of_characters_in_the_cosine() -> None:
+    """cos(h, h') = (1 - share) cos(u, u') + share cos(v, v'), for all lengths."""
     generator = torch.Generator().manual_seed(0)
     u, v = torch.randn(2, 6, generator=generator) * 30, torch.randn(2, 4, generator=generator) * 0.01
     h = torch.nn.functional.normalize(join_parts(u, v, share=0.3), dim=-1)
@@ -155,7 +155,7 @@ def test_the_share_is_what_characters_count_in_the_cosine() -> None:
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 @torch.no_grad()
-def test_every_family_gives_vectors_that_no_company_changes(folders: dict[str, Path], family: str) -> None:
+def test_vectors_of_every_family_do_not_depend_on_other_names(folders: dict[str, Path], family: str) -> None:
     """BERT, SpanBERT, RoBERTa, ALBERT and LUKE run with a character encoder; padding and batch change nothing."""
     network = make_network(folders[family])
     ids, mask = tokenised(folders[family], NAMES)
@@ -171,7 +171,7 @@ def test_every_family_gives_vectors_that_no_company_changes(folders: dict[str, P
 
 
 def test_gradients_reach_every_weight(folders: dict[str, Path]) -> None:
-    """Training moves the phrase encoder, the character encoder and the head, and `pool` is what the head reads."""
+    """Training changes phrase encoder, character encoder and head; `pool` returns the input of the head."""
     network = make_network(folders["bert"]).train()
     ids, mask = tokenised(folders["bert"], NAMES[:4])
     pooled = network.pool(ids, mask)
@@ -219,7 +219,7 @@ def sessions(
 def test_the_graph_has_the_character_part_of_torch(
     sessions: list[tuple[PearlNetwork, ort.InferenceSession]], rows: list[list[int]], ends: list[int]
 ) -> None:
-    """Whatever the tokens and the mask, words of nothing and rows of padding too, ONNX gives what torch gives."""
+    """For all tokens and masks, also for empty words and rows of padding, ONNX gives the same result as torch."""
     width = max(map(len, rows))
     ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
     mask = torch.tensor([[int(i < min(end, len(row))) for i in range(width)] for row, end in zip(rows, ends)])  # noqa: B905
@@ -236,7 +236,7 @@ def test_the_graph_has_the_character_part_of_torch(
 
 
 def test_a_tokenizer_whose_words_are_not_marked_is_refused(tmp_path: Path) -> None:
-    """A tokenizer without marks of words gets a clear error that names the way out."""
+    """A tokenizer that does not mark words gives a clear error with a solution."""
     folder = make_bert(tmp_path / "tiny")
     loaded = json.loads((folder / "tokenizer.json").read_text())
     loaded["model"] = {"type": "WordLevel", "vocab": loaded["model"]["vocab"], "unk_token": "[UNK]"}
@@ -248,7 +248,7 @@ def test_a_tokenizer_whose_words_are_not_marked_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"model": {"vocab": {}}}', '{"model": {"vocab": 3}}'])
 def test_a_broken_tokenizer_is_refused(tmp_path: Path, content: str | None) -> None:
-    """A tokenizer.json that is missing or none is named."""
+    """A missing or invalid tokenizer.json is named."""
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_text(content)
@@ -257,7 +257,7 @@ def test_a_broken_tokenizer_is_refused(tmp_path: Path, content: str | None) -> N
 
 
 def test_another_alphabet_is_refused(tmp_path: Path) -> None:
-    """A character encoder does not run on the tokenizer of another model."""
+    """A character encoder does not run with the tokenizer of another model."""
     table = read_character_table(make_bert(tmp_path / "bert") / "tokenizer.json")
     other = read_character_table(make_roberta(tmp_path / "roberta") / "tokenizer.json")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The checkpoint folder: what is written is read back, and what is broken is refused with a clear error."""
+"""The checkpoint folder: a written one is read back, and a broken one is refused with a clear error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that no test changes."""
+    """A checkpoint that tests do not change."""
     return tiny_models.make_pearl(tmp_path_factory.mktemp("models") / "tiny").folder
 
 
@@ -41,13 +41,13 @@ def folder(written: Path, tmp_path: Path) -> Path:
 
 
 def edit(folder: Path, **changes: object) -> None:
-    """Change fields of pearl.json, hashes left alone."""
+    """Change fields of pearl.json without updating hashes."""
     path = folder / PEARL_JSON
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def test_a_written_checkpoint_verifies(written: Path) -> None:
-    """What is written can be read back, and verified file by file."""
+    """A written checkpoint can be read back and verified file by file."""
     checkpoint = verify(written)
     assert checkpoint.config.labels == PHRASE_TYPES
     assert checkpoint.config.dim == tiny_models.DIM
@@ -59,7 +59,7 @@ def test_a_written_checkpoint_verifies(written: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tokenizer.json", ONNX_FILE, HEAD_FILE, "1_Pooling/config.json"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
-    """I am told which file is missing."""
+    """The error says which file is missing."""
     (folder / name).unlink()
     with pytest.raises(CheckpointError, match="missing") as caught:
         load_encoder(str(folder))
@@ -68,7 +68,7 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["tokenizer.json", ONNX_FILE, HEAD_FILE])
 def test_a_truncated_file_is_named_with_both_sizes(folder: Path, name: str) -> None:
-    """A download that broke off is not mistaken for a model."""
+    """An interrupted download is not used as a model."""
     data = (folder / name).read_bytes()
     (folder / name).write_bytes(data[:-10])
     with pytest.raises(CheckpointError, match=f"truncated: {len(data) - 10:,} bytes, {len(data):,} expected") as caught:
@@ -78,7 +78,7 @@ def test_a_truncated_file_is_named_with_both_sizes(folder: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", ["config.json", ONNX_FILE, HEAD_FILE])
 def test_a_changed_file_is_refused(folder: Path, name: str) -> None:
-    """One flipped bit is enough."""
+    """One flipped bit is enough for an error."""
     data = bytearray((folder / name).read_bytes())
     data[-1] ^= 1
     (folder / name).write_bytes(data)
@@ -86,8 +86,8 @@ def test_a_changed_file_is_refused(folder: Path, name: str) -> None:
         load_encoder(str(folder))
 
 
-def test_only_what_is_loaded_is_hashed(folder: Path) -> None:
-    """Weights of the other runtime do not slow a load down, but `verify` looks at them."""
+def test_only_loaded_files_are_hashed(folder: Path) -> None:
+    """Weights of the other runtime do not slow down a load; `verify` checks them."""
     data = bytearray((folder / TORCH_FILE).read_bytes())
     data[-1] ^= 1
     (folder / TORCH_FILE).write_bytes(data)
@@ -120,7 +120,7 @@ def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes, mess
 
 
 def test_a_foreign_tokenizer_is_refused(folder: Path) -> None:
-    """A tokenizer.json that is none gets a clear error when the model is loaded."""
+    """An invalid tokenizer.json gives a clear error when the model is loaded."""
     (folder / "tokenizer.json").write_text("{}")
     seal(folder)
     with pytest.raises(CheckpointError, match="not a readable tokenizer"):
@@ -149,16 +149,16 @@ def test_a_foreign_tokenizer_is_refused(folder: Path) -> None:
         ({"weights_hash": ""}, "no weights_hash"),
     ],
 )
-def test_a_pearl_json_that_makes_no_sense_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
-    """What pearl.json says must fit this program and itself."""
+def test_an_inconsistent_pearl_json_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
+    """pearl.json must be supported by this program, and consistent."""
     edit(folder, **changes)
     with pytest.raises(CheckpointError, match=message):
         open_checkpoint(folder)
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", '"x"', "\x00"])
-def test_a_pearl_json_that_is_none_is_refused(folder: Path, content: str | None) -> None:
-    """No, or no valid, pearl.json is a clear error and not a traceback of the JSON parser."""
+def test_an_invalid_pearl_json_is_refused(folder: Path, content: str | None) -> None:
+    """A missing or invalid pearl.json gives a clear error, not a traceback of the JSON parser."""
     path = folder / PEARL_JSON
     path.unlink() if content is None else path.write_text(content)
     with pytest.raises(CheckpointError):
@@ -166,12 +166,12 @@ def test_a_pearl_json_that_is_none_is_refused(folder: Path, content: str | None)
 
 
 def wider(folder: Path) -> None:
-    """Pretend to another width."""
+    """Declare another width."""
     edit(folder, dim=64, phrase_dim=64)
 
 
 def another_length(folder: Path) -> None:
-    """Let fastembed cut names elsewhere."""
+    """Make fastembed cut names at another length."""
     edit(folder, max_length=99)
 
 
@@ -181,7 +181,7 @@ def plain_graph(folder: Path) -> None:
 
 
 def narrow_head(folder: Path) -> None:
-    """A graph whose head knows ten labels."""
+    """A graph whose head has only ten labels."""
     head = load_file(folder / HEAD_FILE)["type_head.weight"][:10]
     onnx.save(tiny_models.bert_graph(load_file(folder / TORCH_FILE), type_head=head), folder / ONNX_FILE)
 
@@ -196,7 +196,7 @@ def narrow_head(folder: Path) -> None:
     ],
 )
 def test_shapes_that_disagree_are_refused(folder: Path, change: Callable[[Path], None], message: str) -> None:
-    """All files of a checkpoint must be of one model."""
+    """All files of a checkpoint must belong to one model."""
     change(folder)
     seal(folder)
     with pytest.raises(CheckpointError, match=message):
@@ -204,7 +204,7 @@ def test_shapes_that_disagree_are_refused(folder: Path, change: Callable[[Path],
 
 
 def test_adding_torch_weights_keeps_the_model_the_same(folder: Path, tmp_path: Path) -> None:
-    """A collection made through ONNX is still mine after I have rebuilt the weights for torch."""
+    """A collection made through ONNX still opens after I rebuilt the weights for torch."""
     weights = shutil.move(folder / TORCH_FILE, tmp_path / "kept")
     shipped = seal(folder)
     assert TORCH_FILE not in shipped.files
@@ -217,7 +217,7 @@ def test_adding_torch_weights_keeps_the_model_the_same(folder: Path, tmp_path: P
 
 
 def test_another_form_of_a_model_can_carry_its_hash(folder: Path) -> None:
-    """An exported folder without ONNX still counts as the model it came from."""
+    """An exported folder without ONNX still counts as the same model."""
     original = read_config(folder).weights_hash
     shutil.rmtree(folder / "onnx")
     assert seal(folder).weights_hash != original
@@ -226,19 +226,19 @@ def test_another_form_of_a_model_can_carry_its_hash(folder: Path) -> None:
 
 
 def test_other_weights_are_another_model(written: Path, tmp_path: Path) -> None:
-    """Two trainings never share a hash, two writings of one do."""
+    """Two trainings never have the same hash, two copies of one training do."""
     hashes = [tiny_models.make_pearl(tmp_path / str(i), seed=seed).config.weights_hash for i, seed in enumerate((0, 1))]
     assert hashes[0] == read_config(written).weights_hash != hashes[1]
 
 
 def test_the_model_card_may_be_edited(folder: Path) -> None:
-    """README.md is not under the seal."""
+    """README.md is not verified."""
     (folder / "README.md").write_text("mine")
     verify(folder)
 
 
 def test_safetensors_headers_are_read_without_the_library(written: Path) -> None:
-    """Shapes come out as the library gives them."""
+    """The shapes equal those that the library returns."""
     expected = {name: array.shape for name, array in load_file(written / TORCH_FILE).items()}
     assert safetensors_shapes(written / TORCH_FILE) == expected
 
@@ -254,7 +254,7 @@ def test_models_are_found_by_name_and_folder(written: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_with_near_ones(written: Path) -> None:
-    """A typo costs no search."""
+    """The error for a typo suggests similar names."""
     with pytest.raises(ModelNotFoundError, match=r"No model 'tinny'.*Did you mean tiny\?"):
         find_model("tinny", models_dir=written.parent)
     with pytest.raises(ModelNotFoundError, match=r"Shipped models, which need no network: tiny\."):
@@ -274,7 +274,7 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_hub_id_without_network_says_what_to_do(hub_cache: Path, written: Path) -> None:
-    """Offline, I learn what I can use instead."""
+    """Offline, the error says which models are available."""
     with pytest.raises(ModelNotFoundError, match=r"not in the local cache.*need no network: tiny") as caught:
         find_model("owner/name@0123abc", models_dir=written.parent)
     assert caught.value.model == "owner/name@0123abc"
@@ -282,7 +282,7 @@ def test_a_hub_id_without_network_says_what_to_do(hub_cache: Path, written: Path
 
 
 def test_a_hub_id_is_served_from_the_cache(hub_cache: Path, written: Path) -> None:
-    """What was fetched once needs no network, at a revision too."""
+    """A downloaded model needs no network, also at a revision."""
     commit = "0123456789abcdef0123456789abcdef01234567"
     repo = hub_cache / "models--owner--name"
     shutil.copytree(written, repo / "snapshots" / commit)

@@ -1,4 +1,4 @@
-"""Models that somebody damaged, mixed up or made to do harm: each is refused in words, with the file that is wrong."""
+"""Damaged, mixed-up and hostile models: each is refused with an error that names the faulty file."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def refusal(folder: Path, **words: Any) -> CheckpointError:
 @pytest.mark.parametrize(
     "content", ["", "{", DEEP, DEEP_OBJECT, "[1]", '"text"', "1", "null"], ids=lambda text: text[:6] or "empty"
 )
-def test_a_settings_file_that_is_none_is_refused(copy: Callable[[str], Path], name: str, content: str) -> None:
-    """No JSON, JSON nested without end, and JSON of another kind are told from settings in every file that is read."""
+def test_an_invalid_settings_file_is_refused(copy: Callable[[str], Path], name: str, content: str) -> None:
+    """Invalid JSON, endlessly nested JSON and JSON of another kind are reported for every file that is read."""
     folder = copy("onnx")
     (folder / name).write_text(content)
 
@@ -98,7 +98,7 @@ def test_a_setting_of_the_wrong_type_is_named(
 
 @pytest.mark.parametrize("field, value", [("do_lower_case", None), ("do_lower_case", 1), ("max_seq_length", "16")])
 def test_settings_written_in_another_way_are_understood(copy: Callable[[str], Path], field: str, value: object) -> None:
-    """A number as text, a flag as a number and null are what they mean."""
+    """A number as text, a flag as a number, and null have their obvious meaning."""
     folder = copy("onnx")
     path = folder / "sentence_bert_config.json"
     write_json(path, {**json.loads(path.read_text()), field: value})
@@ -117,10 +117,10 @@ def test_settings_written_in_another_way_are_understood(copy: Callable[[str], Pa
         ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1,000,000,000"),
     ],
 )
-def test_a_config_that_fits_no_weights_is_refused(
+def test_a_config_that_does_not_match_the_weights_is_refused(
     copy: Callable[[str], Path], changes: dict[str, object], message: str
 ) -> None:
-    """Nothing is built by a config.json that cannot be right, and nothing endless."""
+    """A wrong config.json gives an error, and builds nothing huge."""
     folder = copy("torch")
     path = folder / "config.json"
     write_json(path, {**json.loads(path.read_text()), **changes})
@@ -129,8 +129,8 @@ def test_a_config_that_fits_no_weights_is_refused(
 
 
 @pytest.mark.parametrize("path", ["../elsewhere", "/etc", "a\0b"])
-def test_modules_lie_inside_the_folder(copy: Callable[[str], Path], path: str) -> None:
-    """A modules.json cannot lead to files elsewhere."""
+def test_modules_must_be_inside_the_folder(copy: Callable[[str], Path], path: str) -> None:
+    """A modules.json cannot name files elsewhere."""
     folder = copy("onnx")
     write_json(folder / "modules.json", [{"type": "models.Transformer", "path": path}])
 
@@ -147,7 +147,7 @@ def _shuffled_header(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", [_cut, _shuffled_header, lambda _: b"", lambda _: b"\x08" + bytes(7) + b"[" * 8])
 def test_damaged_weights_are_refused(copy: Callable[[str], Path], damage: Callable[[bytes], bytes]) -> None:
-    """A model.safetensors that is cut or overwritten is no traceback."""
+    """A truncated or overwritten model.safetensors is an error, not a traceback."""
     folder = copy("torch")
     (folder / WEIGHTS).write_bytes(damage((folder / WEIGHTS).read_bytes()))
 
@@ -156,7 +156,7 @@ def test_damaged_weights_are_refused(copy: Callable[[str], Path], damage: Callab
 
 @pytest.mark.parametrize("header", [DEEP_OBJECT, '{"a": {"shape": [Infinity], "data_offsets": [0, 1]}}'])
 def test_a_damaged_header_of_weights_is_refused(tmp_path: Path, header: str) -> None:
-    """The header of a safetensors file is JSON that a stranger wrote."""
+    """The header of a safetensors file is not trusted."""
     path = tmp_path / "x.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header.encode())
 
@@ -177,7 +177,7 @@ def test_a_damaged_head_is_refused_when_it_is_rebuilt(run: Run, copy: Callable[[
 
 @pytest.mark.parametrize("kind", ["torch", "onnx"])
 def test_a_tokenizer_of_a_larger_model_is_refused(copy: Callable[[str], Path], tmp_path: Path, kind: str) -> None:
-    """Token ids past the table of embeddings are found when the model is loaded, not at the first name that has one."""
+    """Token ids beyond the embeddings are found at loading, not at the first name that has one."""
     folder = copy(kind)
     shutil.copy(make_bert(tmp_path / "larger", words=50) / "tokenizer.json", folder)
 
@@ -187,7 +187,7 @@ def test_a_tokenizer_of_a_larger_model_is_refused(copy: Callable[[str], Path], t
 
 @pytest.mark.parametrize("kind", ["torch", "onnx"])
 def test_a_token_that_the_model_does_not_know_is_reported(copy: Callable[[str], Path], kind: str) -> None:
-    """An id far beyond the others escapes the look at their number, and is reported with the name that has it."""
+    """A single huge id passes the check at loading, and is reported with the name that has it."""
     folder = copy(kind)
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text())
@@ -197,8 +197,8 @@ def test_a_token_that_the_model_does_not_know_is_reported(copy: Callable[[str], 
     assert "up to id 999999" in str(refusal(folder))
 
 
-def test_a_regular_expression_that_takes_for_ever_is_reported(copy: Callable[[str], Path]) -> None:
-    """A tokenizer panics where its regular expression goes through too many steps: that is an error like another."""
+def test_a_regular_expression_that_takes_too_long_is_reported(copy: Callable[[str], Path]) -> None:
+    """A tokenizer panics if its regular expression takes too many steps; that becomes a normal error."""
     folder = copy("onnx")
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text())
@@ -215,8 +215,8 @@ def test_a_regular_expression_that_takes_for_ever_is_reported(copy: Callable[[st
 
 
 @pytest.mark.parametrize("change", [{"max_length": 10**30}, {"files": {"a\0b": {"sha256": "0" * 64, "bytes": 0}}}])
-def test_a_pearl_json_cannot_reach_past_what_is_checked(copy: Callable[[str], Path], change: dict[str, object]) -> None:
-    """A length that no machine counts and a name that no system takes are wrong fields."""
+def test_a_pearl_json_cannot_bypass_the_checks(copy: Callable[[str], Path], change: dict[str, object]) -> None:
+    """Impossible lengths and file names are reported as wrong fields."""
     folder = copy("pearl")
     path = folder / PEARL_JSON
     write_json(path, {**json.loads(path.read_text()), **change})
@@ -228,7 +228,7 @@ def test_a_pearl_json_cannot_reach_past_what_is_checked(copy: Callable[[str], Pa
 @pytest.mark.parametrize("content", [DEEP, DEEP_OBJECT], ids=["array", "object"])
 @pytest.mark.parametrize("name", [PEARL_JSON, "config.json", "tokenizer_config.json", "tokenizer.json"])
 def test_a_checkpoint_nested_without_end_is_refused(copy: Callable[[str], Path], name: str, content: str) -> None:
-    """Sealed or not, JSON of a hundred thousand brackets is refused by loading and by verifying."""
+    """Sealed or not, JSON of a hundred thousand brackets is refused at loading and at verifying."""
     folder = copy("pearl")
     (folder / name).write_text(content)
     if name != PEARL_JSON:
@@ -250,8 +250,8 @@ def test_a_checkpoint_nested_without_end_is_refused(copy: Callable[[str], Path],
         {"type": "Unigram", "vocab": [[], ["\u2581a", 0]]},
     ],
 )
-def test_a_vocabulary_that_makes_no_sense_is_refused(tmp_path: Path, model: dict[str, object]) -> None:
-    """Ids that no array can have, and bytes that are none."""
+def test_an_invalid_vocabulary_is_refused(tmp_path: Path, model: dict[str, object]) -> None:
+    """Ids too large for an array, and invalid bytes, are refused."""
     path = tmp_path / "tokenizer.json"
     write_json(path, {"model": model, "pre_tokenizer": {"type": "Metaspace"}})
 
@@ -259,10 +259,10 @@ def test_a_vocabulary_that_makes_no_sense_is_refused(tmp_path: Path, model: dict
         read_character_table(path)
 
 
-def test_a_graph_with_bytes_that_are_no_text_is_refused_silently(
+def test_a_graph_with_invalid_text_prints_nothing(
     copy: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What onnxruntime says of it is in the error, and nothing is printed where data goes."""
+    """The message of onnxruntime is in the error, and nothing is printed to stdout."""
     folder = copy("onnx")
     data = (folder / ONNX_FILE).read_bytes()
     (folder / ONNX_FILE).write_bytes(data.replace(b"LayerNormalization", b"LayerNorm\xfflization"))
@@ -272,7 +272,7 @@ def test_a_graph_with_bytes_that_are_no_text_is_refused_silently(
 
 
 def test_a_graph_that_cannot_run_is_refused(copy: Callable[[str], Path]) -> None:
-    """A graph may load and fail at the first name: here its table of positions is two long."""
+    """A graph may load and fail at the first name: here its table of positions has two rows."""
     folder = copy("onnx")
     graph = onnx.load(folder / ONNX_FILE)
     (positions,) = [t for t in graph.graph.initializer if t.dims == [48, 32]]
@@ -285,8 +285,8 @@ def test_a_graph_that_cannot_run_is_refused(copy: Callable[[str], Path]) -> None
 
 
 @pytest.mark.parametrize("kind", ["torch", "onnx"])
-def test_weights_that_give_no_numbers_are_reported(copy: Callable[[str], Path], kind: str) -> None:
-    """One damaged bit can make an infinite weight: its vectors never reach a store or a ranking."""
+def test_weights_that_give_infinite_vectors_are_reported(copy: Callable[[str], Path], kind: str) -> None:
+    """One damaged bit can make a weight infinite; such vectors never reach a store or a ranking."""
     folder = copy(kind)
     weights = load_file((folder if kind == "torch" else copy("torch")) / WEIGHTS)
     weights["encoder.layer.1.output.LayerNorm.weight"][:] = np.inf
@@ -300,7 +300,7 @@ def test_weights_that_give_no_numbers_are_reported(copy: Callable[[str], Path], 
 
 
 def test_a_limit_below_the_special_tokens_is_the_models_fault(copy: Callable[[str], Path]) -> None:
-    """What a folder says is no wrong argument of the caller."""
+    """A wrong limit in a folder is an error of the model, not of an argument."""
     folder = copy("onnx")
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text())

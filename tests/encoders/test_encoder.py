@@ -1,4 +1,4 @@
-"""Names to vectors and phrase types: both runtimes, models of others, odd names."""
+"""Names to vectors and phrase types: both runtimes, plain encoders, unusual names."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ names_of_all_kinds = st.lists(
 @pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(names=names_of_all_kinds, seed=st.integers(0, 99))
-def test_a_vector_does_not_depend_on_its_company(
+def test_a_vector_does_not_depend_on_other_names(
     encoders: dict[str, Encoder], runtime: str, names: list[str], seed: int
 ) -> None:
-    """Padding, batch composition and order do not change a name's vector."""
+    """Padding, batch composition and order do not change the vector of a name."""
     encoder = encoders[runtime]
     together = encoder.encode(names)
     alone = np.concatenate([encoder.encode([name]).vectors for name in names])
@@ -67,7 +67,7 @@ def test_a_vector_does_not_depend_on_its_company(
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(names=names_of_all_kinds)
 def test_torch_and_onnx_agree(encoders: dict[str, Encoder], names: list[str]) -> None:
-    """A base ingested on a GPU is queried on a CPU."""
+    """A base ingested on a GPU can be queried on a CPU."""
     onnx_result, torch_result = encoders["onnx"].encode(names), encoders["torch"].encode(names)
     assert cosines(onnx_result.vectors, torch_result.vectors).min() >= 0.9999
     assert onnx_result.type_probabilities is not None
@@ -86,8 +86,8 @@ def test_both_runtimes_are_one_model(encoders: dict[str, Encoder]) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
-def test_what_encode_promises(encoders: dict[str, Encoder], runtime: str) -> None:
-    """Vectors have length one, unencodable ones are zero, probabilities sum to one, unseen labels are impossible."""
+def test_properties_of_encoded_names(encoders: dict[str, Encoder], runtime: str) -> None:
+    """Vectors have length one or are zero, probabilities sum to one, and unseen labels have probability zero."""
     encoded = encoders[runtime].encode([*NAMES, *ODD_NAMES, "", " \t\n"])
     assert encoded.vectors.shape == (len(NAMES) + len(ODD_NAMES) + 2, DIM)
     assert encoded.vectors.dtype == np.float32
@@ -116,8 +116,8 @@ def test_a_name_is_stripped(encoders: dict[str, Encoder]) -> None:
 
 
 @pytest.mark.parametrize("name", ["😀", "🎉🎉", "ᚠᚢᚦ", "\x00", "\u200b", "[SEP]", "", " "])
-def test_a_name_that_the_tokenizer_cannot_see_has_no_vector(folders: dict[str, Path], name: str) -> None:
-    """Two emoji never link to each other, in a WordPiece model or in a Unigram one, with a prefix or without."""
+def test_a_name_of_unknown_tokens_has_no_vector(folders: dict[str, Path], name: str) -> None:
+    """Two emoji never link to each other, with WordPiece or Unigram, with or without a prefix."""
     for family in ("bert", "albert"):
         for prefix in ("", "the city: "):
             encoded = load_encoder(str(folders[family]), prefix=prefix).encode([name, "aspirin"])
@@ -125,27 +125,27 @@ def test_a_name_that_the_tokenizer_cannot_see_has_no_vector(folders: dict[str, P
             assert not encoded.vectors[0].any()
 
 
-def test_a_byte_level_tokenizer_sees_everything(encoders: dict[str, Encoder]) -> None:
-    """A model that knows every byte tells two emoji apart."""
+def test_a_byte_level_tokenizer_encodes_everything(encoders: dict[str, Encoder]) -> None:
+    """A byte-level model distinguishes two emoji."""
     encoded = encoders["plain"].encode(["😀", "🎉"])
     assert encoded.encodable.all()
     assert cosines(encoded.vectors[:1], encoded.vectors[1:])[0] < 0.9999
 
 
-def test_a_lone_surrogate_is_refused_with_its_place(encoders: dict[str, Encoder]) -> None:
-    """I learn which name is broken, and where."""
+def test_a_lone_surrogate_is_refused_with_its_position(encoders: dict[str, Encoder]) -> None:
+    """The error says which name is broken, and where."""
     with pytest.raises(ValueError, match=r"name 1 has a lone surrogate \('\\ud800' at character 2\)"):
         encoders["onnx"].encode(["fine", "ab\ud800c"])
 
 
 def test_one_name_in_place_of_a_list_is_refused(encoders: dict[str, Encoder]) -> None:
-    """A string is not taken for a list of letters."""
+    """A string is not treated as a list of letters."""
     with pytest.raises(TypeError, match=r"pass \['aspirin'\]"):
         encoders["onnx"].encode("aspirin")
 
 
 def test_a_long_name_is_cut(encoders: dict[str, Encoder]) -> None:
-    """What stands beyond the model's length changes nothing, and costs nothing."""
+    """Text beyond the maximum length of the model changes nothing, and costs nothing."""
     vectors = encoders["onnx"].encode(["heart attack " * 20, "heart attack " * 100_000]).vectors
     assert cosines(vectors[:1], vectors[1:])[0] >= 0.9999
 
@@ -170,7 +170,7 @@ def test_vectors_equal_those_of_sentence_transformers(folders: dict[str, Path], 
 
 
 def test_sentence_transformers_opens_a_pearl_checkpoint(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
-    """The phrase part of a PEARL model works in other tools."""
+    """The phrase encoder of a PEARL model works in other tools."""
     import sentence_transformers
 
     model = sentence_transformers.SentenceTransformer(str(folders["pearl"]), device="cpu")
@@ -179,7 +179,7 @@ def test_sentence_transformers_opens_a_pearl_checkpoint(folders: dict[str, Path]
 
 
 def test_fastembed_gives_the_same_vectors(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
-    """A PEARL model works in fastembed, however often it is registered."""
+    """A PEARL model works in fastembed, also if it is registered several times."""
     folder = str(folders["pearl"])
     assert register_with_fastembed(folder) == "pearl-qdrant/tiny"
     assert register_with_fastembed(folder) == "pearl-qdrant/tiny"
@@ -188,8 +188,8 @@ def test_fastembed_gives_the_same_vectors(folders: dict[str, Path], encoders: di
     assert cosines(encoders["onnx"].encode(names).vectors, vectors).min() >= 0.9999
 
 
-def test_fastembed_is_not_given_what_it_cannot_run(folders: dict[str, Path]) -> None:
-    """A plain encoder is not registered under a wrong pretence."""
+def test_fastembed_refuses_a_plain_encoder(folders: dict[str, Path]) -> None:
+    """Only PEARL checkpoints can be registered."""
     with pytest.raises(ModelError, match="not a PEARL checkpoint"):
         register_with_fastembed(str(folders["bert"]))
 
@@ -214,15 +214,15 @@ def test_a_plain_onnx_folder_runs_without_torch(
     assert cosines(encoder.encode(NAMES).vectors, vectors).min() >= 0.9999
 
 
-def test_a_plain_encoder_says_that_it_has_no_head(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
-    """I am told why there are no phrase types."""
+def test_a_missing_type_head_is_logged(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
+    """The log says why there are no phrase types."""
     with caplog.at_level(logging.INFO, logger="pearl_qdrant"):
         load_encoder(str(folders["bert"]))
     assert "has no type head" in caplog.text
 
 
 def test_pooling_and_prefix_can_be_chosen(folders: dict[str, Path]) -> None:
-    """E5's prefix changes the vectors and stands in the manifest."""
+    """The prefix of E5 changes the vectors and is stored in the manifest."""
     plain, prefixed = load_encoder(str(folders["bert"])), load_encoder(str(folders["bert"]), prefix="query: ")
     assert prefixed.info.prefix == "query: "
     assert cosines(plain.encode(["aspirin"]).vectors, prefixed.encode(["aspirin"]).vectors)[0] < 0.9999
@@ -231,20 +231,20 @@ def test_pooling_and_prefix_can_be_chosen(folders: dict[str, Path]) -> None:
 
 
 def test_a_pearl_model_keeps_its_pooling(folders: dict[str, Path]) -> None:
-    """What was trained with one pooling is not run with another."""
+    """A model does not run with another pooling than it was trained with."""
     with pytest.raises(ModelError, match="trained with mean pooling"):
         load_encoder(str(folders["pearl"]), pooling="cls")
 
 
 def test_bf16_is_close_to_fp32(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
-    """Half the bits change next to nothing."""
+    """Half the bits change the vectors very little."""
     half = load_encoder(str(folders["pearl"]), runtime="torch", precision="bf16")
     assert half.info.precision == "bf16"
     assert cosines(half.encode(NAMES).vectors, encoders["torch"].encode(NAMES).vectors).min() >= 0.999
 
 
-def test_cuda_where_there_is_none_is_an_error(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """I am not left with a silent CPU when I asked for a GPU."""
+def test_a_missing_cuda_device_is_an_error(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request for a GPU never runs silently on the CPU."""
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -257,8 +257,8 @@ def test_cuda_where_there_is_none_is_an_error(folders: dict[str, Path], monkeypa
         load_encoder(str(folders["pearl"]), device="gpu")
 
 
-def test_without_torch_i_am_told_what_to_install(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that needs torch names the extra."""
+def test_without_torch_the_error_names_the_extra(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error for a model that needs torch says what to install."""
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModelError, match=r"torch is not installed: pip install '.*\[torch\]'"):
         load_encoder(str(folders["bert"]))
@@ -279,7 +279,7 @@ def test_the_onnx_runtime_leaves_torch_alone(folders: dict[str, Path]) -> None:
 
 
 def test_a_model_with_missing_weights_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    """No layer ever starts at random."""
+    """No layer ever has random weights."""
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "bert"))
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.1.output.dense.weight"]
@@ -297,7 +297,7 @@ def test_pickled_weights_are_not_read(folders: dict[str, Path], tmp_path: Path) 
 
 
 def test_a_model_that_needs_more_steps_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    """Leaving a step out would give wrong vectors: it is an error."""
+    """An unsupported module would give wrong vectors: it is an error."""
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "bert"))
     tiny_models.as_sentence_transformers(folder, pooling="max")
     with pytest.raises(ModelError, match="pooling is max_tokens; supported are mean and cls"):
@@ -316,7 +316,7 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_predicted_types_are_the_argmax_of_the_marginal() -> None:
-    """The type is the likeliest whatever the class; the class is the likeliest with that type."""
+    """The type is the most probable over all classes; the class is the most probable with that type."""
     rng = np.random.default_rng(0)
     probabilities = rng.dirichlet(np.full(len(PHRASE_TYPES), 0.1), size=200).astype(np.float32)
     predicted = predict_types(probabilities)
@@ -337,6 +337,6 @@ def test_predicted_types_are_the_argmax_of_the_marginal() -> None:
 
 @pytest.mark.parametrize("model", shipped_names())
 def test_a_shipped_model_gives_its_golden_values(model: str) -> None:
-    """A shipped model's vectors do not change unnoticed."""
+    """The vectors of a shipped model do not change unnoticed."""
     vectors = load_encoder(model).encode(list(GOLDEN[model])).vectors
     np.testing.assert_allclose(vectors[:, :5], list(GOLDEN[model].values()), atol=1e-3)

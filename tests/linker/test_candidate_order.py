@@ -1,4 +1,4 @@
-"""The order of candidates, and which of them nothing separates: one rule for every place that orders them."""
+"""The order of candidates and their ties: one rule for every place that sorts them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scores:
 
 
 def check_order(found: ScoredMention) -> None:
-    """Tied ones are those close to the best, and stand first by id; the others follow by their logits."""
+    """Candidates tied with the best come first by id; the others follow by logit."""
     logits = found.logits
     close = [max(logits) - logit <= SAME_LOGIT for logit in logits]
     n_close = sum(close)
@@ -68,8 +68,8 @@ def check_order(found: ScoredMention) -> None:
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(logit_lists)
 @example(STRADDLING)
-def test_tied_candidates_stand_first_and_together(logits: list[float]) -> None:
-    """Nothing that is worse stands between entities that nothing separates."""
+def test_tied_candidates_come_first(logits: list[float]) -> None:
+    """No worse candidate comes between tied ones."""
     check_order(scored(logits))
 
 
@@ -78,7 +78,7 @@ def test_tied_candidates_stand_first_and_together(logits: list[float]) -> None:
 @example(STRADDLING, [0.0] * 10)
 @example([0.5] * 12, [0.0] * 9 + [-0.1])
 def test_the_same_holds_after_reranking(logits: list[float], scores: list[float]) -> None:
-    """Of all candidates, those that were not looked at again too."""
+    """The order is right for all candidates, including those that were not reranked."""
     reranker = Scores(**{chr(97 + i): score for i, score in enumerate(scores)})
 
     check_order(rerank(scored(logits), reranker, "y"))
@@ -88,7 +88,7 @@ def test_the_same_holds_after_reranking(logits: list[float], scores: list[float]
 @given(logit_lists)
 @example(STRADDLING)
 def test_coefficients_are_fitted_on_the_same_order(logits: list[float]) -> None:
-    """A fit that judges again orders and ties candidates as the linker does."""
+    """A fit that scores again sorts and ties candidates as the linker does."""
     found = scored(logits)
     features = np.zeros((1, len(logits), len(FEATURES)), dtype=np.float32)
     features[0, :, FEATURES.index("lexical")] = logits
@@ -101,8 +101,8 @@ def test_coefficients_are_fitted_on_the_same_order(logits: list[float]) -> None:
     assert again.logits[0] == pytest.approx(found.logits, abs=1e-6)
 
 
-def test_a_candidate_that_a_reranker_speaks_against_falls_behind_those_it_has_not_seen() -> None:
-    """The order is that of the probabilities, past the tenth candidate too."""
+def test_a_candidate_with_a_low_rerank_score_falls_behind_others() -> None:
+    """The order follows the probabilities, beyond the tenth candidate too."""
     before = scored([1 - i / 100 for i in range(15)])
     reranker = Scores(a=9.0, b=-9.0, c=-9.0)
 
@@ -117,7 +117,7 @@ def test_a_candidate_that_a_reranker_speaks_against_falls_behind_those_it_has_no
 
 
 def test_a_candidate_that_was_not_reranked_may_share_a_tie() -> None:
-    """Twelve entities of one name are tied, and stay tied where a reranker says the same of all it sees."""
+    """Twelve entities with one name are tied, and stay tied if a reranker gives them equal scores."""
     before = scored([0.5] * 12)
 
     after = rerank(before, Scores(**dict.fromkeys("abcdefghij", 3.0)), "y")
@@ -127,8 +127,8 @@ def test_a_candidate_that_was_not_reranked_may_share_a_tie() -> None:
 
 
 @pytest.mark.parametrize("scores", [[1.0], [1.0, float("nan")], [1.0, 2.0, 3.0], [float("inf"), 0.0]])
-def test_a_reranker_that_gives_no_scores_is_refused(scores: list[float]) -> None:
-    """A number that is none, or one too few, is an error that shows them, not an order by chance."""
+def test_invalid_rerank_scores_are_refused(scores: list[float]) -> None:
+    """A missing or non-finite score is an error that shows the scores."""
 
     class Broken:
         def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Linking against a server: the next batch is encoded while one is searched for, and answers stay as they are."""
+"""Linking against a server: the next batch is encoded during a search, and links do not change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def linker(store: Store, encoder: Encoder) -> EntityLinker:
 def test_a_batch_over_http_answers_as_the_embedded_store(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every mention gets its answer, in order, whatever stands among them, and the same one from both stores."""
+    """Both stores give the same links for every mention, in order, also among invalid ones."""
     monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 16)
     mentions = [f"w{i % 30} time" if i % 7 else None for i in range(100)]
     with QdrantDouble() as double:
@@ -73,7 +73,7 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
 
 
 def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder: Encoder) -> None:
-    """A generator of mentions that only works in its own thread, as a database cursor does, may be given."""
+    """Mentions may come from a generator that works only in its own thread, such as a database cursor."""
     read_in: set[str] = set()
     watched = Watched(encoder)
 
@@ -90,8 +90,8 @@ def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder:
     assert all(name.startswith("pearl-qdrant-encode") for name in watched.threads)
 
 
-def test_what_fails_in_the_other_thread_fails_here(encoder: Encoder) -> None:
-    """An error of the encoder reaches me after the batches before it, and leaves no thread behind."""
+def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
+    """An error of the encoder is raised after the batches before it, and no thread is left."""
     batches = encode_ahead(Watched(encoder, fail_on="w20"), iter([f"w{i}" for i in range(50)]), 8, lambda: None)
     got = [next(batches)[0], next(batches)[0]]
     with pytest.raises(MemoryError):
@@ -102,7 +102,7 @@ def test_what_fails_in_the_other_thread_fails_here(encoder: Encoder) -> None:
 
 
 def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
-    """Whoever stops after the first answers waits for one batch at most."""
+    """Stopping after the first links waits for at most one batch."""
     batches = encode_ahead(encoder, iter([f"w{i}" for i in range(1000)]), 8, lambda: None)
     next(batches)
     batches.close()  # type: ignore[attr-defined]

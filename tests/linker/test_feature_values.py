@@ -1,4 +1,4 @@
-"""What the features of candidates and of NIL are, by number, and where the line between an entity and NIL lies."""
+"""Values of the features of candidates and of NIL, and the threshold between an entity and NIL."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def nil_features(one: ScoredMention) -> dict[str, float]:
     return dict(zip(NIL_FEATURES, one.nil_features.tolist(), strict=True))
 
 
-def test_a_cosine_counts_as_what_it_has_beyond_unrelated_names() -> None:
-    """With an encoder whose unrelated names have 0.8, a cosine of 0.9 is half of what there is to have."""
+def test_a_cosine_is_relative_to_unrelated_names() -> None:
+    """If unrelated names have a cosine of 0.8, a cosine of 0.9 counts as 0.5."""
     found = features(scored("x", [name(0, dense=0.9)], baseline=0.8).found[0])
     below = features(scored("x", [name(0, dense=0.6)], baseline=0.8).found[0])
 
@@ -53,14 +53,14 @@ def test_a_cosine_counts_as_what_it_has_beyond_unrelated_names() -> None:
 
 
 def test_a_name_without_a_vector_counts_by_its_spelling() -> None:
-    """Where there is no cosine, the lexical score stands in for it; more than half of it counts for less."""
+    """Without a cosine the lexical score replaces it; more than 0.5 of it adds less."""
     found = features(scored("x", [name(0, dense=None, lexical=0.7)], baseline=0.8).found[0])
 
     assert (found["dense"], found["lexical"], found["some_lexical"]) == (0.7, 0.7, 0.5)
 
 
-def test_the_background_is_what_lies_behind_the_fifth_candidate() -> None:
-    """How crowded the base is around a mention is the mean of candidates 6 to 10, and 0 where there are none."""
+def test_the_background_is_the_mean_of_candidates_6_to_10() -> None:
+    """It measures how crowded the base is around a mention, and is 0 without such candidates."""
     names = [name(i, dense=1 - i / 100, lexical=i / 100) for i in range(12)]
     crowded, lonely = nil_features(scored("x", names)), nil_features(scored("x", names[:5]))
 
@@ -71,7 +71,7 @@ def test_the_background_is_what_lies_behind_the_fifth_candidate() -> None:
 
 @pytest.mark.parametrize("mention, length", [("abc", 0.1), ("ab c-d e", 5 / 30), ("a" * 30, 1.0), ("a" * 90, 1.0)])
 def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, length: float) -> None:
-    """Letters and digits over 30, and no more than 1."""
+    """The feature is letters and digits divided by 30, at most 1."""
     assert nil_features(scored(mention, [])) == {
         "bias": 1.0,
         "background_dense": 0.0,
@@ -82,7 +82,7 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
 
 
 def test_the_size_of_the_base_counts_by_its_logarithm() -> None:
-    """A tenth of the natural logarithm."""
+    """The feature is a tenth of the natural logarithm."""
     assert nil_features(scored("x", [], log_size=12.5))["log_size"] == 1.25
 
 

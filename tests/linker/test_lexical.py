@@ -1,4 +1,4 @@
-"""Folding, n-grams, idf and lexical scores; strings and what they say about each other."""
+"""Folding, n-grams, IDF, lexical scores and string features."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times",
     ],
 )
 def test_spellings_of_one_name_fold_to_the_same(one: str, other: str) -> None:
-    """Case, accents, ligatures, Greek letters, punctuation and number formats do not part two names."""
+    """Case, accents, ligatures, Greek letters, punctuation and number formats do not distinguish names."""
     assert fold_name(one) == fold_name(other) != ""
 
 
@@ -47,19 +47,19 @@ def test_spellings_of_one_name_fold_to_the_same(one: str, other: str) -> None:
     "name, folded", [("Malcolm X", "malcolm x"), ("vitamin V", "vitamin v"), ("I, Robot", "i robot")]
 )
 def test_single_letters_stay_letters(name: str, folded: str) -> None:
-    """A single Roman digit is a letter unless the word before announces a number."""
+    """A single Roman digit is a letter, unless the word before announces a number."""
     assert fold_name(name) == folded
 
 
-def test_a_long_run_of_marks_is_folded_in_the_time_of_its_length() -> None:
-    """Half a million accents on one letter do not hold up a load, and a long name folds as its parts do."""
+def test_a_long_run_of_marks_is_folded_in_linear_time() -> None:
+    """Half a million accents on one letter do not block a load, and a long name folds like its parts."""
     assert fold_name("a" + "\u0301\u0316" * 250_000 + "b \U0001d16d\U0001d165c") == "ab c"
     parts = ["Ångström", "naïveté", "Νέος", "ﬁn", "Zu\u0308rich", "a\u302eb"] * 60
     assert fold_name(" ".join(parts)) == " ".join(map(fold_name, parts))
 
 
 def test_names_without_letters_have_no_ngrams() -> None:
-    """Emoji and punctuation cannot be found by n-grams, and do no harm in a batch."""
+    """N-grams cannot find emoji and punctuation, which do not disturb a batch."""
     rows = ngram_rows(["\U0001f984", "New York", "", "---"])
 
     assert [len(rows.row(i)[0]) for i in range(4)][0:4:2] == [0, 0]
@@ -70,7 +70,7 @@ def test_names_without_letters_have_no_ngrams() -> None:
 
 @given(st.lists(st.text(st.characters(), max_size=40), max_size=8))
 def test_a_row_depends_on_its_name_alone(names: list[str]) -> None:
-    """The company of a name does not change its n-grams; rows are sorted, positive and of unit length."""
+    """Other names do not change the n-grams of a name; rows are sorted, positive and of unit length."""
     together = ngram_rows(names)
 
     assert len(together) == len(names)
@@ -96,7 +96,7 @@ GOLDEN = [22785137, 1321970317, 2461053240, 2483543878, 2564657153, 2897686960]
 
 
 def test_rare_words_weigh_more() -> None:
-    """What half of the base has in its names says little; what one name has says much."""
+    """A word that half of the names have is weak evidence; a word of one name is strong evidence."""
     idf = IdfTable.from_names(["common " + word for word in ("alpha", "beta", "gamma", "rho")] * 5)
     rows = idf.weighted(ngram_rows(["common alpha"]))
     common = set(ngram_rows(["common"]).indices.tolist())
@@ -107,8 +107,8 @@ def test_rare_words_weigh_more() -> None:
     assert shares[1] == pytest.approx(1.0, abs=1e-5)
 
 
-def test_rarities_survive_being_written() -> None:
-    """The table that lies with the manifest is the table that was counted; a damaged one is refused."""
+def test_an_idf_table_survives_being_written() -> None:
+    """The stored table equals the computed one; a damaged one is refused."""
     idf = IdfTable.from_names(NAMES)
     rows = ngram_rows(NAMES)
 
@@ -119,7 +119,7 @@ def test_rarities_survive_being_written() -> None:
 
 
 def test_scores_equal_a_plain_loop() -> None:
-    """Cosine and coverages of pairs are what a loop over shared features gives."""
+    """Cosine and coverages of pairs equal those of a loop over shared features."""
     rng = random.Random(3)
     mentions = ["".join(rng.choices("abcde ", k=rng.randrange(0, 14))) for _ in range(12)]
     idf = IdfTable.from_names(NAMES + mentions)
@@ -139,8 +139,8 @@ def test_scores_equal_a_plain_loop() -> None:
         assert theirs == pytest.approx(sum(b[f] ** 2 for f in shared), abs=1e-5)
 
 
-def test_the_most_telling_features_are_kept() -> None:
-    """A search takes the features of the largest weight, sorted by index."""
+def test_the_features_with_the_largest_weights_are_kept() -> None:
+    """A search uses the features with the largest weights, sorted by index."""
     idf = IdfTable.from_names(NAMES)
     whole = idf.weighted(ngram_rows(["The New York Times", "", "heart"]))
 
@@ -164,13 +164,13 @@ def test_the_most_telling_features_are_kept() -> None:
         ("\u00c5ngstr\u00f6m", "\u00c5ngstr\u00f6m"),
     ],
 )
-def test_text_read_in_the_wrong_encoding_is_put_right(broken: str, whole: str) -> None:
-    """UTF-8 that was once read as Windows-1252 or Latin-1 is repaired; all other text stays."""
+def test_text_in_the_wrong_encoding_is_repaired(broken: str, whole: str) -> None:
+    """UTF-8 that was decoded as Windows-1252 or Latin-1 is repaired; all other text stays."""
     assert clean_mention(broken) == whole
 
 
-def test_strings_say_what_ngrams_do_not() -> None:
-    """Brackets, numbers, acronyms and first words are seen."""
+def test_string_features_see_more_than_ngrams() -> None:
+    """Brackets, numbers, acronyms and first words are recognised."""
     times, short = string_features("The New York Times"), string_features("NYT")
 
     assert facts.is_acronym(short, times) == facts.is_acronym(times, short) == 1.0
@@ -188,7 +188,7 @@ def test_strings_say_what_ngrams_do_not() -> None:
 
 
 def test_type_agreement_fades_with_confidence() -> None:
-    """An entity of another type loses as much as the head is sure, one of an unknown type nothing."""
+    """An entity of another type loses as much as the prediction is confident, one of unknown type nothing."""
     sure, unsure = np.full(19, 0.001, np.float32), np.full(19, 0.001, np.float32)
     sure[ENTITY_TYPES.index("ORG")] = 0.98
     unsure[ENTITY_TYPES.index("OTHER")], unsure[ENTITY_TYPES.index("ORG")] = 0.9, 0.05
@@ -213,7 +213,7 @@ def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:
 
 
 def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
-    """Likeness never speaks against an entity, and a wrong number never for it."""
+    """Similarity never lowers a score, and a wrong number never raises it."""
     model = dict(zip(FEATURES, shipped_model().features.tolist(), strict=True))
 
     assert all(model[name] <= 0 for name in ("missing_numbers", "extra_numbers"))
@@ -226,6 +226,6 @@ def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
 
 
 def test_a_table_of_another_size_is_refused() -> None:
-    """Bytes of another length are no table."""
+    """Bytes of another length are not an IDF table."""
     with pytest.raises(ValueError, match=f"has {BUCKETS} bytes"):
         IdfTable(np.zeros(3, np.uint8))

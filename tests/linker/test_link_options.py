@@ -14,7 +14,7 @@ from pearl_qdrant.linking.options import AnnotateKeywords, AnnotateOptions, Link
 
 @pytest.mark.parametrize("options, keywords", [(LinkOptions, LinkKeywords), (AnnotateOptions, AnnotateKeywords)])
 def test_every_option_is_a_keyword_argument(options: type, keywords: type) -> None:
-    """What the object has, the methods take by name, with the same types."""
+    """The methods accept every field of the object by name, with the same types."""
     assert {field.name: field.type for field in fields(options)} == {
         name: hint.__forward_arg__ for name, hint in keywords.__annotations__.items()
     }

@@ -36,7 +36,7 @@ def test_a_name_of_the_base_is_linked_to_its_entity(linker: EntityLinker) -> Non
 
 
 def test_an_entity_is_a_candidate_once(linker: EntityLinker) -> None:
-    """Aliases of one entity do not crowd the candidates: each entity comes by its best name."""
+    """Aliases of one entity do not crowd the candidates: each entity appears once, with its best name."""
     link = linker.link("The New York Times", limit=5)
 
     ids = [c.entity_id for c in link.candidates]
@@ -53,7 +53,7 @@ def test_probabilities_and_nil_sum_to_at_most_one(linker: EntityLinker) -> None:
 
 
 def test_the_limit_changes_what_is_shown_and_nothing_else(linker: EntityLinker) -> None:
-    """Asking for one candidate gives the same probability as asking for ten, and a tie stays a tie."""
+    """One candidate has the same probability as ten, and a tie stays a tie."""
     one, ten = linker.link("heart attack", limit=1), linker.link("heart attack")
 
     assert len(one.candidates) == 1
@@ -62,7 +62,7 @@ def test_the_limit_changes_what_is_shown_and_nothing_else(linker: EntityLinker) 
 
 
 def test_a_type_filter_changes_the_answer(linker: EntityLinker) -> None:
-    """Only entities of the types asked for are candidates; native and coarse types alike."""
+    """Only entities of the requested types are candidates, for native and coarse types."""
     native = linker.link("New York Post", types=["city"])
     coarse = linker.link("New York Post", types=["GPE"])
 
@@ -71,7 +71,7 @@ def test_a_type_filter_changes_the_answer(linker: EntityLinker) -> None:
 
 
 def test_a_name_that_two_entities_share_is_ambiguous(linker: EntityLinker) -> None:
-    """If nothing separates two entities I get both, first and marked, and no entity; or the first, if I ask."""
+    """If nothing separates two entities, both come first, without a link; on request the first is linked."""
     link = linker.link("New York", threshold=0.0)
 
     assert (link.entity_id, link.nil_reason) == (None, NilReason.AMBIGUOUS)
@@ -83,15 +83,15 @@ def test_a_name_that_two_entities_share_is_ambiguous(linker: EntityLinker) -> No
 
 
 def test_below_the_threshold_is_nil_with_its_candidates(linker: EntityLinker) -> None:
-    """A mention that is not sure enough is NIL, says why, and still shows what came close."""
+    """An improbable mention is NIL with a reason, and still lists its candidates."""
     link = linker.link("aspirin", threshold=1.0)
 
     assert (link.entity_id, link.nil_reason) == (None, NilReason.BELOW_THRESHOLD)
     assert link.candidates
 
 
-def test_no_candidates_is_a_reason_of_its_own(linker: EntityLinker) -> None:
-    """If the filter leaves nothing, the answer says so."""
+def test_no_candidates_is_a_separate_reason(linker: EntityLinker) -> None:
+    """If the filter excludes everything, the link says so."""
     link = linker.link("New York", types=["PERSON"])
 
     assert (link.nil_reason, link.candidates) == (NilReason.NO_CANDIDATES, ())
@@ -99,12 +99,12 @@ def test_no_candidates_is_a_reason_of_its_own(linker: EntityLinker) -> None:
 
 @pytest.mark.parametrize("mention", ["", "   ", "\n"])
 def test_an_empty_mention_is_nil(linker: EntityLinker, mention: str) -> None:
-    """Nothing links to nothing."""
+    """An empty mention has no entity."""
     assert linker.link(mention).nil_reason == NilReason.NO_CANDIDATES
 
 
 def test_emoji_link_to_themselves_only(linker: EntityLinker) -> None:
-    """A name that the model cannot see is found by its exact string, and two such names never meet."""
+    """A name without a vector is found by its exact string, and two such names never match."""
     assert linker.link("\U0001f984").entity_id == "horse"
     assert linker.link("\U0001f5de").entity_id == "paper"
     assert linker.link("\U0001f984").candidates[0].dense_score is None
@@ -113,7 +113,7 @@ def test_emoji_link_to_themselves_only(linker: EntityLinker) -> None:
 
 
 def test_a_batch_gives_what_single_mentions_give(linker: EntityLinker) -> None:
-    """Linking many at once changes neither answers nor order."""
+    """Linking many mentions at once changes neither links nor order."""
     mentions = ["NYC", "heart attack", "", "\U0001f984", "New York Post", "zzz"] * 3
     singles = [linker.link(mention) for mention in mentions]
 
@@ -125,8 +125,8 @@ def test_a_batch_gives_what_single_mentions_give(linker: EntityLinker) -> None:
         assert [c.score for c in together.candidates] == pytest.approx([c.score for c in alone.candidates], abs=1e-4)
 
 
-def test_arguments_that_make_no_sense_are_refused(linker: EntityLinker) -> None:
-    """A wrong threshold or limit is an error at the call, not a strange answer."""
+def test_invalid_arguments_are_refused(linker: EntityLinker) -> None:
+    """A wrong threshold or limit is an error at the call."""
     with pytest.raises(ValueError, match="probability"):
         linker.link("x", threshold=1.5)
     with pytest.raises(ValueError, match="limit"):
@@ -138,12 +138,12 @@ def test_arguments_that_make_no_sense_are_refused(linker: EntityLinker) -> None:
 
 
 def test_a_single_type_may_be_a_string(linker: EntityLinker) -> None:
-    """It is one type, and not the list of its letters."""
+    """A string is one type, not a list of letters."""
     assert linker.link("New York", types="GPE") == linker.link("New York", types=["GPE"])
 
 
-def test_the_first_of_many_namesakes_is_the_first_by_id(store_path: Path) -> None:
-    """However many entities bear one name, the first by id is taken, not the first that was found."""
+def test_the_first_of_many_entities_with_one_name_is_the_first_by_id(store_path: Path) -> None:
+    """If many entities share a name, the first by id is linked, not the first that was found."""
     with EntityLinker.open("base", store=str(store_path), threshold=0.0) as linker:
         people = [Entity(f"s{i:03}", "John Smith") for i in reversed(range(60))]
         linker.add(people)
@@ -165,7 +165,7 @@ def test_a_filter_on_an_unknown_type_names_near_ones(linker: EntityLinker) -> No
 
 
 def test_soft_types_prefer_and_do_not_filter(linker: EntityLinker) -> None:
-    """In soft mode a type breaks the tie between namesakes, and entities of other types stay candidates."""
+    """In soft mode a type breaks a tie, and entities of other types stay candidates."""
     link = linker.link("New York", types=["state"], type_mode="soft", threshold=0.0)
 
     assert link.entity_id == "nys"
@@ -181,7 +181,7 @@ def test_soft_types_prefer_and_do_not_filter(linker: EntityLinker) -> None:
 
 
 def test_every_score_is_returned(linker: EntityLinker) -> None:
-    """A candidate shows its dense and lexical scores and all features, so that I can score for myself."""
+    """A candidate has its dense and lexical scores and all features, so that I can rank by my own rule."""
     best = linker.link("Heart Attack").candidates[0]
 
     assert best.lexical_score == pytest.approx(1.0, abs=1e-5)
@@ -190,7 +190,7 @@ def test_every_score_is_returned(linker: EntityLinker) -> None:
 
 
 def test_spelling_finds_what_the_model_does_not(linker: EntityLinker) -> None:
-    """With a random model, only shared n-grams can tell that a misspelt name is meant."""
+    """With a random model, only shared n-grams can find a misspelt name."""
     link = linker.link("myocardial infarctoin", limit=3)
 
     assert "mi" in [c.entity_id for c in link.candidates]
@@ -198,16 +198,16 @@ def test_spelling_finds_what_the_model_does_not(linker: EntityLinker) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, 3.5, float("nan"), b"New York", "\ud800"])
-def test_a_mention_that_is_no_text_does_not_sink_the_batch(linker: EntityLinker, bad: object) -> None:
-    """One bad cell of a column is NIL, and its neighbours are linked."""
+def test_an_invalid_mention_does_not_stop_the_batch(linker: EntityLinker, bad: object) -> None:
+    """One bad cell of a column is NIL, and the other mentions are linked."""
     links = list(linker.link_batch(cast("list[str]", ["NYC", bad, "nytimes.com"])))
 
     assert [link.entity_id for link in links] == ["nyc", None, "nyt"]
     assert links[1].nil_reason == NilReason.NO_CANDIDATES
 
 
-def test_names_can_be_held_back(linker: EntityLinker) -> None:
-    """A measurement can hide names from single mentions, across the borders of batches."""
+def test_names_can_be_held_out(linker: EntityLinker) -> None:
+    """An evaluation can hide names from single mentions, across batches."""
     mentions = ["heart attack"] * 300
 
     scored = list(linker.score_batch(mentions, exclude=lambda i, point: i == 200 and point.entity_id == "mi"))
@@ -217,7 +217,7 @@ def test_names_can_be_held_back(linker: EntityLinker) -> None:
 
 
 def test_asyncio_gives_the_same_links(linker: EntityLinker) -> None:
-    """`alink` and `alink_batch` answer as their blocking twins do, in order, from any kind of iterable."""
+    """`alink` and `alink_batch` return the same links as `link`, in order, from any kind of iterable."""
     mentions = ["NYC", "heart attack", "zzz"]
 
     async def stream() -> AsyncIterator[str]:
@@ -234,7 +234,7 @@ def test_asyncio_gives_the_same_links(linker: EntityLinker) -> None:
 
 
 def test_the_linker_explains_itself(linker: EntityLinker) -> None:
-    """An explanation names the rule, what speaks for the best candidate, and the runner-up."""
+    """An explanation has the rule, the contributions to the best candidate, and the runner-up."""
     link = linker.link("NYTimes", threshold=0.0)
 
     lines = explain_link(link, linker.calibration)

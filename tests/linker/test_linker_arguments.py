@@ -1,4 +1,4 @@
-"""Arguments of the linker that make no sense, or little: refused where they are given, whatever else is asked."""
+"""Invalid and unusual arguments of the linker: refused at the call, independent of the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def first(linker: EntityLinker, mentions: list[str]) -> object:
 
 @pytest.mark.parametrize("one", ["heart attack", b"heart attack"])
 def test_one_string_is_not_the_list_of_its_letters(linker: EntityLinker, one: str | bytes) -> None:
-    """Where many mentions or passages are asked for, a single one is refused, by the asynchronous twin as well."""
+    """A single string in place of many mentions or passages is refused, also by `alink_batch`."""
     mentions = cast("list[str]", one)
 
     with pytest.raises(TypeError, match="letters would be linked one by one"):
@@ -42,16 +42,16 @@ def test_one_string_is_not_the_list_of_its_letters(linker: EntityLinker, one: st
 
 
 @pytest.mark.parametrize("text", ["", "x", "We saw New York."])
-def test_a_type_that_nothing_has_is_refused_whatever_the_text(linker: EntityLinker, text: str) -> None:
-    """A typo in a type does not pass unseen because the first text mentions nothing."""
+def test_an_unknown_type_is_refused_for_every_text(linker: EntityLinker, text: str) -> None:
+    """A typo in a type is reported even if the text has no mention."""
     with pytest.raises(UnknownTypeError, match="Similar: newspaper"):
         linker.annotate(text, types=["newspapr"])
     with pytest.raises(UnknownTypeError, match="Similar: newspaper"):
         linker.annotate_batch([text], types=["newspapr"])
 
 
-def test_a_context_with_stray_bytes_is_read_as_far_as_it_can_be(linker: EntityLinker) -> None:
-    """What a shell makes of bytes that are no UTF-8 ends in no error."""
+def test_a_context_with_invalid_bytes_is_accepted(linker: EntityLinker) -> None:
+    """Bytes from a shell that are not UTF-8 cause no error."""
     found = linker.annotate("We saw Mercury.", context="planets \udcff", include_nil=True)
 
     assert [annotation.text for annotation in found] == ["Mercury"]

@@ -1,4 +1,4 @@
-"""Using a linker after it was closed: an error of ours that says so, from every way in, streams included."""
+"""Using a linker after it was closed: one clear error from every method, also from streams."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def linker(store: str) -> Iterator[EntityLinker]:
 
 
 async def collect(links: AsyncIterator[object]) -> list[object]:
-    """All that an asynchronous iterator gives."""
+    """The items of an asynchronous iterator."""
     return [link async for link in links]
 
 
@@ -63,8 +63,8 @@ WAYS: dict[str, Callable[[EntityLinker], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_closed_linker_says_that_it_is_closed(linker: EntityLinker, way: str) -> None:
-    """Whatever is asked of it, at the call and not somewhere in the store; closing again does no harm."""
+def test_a_closed_linker_raises_one_clear_error(linker: EntityLinker, way: str) -> None:
+    """Every use raises at the call, and not somewhere in the store; closing again is allowed."""
     linker.close()
     linker.close()
 
@@ -89,7 +89,7 @@ def test_a_closed_linker_says_that_it_is_closed(linker: EntityLinker, way: str) 
 def test_a_stream_ends_with_the_linker(
     linker: EntityLinker, stream: Callable[[EntityLinker], Iterator[object]]
 ) -> None:
-    """Links that were being read when the linker was closed do not go on, whether they were searched for or not."""
+    """A stream of links raises once the linker is closed, also if the next links are already computed."""
     answers = stream(linker)
     next(answers)
     linker.close()
@@ -100,7 +100,7 @@ def test_a_stream_ends_with_the_linker(
 
 
 def test_an_asynchronous_stream_ends_with_the_linker(linker: EntityLinker) -> None:
-    """The batch that was read comes whole, the next one is refused."""
+    """The batch that was read arrives complete, the next one is refused."""
     seen: list[object] = []
 
     async def read() -> None:
@@ -114,7 +114,7 @@ def test_an_asynchronous_stream_ends_with_the_linker(linker: EntityLinker) -> No
 
 
 class Interrupted:
-    """An encoder during whose work somebody does something else."""
+    """An encoder that runs a function while it encodes."""
 
     def __init__(self, encoder: Encoder, meanwhile: Callable[[], None]) -> None:
         self._encoder = encoder
@@ -136,10 +136,10 @@ class Interrupted:
     ],
     ids=["link", "annotate", "add"],
 )
-def test_a_linker_that_is_closed_in_the_middle_says_so(
+def test_closing_during_a_call_raises_the_same_error(
     linker: EntityLinker, ask: Callable[[EntityLinker], object]
 ) -> None:
-    """When another thread closes it during a call, the error is the same, and not one of the store."""
+    """If another thread closes the linker during a call, the error is not one of the store."""
     encoder = Interrupted(linker.encoder, linker.close)
     other = EntityLinker(linker._store, linker._collections, encoder)
     encoder.meanwhile = other.close
@@ -148,8 +148,8 @@ def test_a_linker_that_is_closed_in_the_middle_says_so(
         ask(other)
 
 
-def test_an_error_of_the_callers_own_stays_what_it_is(linker: EntityLinker) -> None:
-    """What the caller's mentions raise is passed on while the linker is open."""
+def test_an_error_of_the_callers_iterator_is_not_changed(linker: EntityLinker) -> None:
+    """An error of the caller's mentions is passed on while the linker is open."""
 
     def mentions() -> Iterator[str]:
         yield "NYC"
@@ -159,8 +159,8 @@ def test_an_error_of_the_callers_own_stays_what_it_is(linker: EntityLinker) -> N
         list(linker.link_batch(mentions()))
 
 
-def test_a_stream_that_is_given_up_leaves_the_linker_usable(linker: EntityLinker) -> None:
-    """Closing a generator early is no error, and neither is breaking off an asynchronous one."""
+def test_an_abandoned_stream_leaves_the_linker_usable(linker: EntityLinker) -> None:
+    """A generator, plain or asynchronous, may be closed early."""
     links = linker.link_batch(["NYC"] * 10)
     next(links)
     links.close()  # type: ignore[attr-defined]
@@ -174,8 +174,8 @@ def test_a_stream_that_is_given_up_leaves_the_linker_usable(linker: EntityLinker
     assert linker.link("NYC").entity_id == "nyc"
 
 
-def test_a_cancelled_question_leaves_the_linker_usable(linker: EntityLinker) -> None:
-    """A task that asks may be cancelled; other questions are answered."""
+def test_a_cancelled_task_leaves_the_linker_usable(linker: EntityLinker) -> None:
+    """A task may be cancelled; other calls still work."""
 
     async def ask() -> str | None:
         task = asyncio.create_task(collect(linker.alink_batch(["NYC"] * 2000)))

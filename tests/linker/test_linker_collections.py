@@ -21,7 +21,7 @@ from pearl_qdrant.store.schema import LinkCalibration
 
 
 def test_an_entity_can_be_looked_up(linker: EntityLinker) -> None:
-    """By its id I get all names, types and the description."""
+    """An id gives me all names, types and the description."""
     entity = linker.entity("nyt")
 
     assert entity.canonical_name == "The New York Times"
@@ -33,7 +33,7 @@ def test_an_entity_can_be_looked_up(linker: EntityLinker) -> None:
 
 
 def test_an_added_entity_is_found_at_once_and_a_deleted_one_is_not(tmp_path: Path, model: Path) -> None:
-    """A dozen entities more or less need no new ingest."""
+    """Small changes need no new ingest."""
     fill(tmp_path, "small", str(model), ENTITIES[:3])
     with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
         assert linker.add([Entity("heart", "heart attack", ("aspirin",))]) == 2
@@ -50,7 +50,7 @@ def test_an_added_entity_is_found_at_once_and_a_deleted_one_is_not(tmp_path: Pat
 
 
 def test_several_collections_answer_together(tmp_path: Path, model: Path) -> None:
-    """I can link against two bases at once, and each candidate says which one it is from."""
+    """I can link against two bases at once, and each candidate names its base."""
     fill(tmp_path, "news", str(model), ENTITIES[:2])
     fill(tmp_path, "medicine", str(model), [ENTITIES[4]])
     with EntityLinker.open("news", "medicine", store=str(tmp_path), threshold=0.0) as linker:
@@ -92,7 +92,7 @@ def test_another_model_is_refused(tmp_path: Path, store_path: Path) -> None:
 
 
 def test_a_missing_collection_is_named_with_those_that_exist(store_path: Path) -> None:
-    """A typo in the collection's name is answered with the names there are."""
+    """The error for a typo in a collection lists the existing ones."""
     with pytest.raises(CollectionNotFoundError, match=r"'bsae' does not exist \(there are: base\)"):
         EntityLinker.open("bsae", store=str(store_path))
 
@@ -110,8 +110,8 @@ def test_an_entity_without_id_or_name_is_refused(tmp_path: Path, model: Path, ba
         assert linker.link("Ghost", threshold=0).entity_id != ""
 
 
-def test_counts_follow_what_is_added_and_deleted(store_path: Path) -> None:
-    """The manifest says how many names there are, so that `collections verify` can."""
+def test_counts_follow_edits(store_path: Path) -> None:
+    """The manifest has the current number of names, so that `collections verify` can check it."""
     with EntityLinker.open("base", store=str(store_path)) as linker:
         (collection,) = linker._collections
         linker.add([Entity("new", "New Thing", ("Thing, New",))])
@@ -121,8 +121,8 @@ def test_counts_follow_what_is_added_and_deleted(store_path: Path) -> None:
         assert (with_it - collection.manifest.names, collection.manifest.names) == (2, collection.count())
 
 
-def test_what_was_calibrated_is_used(tmp_path: Path, model: Path) -> None:
-    """A calibration in the manifest moves the probabilities and the threshold of that collection."""
+def test_the_stored_calibration_is_used(tmp_path: Path, model: Path) -> None:
+    """A calibration in the manifest changes the probabilities and the threshold of that collection."""
     fill(tmp_path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
         before = linker.link("heart attack").candidates[0].probability

@@ -1,4 +1,4 @@
-"""Adding and deleting entities of an open linker: it then answers as one that is opened afresh."""
+"""Adding and deleting entities of an open linker: it then behaves as one that is opened again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def answers(linker: EntityLinker) -> list[Link]:
 
 
 def reopened(path: Path) -> list[Link]:
-    """What a linker that is opened now says of them."""
+    """The links of a linker that is opened now."""
     with EntityLinker.open("base", store=str(path)) as linker:
         return answers(linker)
 
 
 @pytest.mark.parametrize("is_loaded", [True, False], ids=["loaded", "filled by add"])
 def test_after_edits_a_linker_answers_as_a_reopened_one(tmp_path: Path, model: Path, is_loaded: bool) -> None:
-    """A mention has one probability, whether I opened the base before or after I added to it and deleted from it."""
+    """A probability is the same whether I opened the base before or after the edits."""
     fill(tmp_path, "base", str(model), ENTITIES, is_loaded=is_loaded)
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
         before = answers(linker)
@@ -51,7 +51,7 @@ def test_after_edits_a_linker_answers_as_a_reopened_one(tmp_path: Path, model: P
 
 
 def test_a_type_comes_and_goes_with_its_entities(tmp_path: Path, model: Path) -> None:
-    """The type of an entity that was deleted is as unknown as in a linker that is opened afterwards."""
+    """The type of a deleted entity is unknown, as in a linker opened afterwards."""
     fill(tmp_path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as linker:
         assert linker.link("heart attack", types=["disease"]).entity_id == "mi"
@@ -62,12 +62,12 @@ def test_a_type_comes_and_goes_with_its_entities(tmp_path: Path, model: Path) ->
         assert linker.link("influenza", types=["disease"]).entity_id == "flu"
 
 
-def test_an_edit_in_the_middle_of_a_question_about_types_does_no_harm(tmp_path: Path, model: Path) -> None:
-    """Another thread may add while types are looked up."""
+def test_an_edit_during_a_lookup_of_types_is_safe(tmp_path: Path, model: Path) -> None:
+    """Another thread may add entities while types are counted."""
     fill(tmp_path, "base", str(model), ENTITIES)
 
     class Sly(str):
-        """A type that is looked up just when an entity is added."""
+        """A type whose lookup adds an entity at the same time."""
 
         def __hash__(self) -> int:
             if not added:
@@ -86,7 +86,7 @@ def test_an_edit_in_the_middle_of_a_question_about_types_does_no_harm(tmp_path: 
 
 
 class Slow:
-    """A collection whose types take until they are allowed to be counted."""
+    """A collection that counts its types only when it is released."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -100,8 +100,8 @@ class Slow:
         return {"types": {f"T{self.n_counts}": 1}}
 
 
-def test_what_was_counted_before_an_edit_is_counted_again_after_it() -> None:
-    """An edit that ends while types are being counted is not forgotten."""
+def test_statistics_computed_during_an_edit_are_computed_again() -> None:
+    """An edit that ends while types are being counted is not lost."""
     slow = Slow()
     facts = CollectionStatistics([cast("Any", slow)])
     seen: list[frozenset[str]] = []
@@ -120,7 +120,7 @@ def test_what_was_counted_before_an_edit_is_counted_again_after_it() -> None:
 def test_counts_are_right_after_an_edit_that_stopped_half_way(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entities before a bad one are written, and counted; so are those before an error of the caller's own."""
+    """Entities before an invalid one are written and counted; the same holds for an error of the caller's iterator."""
     monkeypatch.setattr(editing, "_BATCH", 2)
     fill(tmp_path, "base", str(model), ENTITIES, is_loaded=True)
 
@@ -142,7 +142,7 @@ def test_counts_are_right_after_an_edit_that_stopped_half_way(
 def test_an_entity_loses_old_names_however_many_are_replaced_at_once(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a thousand entities with many names each, none keeps a name that it no longer has."""
+    """None of a thousand replaced entities keeps a name that it no longer has."""
     monkeypatch.setattr(editing, "MAX_NAMES", 3)
     fill(tmp_path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
@@ -155,7 +155,7 @@ def test_an_entity_loses_old_names_however_many_are_replaced_at_once(
 
 
 def test_of_several_entities_with_one_id_the_last_one_counts(tmp_path: Path, model: Path) -> None:
-    """In one call as in several calls: the entity of an id is replaced, names and all."""
+    """In one call and in several calls, the entity of an id is replaced with all its names."""
     fill(tmp_path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
         assert linker.add([Entity("x", "First", ("Premier",)), Entity("y", "Why"), Entity("x", "Second")]) == 2
@@ -164,7 +164,7 @@ def test_of_several_entities_with_one_id_the_last_one_counts(tmp_path: Path, mod
 
 
 def test_a_collection_that_is_named_twice_counts_once(tmp_path: Path, model: Path) -> None:
-    """The same base given twice is the same base."""
+    """A base that is named twice is opened once."""
     fill(tmp_path, "base", str(model), ENTITIES)
     once = reopened(tmp_path)
 
@@ -197,7 +197,7 @@ NO_ENTITIES: list[object] = [
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
-    """A linker to a base of one entity."""
+    """A linker over a base of one entity."""
     path = tmp_path_factory.mktemp("store")
     fill(path, "base", str(model), ENTITIES[:1])
     with EntityLinker.open("base", store=str(path)) as linker:
@@ -205,8 +205,8 @@ def small(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Ent
 
 
 @pytest.mark.parametrize("bad", NO_ENTITIES, ids=range(len(NO_ENTITIES)))
-def test_what_is_no_entity_is_refused_in_words(small: EntityLinker, bad: object) -> None:
-    """A pair, a dictionary, a number for an id: an error of ours that shows it, and nothing is written."""
+def test_an_invalid_entity_is_refused(small: EntityLinker, bad: object) -> None:
+    """A pair, a dictionary or a numeric id gives an error that shows it, and nothing is written."""
     with pytest.raises(PearlQdrantError) as caught:
         small.add([Entity("good", "Good"), cast("Entity", bad)])
 
@@ -217,8 +217,8 @@ def test_what_is_no_entity_is_refused_in_words(small: EntityLinker, bad: object)
 
 
 @pytest.mark.parametrize("bad", ["nyt", Entity("x", "y"), 5, None], ids=["text", "entity", "number", "nothing"])
-def test_what_is_no_list_of_entities_is_refused_in_words(small: EntityLinker, bad: object) -> None:
-    """A single entity without a list around it, as well."""
+def test_an_invalid_list_of_entities_is_refused(small: EntityLinker, bad: object) -> None:
+    """A single entity without a list is refused, too."""
     with pytest.raises(InvalidEntityError, match="add takes a list of entities, not"):
         small.add(cast("list[Entity]", bad))
 

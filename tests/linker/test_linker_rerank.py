@@ -20,7 +20,7 @@ from pearl_qdrant.store.schema import NamePoint
 
 
 class Contrary:
-    """A reranker that wants the candidate with the longest name."""
+    """A reranker that prefers the candidate with the longest name."""
 
     def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
         assert mention
@@ -28,7 +28,7 @@ class Contrary:
 
 
 def test_a_reranker_changes_the_order(store_path: Path) -> None:
-    """A model of my own may look at the best candidates again, and its word counts."""
+    """My own model can score the best candidates again, and its scores count."""
     with EntityLinker.open("base", store=str(store_path), threshold=0.0, reranker=Contrary()) as linker:
         link = linker.link("New York")
 
@@ -37,7 +37,7 @@ def test_a_reranker_changes_the_order(store_path: Path) -> None:
 
 
 def test_a_cross_encoder_is_loaded_from_a_folder(store_path: Path, tmp_path: Path) -> None:
-    """Any sequence classifier of transformers serves; what is none is refused with a word on what to give."""
+    """Any sequence classifier of transformers works; anything else is refused with a hint."""
     folder = make_classifier(tmp_path / "classifier")
     encoder = CrossEncoder(str(folder))
     point = NamePoint("kb", "x", "New York", "New York", True, description="a city")

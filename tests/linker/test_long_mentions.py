@@ -1,4 +1,4 @@
-"""Very long mentions and lines: they cost neither memory nor time, and are answered in words."""
+"""Very long mentions and lines: they cost neither memory nor time, and give clear errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from training.evaluation.datasets.data import FolderData
 
 
 class Listening:
-    """An encoder that remembers how long what it was given was."""
+    """An encoder that remembers the length of the longest name it was given."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -47,7 +47,7 @@ def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[En
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Bytes that are allocated at most while something is done."""
+    """Peak of allocated bytes while a function runs."""
     tracemalloc.start()
     try:
         work()
@@ -56,8 +56,8 @@ def peak_of(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def test_a_mention_longer_than_any_name_is_nil_and_says_so(linker: EntityLinker) -> None:
-    """It is not looked up, and its neighbours are linked."""
+def test_a_mention_longer_than_any_name_is_nil_with_a_reason(linker: EntityLinker) -> None:
+    """It is not searched, and the other mentions are linked."""
     long = "x" * (MAX_CHARACTERS + 1)
 
     links = list(linker.link_batch(["NYC", long, "nytimes.com"]))
@@ -73,13 +73,13 @@ def test_a_mention_longer_than_any_name_is_nil_and_says_so(linker: EntityLinker)
 
 
 def test_white_space_around_a_mention_does_not_count(linker: EntityLinker) -> None:
-    """A short name in a wide column is a short name; white space alone is nothing, however much of it."""
+    """A short name in a wide column is a short name; white space alone is an empty mention."""
     assert linker.link(" " * 2 * MAX_CHARACTERS + "NYC\n").entity_id == "nyc"
     assert linker.link(" " * 2 * MAX_CHARACTERS).nil_reason == NilReason.NO_CANDIDATES
 
 
 def test_a_mention_of_a_hundred_million_characters_takes_no_memory(linker: EntityLinker) -> None:
-    """Nothing is copied of it, by `link` as by `annotate` with a span of that length."""
+    """`link` makes no copy of it, and neither does `annotate` with a span of that length."""
     huge = "x" * 10**8
 
     assert peak_of(lambda: linker.link(huge)) < 10**7
@@ -88,7 +88,7 @@ def test_a_mention_of_a_hundred_million_characters_takes_no_memory(linker: Entit
 
 
 def test_long_mentions_are_not_read_far_ahead(linker: EntityLinker) -> None:
-    """Of a stream of long mentions a few are held, not a thousand."""
+    """Only a few mentions of a stream of long ones are in memory."""
     n_read = 0
 
     def mentions() -> Iterator[str]:
@@ -105,7 +105,7 @@ def test_long_mentions_are_not_read_far_ahead(linker: EntityLinker) -> None:
 
 @pytest.fixture
 def endless(tmp_path: Path) -> str:
-    """A file of 512 MB without a line's end, after two honest lines."""
+    """A file of 512 MB without a line end, after two normal lines."""
     path = tmp_path / "endless.txt"
     with path.open("wb") as file:
         file.write(b"NYC\tnyc\nnytimes.com\tnyt\n")
@@ -121,7 +121,7 @@ def ask(run: Run, tmp_path: Path, model: Path) -> Run:
 
 
 def test_a_line_longer_than_any_mention_is_refused_by_its_number(ask: Run, endless: str) -> None:
-    """`link --file` reads it in bounded memory, and says where the file stops being one of mentions."""
+    """`link --file` reads it in bounded memory, and reports the number of the line."""
     outcomes: list[Outcome] = []
 
     peak = peak_of(lambda: outcomes.append(ask("link", "--file", endless, "--json", "--threshold", "0")))
@@ -140,7 +140,7 @@ def test_a_line_longer_than_any_mention_is_refused_by_its_number(ask: Run, endle
     ],
 )
 def test_other_files_are_read_within_bounds_too(ask: Run, endless: str, words: tuple[str, ...], message: str) -> None:
-    """A file that cannot be what was asked for is refused before it fills the memory."""
+    """A file of the wrong kind is refused before it fills the memory."""
     outcomes: list[Outcome] = []
 
     peak = peak_of(lambda: outcomes.append(ask(*words, endless)))
@@ -154,7 +154,7 @@ def test_other_files_are_read_within_bounds_too(ask: Run, endless: str, words: t
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
 @pytest.mark.parametrize("words", [("link", "--file"), ("annotate", "--file"), ("calibrate", "--pairs")])
 def test_a_device_without_an_end_is_refused(ask: Run, words: tuple[str, ...]) -> None:
-    """It is read up to the bound, and no further."""
+    """It is read only up to the limit."""
     refused = ask(*words, "/dev/zero")
 
     assert refused.status == 1
@@ -163,7 +163,7 @@ def test_a_device_without_an_end_is_refused(ask: Run, words: tuple[str, ...]) ->
 
 
 def test_one_long_mention_among_many_pairs_takes_its_own_length(run: Run, tmp_path: Path, model: Path) -> None:
-    """Calibrating does not hold every pair in the space of the longest."""
+    """Calibration does not reserve the length of the longest mention for every pair."""
     base = [Entity(f"e{i}", f"thing {i} of {i * i}", (f"object {i}",)) for i in range(100)]
     fill(tmp_path / "store", "base", str(model), base)
     pairs = [f"object {i}\te{i}" for i in range(100)] + ["y" * 10**6 + "\tNIL"] + [f"zzz {i}\tNIL" for i in range(30)]
@@ -178,10 +178,10 @@ def test_one_long_mention_among_many_pairs_takes_its_own_length(run: Run, tmp_pa
 
 
 @pytest.mark.parametrize("words", [("link", "--file"), ("annotate", "--file"), ("calibrate", "--pairs")])
-def test_a_pipe_without_a_writer_is_waited_for_with_a_word(
+def test_waiting_for_the_writer_of_a_pipe_is_reported(
     ask: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    """Whoever waits for a pipe is told what for; its writer may still come."""
+    """A pipe without a writer is reported; its writer may still come."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     monkeypatch.setattr(streams, "PATIENCE_S", 0.0)
@@ -201,28 +201,28 @@ def test_a_pipe_without_a_writer_is_waited_for_with_a_word(
     assert outcome.status == (1 if words[0] == "calibrate" else 0), "one pair is too few"
 
 
-def test_standard_input_is_named_by_its_dash(ask: Run) -> None:
-    """An error about what was piped in names it as the command line does."""
+def test_standard_input_is_named_as_a_dash(ask: Run) -> None:
+    """An error about piped input names it as the command line does."""
     long = b"NYC\n" + b"y" * (2 << 20)
 
     assert "Error: -:2: longer than" in ask("link", "--file", "-", stdin=long).err
     assert "Error: -: longer than" in ask("annotate", "--file", "-", stdin=long).err
 
 
-def test_lines_have_one_bound_wherever_they_are_read() -> None:
-    """A base, a file of mentions and a table of the evaluation keep to the same."""
+def test_all_lines_have_the_same_limit() -> None:
+    """Bases, files of mentions and tables of the evaluation share it."""
     assert limits.MAX_LINE_BYTES == MAX_LINE_BYTES
 
 
 def test_an_evaluation_set_with_an_endless_line_is_refused(endless: str) -> None:
-    """A table of the evaluation is read line by line within the same bound."""
+    """A table of the evaluation is read line by line with the same limit."""
     path = Path(endless)
     with pytest.raises(FormatError, match=r"endless\.txt:3: longer than 1,048,576 bytes"):
         FolderData(path.parent).rows(path.name, "NYC", "nyc")
 
 
 def test_a_long_line_within_the_bound_is_a_mention_that_is_too_long(ask: Run, tmp_path: Path) -> None:
-    """It is NIL, and its neighbours are linked; in words it is cut."""
+    """It is NIL, and the other mentions are linked; text output cuts it."""
     path = tmp_path / "mentions.txt"
     path.write_bytes(b"NYC\r\n" + b"y" * (1 << 20) + b"\nnytimes.com")
 
@@ -235,8 +235,8 @@ def test_a_long_line_within_the_bound_is_a_mention_that_is_too_long(ask: Run, tm
     assert (as_json[1]["nil_reason"], len(str(as_json[1]["mention"]))) == ("too_long", 1 << 20)
 
 
-def test_brackets_are_looked_for_once_a_run_of_blanks() -> None:
-    """A long run of blanks before a bracket is left out with it, and costs its length and not its square."""
+def test_brackets_after_many_spaces_are_found_in_linear_time() -> None:
+    """A long run of spaces before a bracket is removed with it, in linear time."""
     assert string_features("heart" + " " * 5 + "(organ) x").core == "heart x"
     assert string_features("heart   [organ] (x) y").core == "heart y"
     assert string_features("a" + " " * 400_000 + "b (").core == "a b"

@@ -50,7 +50,7 @@ def test_a_package_costs_nothing_until_a_name_is_used(package: str) -> None:
 
 
 def test_the_old_module_of_the_cross_encoder_still_works() -> None:
-    """Code written for the last release runs, and is told where the name is now."""
+    """Code written for the last release runs, and a warning names the new place."""
     with pytest.warns(DeprecationWarning, match=r"CrossEncoder moved to pearl_qdrant\.linking\.ranking\.reranker\."):
         from pearl_qdrant.linking.reranker import CrossEncoder as Old
 
@@ -58,7 +58,7 @@ def test_the_old_module_of_the_cross_encoder_still_works() -> None:
 
 
 def test_the_old_module_of_calibrate_collection_still_works() -> None:
-    """Code written for the last release runs, and is told where the name is now."""
+    """Code written for the last release runs, and a warning names the new place."""
     with pytest.warns(
         DeprecationWarning, match=r"calibrate_collection moved to pearl_qdrant\.linking\.calibration\.calibrate\."
     ):
@@ -68,7 +68,7 @@ def test_the_old_module_of_calibrate_collection_still_works() -> None:
 
 
 def test_a_name_that_an_old_module_never_had_is_an_attribute_error() -> None:
-    """An old module has its documented names alone."""
+    """An old module has only its documented names."""
     module = importlib.import_module("pearl_qdrant.linking.reranker")
 
     with pytest.raises(AttributeError, match="has no attribute 'TOP'"):

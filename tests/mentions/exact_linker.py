@@ -57,7 +57,7 @@ class Everything(Names):
 
 
 def found(annotations: Iterable[Annotation]) -> list[tuple[str, str | None]]:
-    """What was found, as text and entity."""
+    """Text and entity of annotations."""
     return [(a.text, a.link.entity_id) for a in annotations]
 
 

@@ -23,7 +23,7 @@ from pearl_qdrant.linking.mention_detection.annotate import annotate
     ],
 )
 def test_an_abbreviation_is_found_where_it_is_defined(text: str, short: str, long: str) -> None:
-    """Brackets after a long form define a short one, and the other way round."""
+    """Brackets after a long form define a short form, and the reverse."""
     (abbreviation,) = find_abbreviations(text)
 
     assert (abbreviation.short, abbreviation.long) == (short, long)
@@ -50,7 +50,7 @@ def test_other_brackets_define_nothing(text: str) -> None:
 
 
 def test_every_use_of_an_abbreviation_is_looked_up_by_its_long_form() -> None:
-    """The passage's own meaning of a short form counts, not the base's, and the annotation says so."""
+    """The definition of the passage counts, not the base's meaning, and the annotation has the long form."""
     names = Names([("myocardial infarction", "mi"), ("MI", "michigan"), ("mi", "third-note")])
     text = "MI was feared. A myocardial infarction (MI) was found; both MIs healed, but MIA did not. MI again."
 
@@ -67,14 +67,14 @@ def test_every_use_of_an_abbreviation_is_looked_up_by_its_long_form() -> None:
 
 
 def test_an_abbreviation_of_something_unknown_is_not_taken_for_something_else() -> None:
-    """`MS` that the passage defines as mass spectrometry is not multiple sclerosis, alone or in a phrase."""
+    """If the passage defines `MS` as mass spectrometry, it is not multiple sclerosis, alone or in a phrase."""
     names = Names([("MS", "multiple-sclerosis"), ("MS patients", "multiple-sclerosis")])
 
     assert found(annotate(names, "By mass spectrometry (MS) we saw it. MS is good, so MS patients laughed.")) == []
 
 
 def test_a_new_definition_replaces_an_older_one() -> None:
-    """A short form means what it was last said to mean."""
+    """A short form has the meaning of its last definition."""
     text = "A pulmonary embolism (PE) came. PE hurts. In physical education (PE) he ran. PE was fun."
 
     uses = find_uses(text, find_abbreviations(text))

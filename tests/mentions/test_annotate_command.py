@@ -35,12 +35,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def loaded(run: Run, store: str) -> Run:
-    """The command line, with that store."""
+    """The command line with that store."""
     return partial(run, "annotate", "--store", store)
 
 
-def test_the_command_prints_a_line_a_mention(loaded: Run) -> None:
-    """`annotate` reads an argument, a file or standard input, and says what stands where, in words or JSON."""
+def test_the_command_prints_one_line_per_mention(loaded: Run) -> None:
+    """`annotate` reads an argument, a file or standard input, and prints text or JSON."""
     words = loaded(PASSAGE)
     assert words.status == 0, words.err
     assert words.out.splitlines()[0].startswith("14-21  NYTimes  ->  The New York Times  [nyt]  1.00")
@@ -61,7 +61,7 @@ def test_the_command_prints_a_line_a_mention(loaded: Run) -> None:
 
 
 def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
-    """`--type` leaves the rest out, `--nil` shows ties, `--on-tie first` cuts them."""
+    """`--type` filters, `--nil` shows ties, `--on-tie first` breaks them."""
     drugs = loaded(PASSAGE, "--type", "drug", "--json").lines()
     assert [line["entity_id"] for line in drugs] == ["asa"]
 
@@ -71,8 +71,8 @@ def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
     assert [line["entity_id"] for line in first] == ["a-texan-city"]
 
 
-def test_the_command_refuses_what_it_cannot_read(loaded: Run, tmp_path: Path) -> None:
-    """Text and file together, neither, and a file that is not UTF-8 are errors that say what to do."""
+def test_the_command_refuses_invalid_input(loaded: Run, tmp_path: Path) -> None:
+    """Text and file together, neither, and a file that is not UTF-8 are errors with a hint."""
     path = tmp_path / "latin.txt"
     path.write_bytes("München".encode("latin-1"))
 
@@ -83,8 +83,8 @@ def test_the_command_refuses_what_it_cannot_read(loaded: Run, tmp_path: Path) ->
     assert "latin.txt: not UTF-8 at byte 1" in wrong.err
 
 
-def test_an_argument_that_is_no_unicode_does_no_harm(loaded: Run) -> None:
-    """A lone surrogate, which is how a shell's stray byte arrives, ends a mention and is counted as one character."""
+def test_an_argument_with_invalid_unicode_is_accepted(loaded: Run) -> None:
+    """A lone surrogate, which stands for an invalid byte, ends a mention and counts as one character."""
     outcome = loaded("\udcff NYTimes\udcff", "--json")
 
     assert outcome.status == 0, outcome.err

@@ -15,7 +15,7 @@ from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_b
 
 @dataclass
 class Thing:
-    """An entity as spaCy has it."""
+    """An entity of a fake spaCy document."""
 
     start_char: int
     end_char: int
@@ -23,7 +23,7 @@ class Thing:
 
 @dataclass
 class Doc:
-    """A document as spaCy has it."""
+    """A fake spaCy document."""
 
     text: str
     ents: tuple[Thing, ...]
@@ -49,13 +49,13 @@ HEART_NEW_YORK = [("heart attack", "mi"), ("York", "york")]
     ],
     ids=["tuples", "lists", "spacy", "gliner"],
 )
-def test_spans_of_a_caller_are_taken_as_they_are(spans: Iterable[object]) -> None:
-    """Whatever found the mentions, they are linked and nothing else is."""
+def test_given_spans_are_linked_unchanged(spans: Iterable[object]) -> None:
+    """Given spans are linked, whoever found them, and nothing else is."""
     assert found(annotate(Names(KNOWN), TEXT, spans=spans)) == HEART_NEW_YORK  # type: ignore[arg-type]
 
 
-def test_a_doc_brings_its_entities() -> None:
-    """A document that has been through entity recognition is annotated where entities were recognised."""
+def test_the_entities_of_a_doc_are_its_spans() -> None:
+    """A document with recognised entities is annotated at these entities."""
     doc = Doc(TEXT, (Thing(2, 14), Thing(22, 26)))
 
     assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
@@ -64,15 +64,15 @@ def test_a_doc_brings_its_entities() -> None:
 
 
 def test_a_doc_without_recognition_is_read_as_text() -> None:
-    """A pipeline that recognises no entities leaves it to us."""
+    """If no entity recognition ran, the spans come from the text."""
     assert found(annotate(Names(KNOWN), Doc(TEXT, (), was_recognised=False))) == [
         ("heart attack", "mi"),
         ("New York", "ny"),
     ]
 
 
-def test_spacy_itself_is_understood() -> None:
-    """A real spaCy document is read as text until entities are recognised in it, and then where they are."""
+def test_a_real_spacy_document_works() -> None:
+    """It is read as text until it has entities, and then its entities are the spans."""
     doc = spacy.blank("en")(TEXT)
     assert found(annotate(Names(KNOWN), doc)) == [("heart attack", "mi"), ("New York", "ny")]
     doc.ents = [spacy.tokens.Span(doc, 1, 3, label="DISEASE"), spacy.tokens.Span(doc, 5, 6, label="GPE")]
@@ -81,7 +81,7 @@ def test_spacy_itself_is_understood() -> None:
 
 
 def test_spacys_entities_keep_their_offsets_in_characters() -> None:
-    """Where a pipeline recognises entities they are the spans, after emoji, combining marks and CRLF too."""
+    """The entities of a pipeline are the spans, also after emoji, combining marks and CRLF."""
     names = ["Zu\u0308rich", "\U0001d510ünchen", "👩\u200d🔬 Lab", "heart attack"]
     pipeline = spacy.blank("en")
     ruler: Any = pipeline.add_pipe("entity_ruler")
@@ -96,8 +96,8 @@ def test_spacys_entities_keep_their_offsets_in_characters() -> None:
     assert second == []
 
 
-def test_a_caller_gets_one_answer_for_each_span() -> None:
-    """With NIL included there is an annotation for each span, in the caller's order, overlapping ones too."""
+def test_each_given_span_gets_one_annotation() -> None:
+    """With NIL included there is one annotation per span, in the caller's order, also for overlapping spans."""
     spans = [(22, 26), (18, 26), (0, 1), (2, 14)]
 
     annotations = annotate(Names(KNOWN), TEXT, spans=spans, include_nil=True)
@@ -121,7 +121,7 @@ def test_a_caller_gets_one_answer_for_each_span() -> None:
         (None, "pass"),
     ],
 )
-def test_a_span_that_makes_no_sense_is_refused(span: object, message: str) -> None:
-    """The error shows the span, the length of the text and what is expected."""
+def test_an_invalid_span_is_refused(span: object, message: str) -> None:
+    """The error shows the span, the length of the text and the expected form."""
     with pytest.raises(ValueError, match=message):
         annotate(Names(KNOWN), TEXT, spans=[span])  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Annotating against several bases: whose id an answer is."""
+"""Annotating against several bases: each link names its base."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
 
 class TwoCities:
-    """Two bases that each know a Springfield, and one that knows the bird and the country."""
+    """Two bases with a Springfield each, and one with the bird and the country."""
 
     def link_batch(
         self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
@@ -34,15 +34,15 @@ class TwoCities:
 @pytest.mark.parametrize(
     "text, kb", [("We left Springfield.", "a"), ("She ate turkey there.", "a"), ("In Turkey.", "b")]
 )
-def test_a_tie_that_was_cut_says_whose_id_it_is(text: str, kb: str) -> None:
-    """By the first id or by the case of a letter: the link names the base of the entity that was taken."""
+def test_a_broken_tie_names_the_base(text: str, kb: str) -> None:
+    """Whether the first id or letter case breaks a tie, the link names the base of the entity."""
     (annotation,) = annotate(TwoCities(), text, on_tie="first")
 
     assert (annotation.link.entity_id, annotation.link.kb) == ("1", kb)
 
 
-def test_nil_is_of_no_base() -> None:
-    """A span under the threshold has no entity, and so no base either."""
+def test_nil_has_no_base() -> None:
+    """A span below the threshold has no entity, and so no base either."""
 
     class Sure(TwoCities):
         def link_batch(self, mentions: Iterable[str], **_: object) -> Iterator[Link]:  # type: ignore[override]
@@ -56,7 +56,7 @@ def test_nil_is_of_no_base() -> None:
 
 
 def test_one_id_in_two_bases_is_two_entities() -> None:
-    """A span is no echo of another one that means the same id of another base."""
+    """A span is not redundant because of another one with the same id in another base."""
 
     def reading(start: int, kb: str, probability: float) -> SpanCandidate:
         link = Link("y", "1", "x", probability, None, (Candidate("1", kb, "x", "x"),), kb)

@@ -1,4 +1,4 @@
-"""What annotating costs: work is counted, not timed, and grows with the text alone, whatever the text is."""
+"""The cost of annotating: work is counted, not timed, and is linear in the text for every kind of text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LENGTH = 600
 
 
 class OneEntity:
-    """Links every string to one and the same entity, more or less probably; counts what it is asked."""
+    """Links every string to the same entity with varying probability; counts its calls."""
 
     def __init__(self) -> None:
         self.n_characters = 0
@@ -77,7 +77,7 @@ def of_length(piece: str, n: int) -> str:
 
 
 def steps(work: Callable[[], object]) -> int:
-    """Lines of `linking` that run, loops and comprehensions counted each time round."""
+    """Number of executed lines in `linking`; each round of a loop or comprehension counts."""
     n = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -97,8 +97,8 @@ def steps(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("piece", SHAPES)
-def test_a_word_begins_a_bounded_number_of_spans(piece: str) -> None:
-    """However long a run of joined words is, each character begins a few spans and not hundreds."""
+def test_a_word_starts_a_bounded_number_of_spans(piece: str) -> None:
+    """In a run of joined words of any length, each character starts only a few spans."""
     few, many = (len(find_spans(of_length(piece, n))) for n in (LENGTH, 4 * LENGTH))
 
     assert many <= 8 * 4 * LENGTH
@@ -107,7 +107,7 @@ def test_a_word_begins_a_bounded_number_of_spans(piece: str) -> None:
 
 @pytest.mark.parametrize("piece", SHAPES)
 def test_twice_the_text_is_twice_the_work(piece: str) -> None:
-    """A text made to be slow costs what any text of its length may cost."""
+    """A text that was made to be slow costs no more than other text of its length."""
     once, twice = (
         steps(lambda n=n: annotate(OneEntity(), of_length(piece, n), include_nil=True))  # type: ignore[misc]
         for n in (LENGTH, 2 * LENGTH)
@@ -117,8 +117,8 @@ def test_twice_the_text_is_twice_the_work(piece: str) -> None:
     assert twice <= 2500 * 2 * LENGTH
 
 
-def test_a_short_form_does_not_blow_up_what_is_looked_up() -> None:
-    """A run of short forms is not looked up with every one of them written out."""
+def test_short_forms_do_not_make_lookups_huge() -> None:
+    """A run of short forms is not looked up with all of them expanded."""
     linker = OneEntity()
     text = f"A{'x' * 120} B{'y' * 120} (AB) " + "AB-" * 1000
 
@@ -127,11 +127,11 @@ def test_a_short_form_does_not_blow_up_what_is_looked_up() -> None:
     assert linker.n_characters < 20_000
 
 
-def test_links_that_nobody_will_see_are_not_kept() -> None:
-    """Most spans of a text are no mentions: a long text does not hold ten candidates for each of them."""
+def test_unused_links_are_not_kept() -> None:
+    """Most spans of a text are not mentions: their candidates do not stay in memory."""
 
     class Rich(OneEntity):
-        """As many candidates as the linker has, most of them improbable."""
+        """Returns as many candidates as the linker does, most of them improbable."""
 
         def link_batch(self, mentions: Iterable[str], **_: object) -> Iterator[Link]:  # type: ignore[override]
             for number, mention in enumerate(mentions):
@@ -167,8 +167,8 @@ class Watched(Sequence[Use]):
         return self._uses[i]
 
 
-def test_a_span_late_in_a_text_is_written_out_as_fast_as_an_early_one() -> None:
-    """The short forms before a span are not walked through again for each span."""
+def test_a_late_span_is_expanded_as_fast_as_an_early_one() -> None:
+    """The short forms before a span are not scanned again for each span."""
     meaning = Abbreviation("TNF", "tumor necrosis factor", 0, 0)
     uses = Watched([Use(4 * i, 4 * i + 3, meaning) for i in range(1, 5001)])
     text = "TNF " * 5001
@@ -180,7 +180,7 @@ def test_a_span_late_in_a_text_is_written_out_as_fast_as_an_early_one() -> None:
 
 
 def by_one_pattern(text: str, shorts: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Uses of short forms by a pattern of all of them, the longest first: what `find_uses` does faster."""
+    """Uses of short forms by one pattern of all of them, the longest first: the slow equivalent of `find_uses`."""
     either = "|".join(re.escape(short) for short in sorted(shorts, key=len, reverse=True))
     found = []
     for use in re.finditer(rf"(?<!\w)({either})(s?)(?!\w)", text):
@@ -197,7 +197,7 @@ SHORTS = ("AB", "AB-2", "ABs", "A B", "ab", "A.B", "İI", "2A", "AB C")
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from((*SHORTS, "s", " ", "-", "_", "A", "\u0301", ".", "é", "C"))).map("".join))
 def test_uses_are_those_of_a_pattern_of_all_short_forms(text: str) -> None:
-    """The longest short form counts, as a whole word, with the plural of capitals and digits."""
+    """The longest short form wins, as a whole word, with the plural of capitals and digits."""
     meanings = [Abbreviation(short, "x", 0, 0) for short in SHORTS]
 
     found = [(use.start, use.end, use.meaning.short) for use in find_uses(text, meanings)]
@@ -205,8 +205,8 @@ def test_uses_are_those_of_a_pattern_of_all_short_forms(text: str) -> None:
     assert found == by_one_pattern(text, SHORTS)
 
 
-def test_the_names_of_honest_text_keep_their_joined_words() -> None:
-    """A name of many joined words is found whole, and so is a piece of a few."""
+def test_real_names_keep_their_joined_words() -> None:
+    """A name of many joined words is found whole, and so is a short piece of it."""
     name = "UDP-N-acetyl-D-glucosamine/N-acetylmuramoyl-L-alanyl-D-glutamyl-meso-2,6-diaminopimelyl-D-alanine"
     text = f"We saw {name} and anti-IL-2 drugs."
 

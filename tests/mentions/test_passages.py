@@ -67,26 +67,26 @@ def test_mentions_are_found_by_their_shape(text: str, names: list[str]) -> None:
         ("The smart heartattack", "art"),
     ],
 )
-def test_what_ends_a_name_is_not_crossed(text: str, name: str) -> None:
-    """Sentences, commas, cells and control characters end a mention; stop words and numbers are none."""
+def test_a_mention_does_not_cross_punctuation(text: str, name: str) -> None:
+    """Sentences, commas, table cells and control characters end a mention; stop words and numbers are not mentions."""
     assert mentions(text, name) == []
 
 
 def test_a_line_end_does_not_end_a_name() -> None:
-    """A name broken over two lines is found, and looked up with a space."""
+    """A name across two lines is found, and looked up with a space."""
     (annotation,) = annotate(Names([("New York Times", "nyt")]), "the New\r\n  York Times said")
 
     assert annotation.text == "New\r\n  York Times"
     assert annotation.link.mention == "New York Times"
 
 
-def test_the_longer_reading_wins() -> None:
-    """Of overlapping names equally well known, the longer one is kept."""
+def test_the_longer_span_wins() -> None:
+    """Of overlapping spans with equal probability, the longer one is kept."""
     assert mentions("the New York Times", "New York", "Times", "New York Times", "York") == ["New York Times"]
 
 
-def test_two_sure_readings_win_over_an_unsure_longer_one() -> None:
-    """A long span that is barely probable does not swallow two certain ones."""
+def test_two_probable_spans_win_over_a_longer_improbable_one() -> None:
+    """A long span with a low probability does not replace two spans with a high one."""
 
     def reading(start: int, end: int, entity_id: str, probability: float, n_words: int) -> SpanCandidate:
         candidate = Candidate(entity_id, "kb", entity_id, "x")
@@ -98,8 +98,8 @@ def test_two_sure_readings_win_over_an_unsure_longer_one() -> None:
     assert [r.link.entity_id for r in kept] == ["a", "b"]
 
 
-def test_a_common_word_is_no_proper_name() -> None:
-    """In text with capitals, `nature` is not the journal; at a sentence's beginning nobody can tell."""
+def test_a_common_word_is_not_a_proper_name() -> None:
+    """In text with capitals, `nature` is not the journal; at the start of a sentence it is unclear."""
     names = Names([("Nature", "journal"), ("stone", "stone"), ("water", "water")])
 
     assert found(annotate(names, "He loves nature and a stone in the water of Nature.")) == [
@@ -110,7 +110,7 @@ def test_a_common_word_is_no_proper_name() -> None:
 
 
 def test_a_base_that_capitalises_everything_still_finds_lower_case_words() -> None:
-    """Where all names of a base are capitalised, a lower-case word is as good as any."""
+    """If a base capitalises all its names, lower-case words still match."""
     names = Names([("Heart Attack", "mi"), ("Aspirin", "asa")])
 
     assert found(annotate(names, "A heart attack is treated with aspirin.")) == [
@@ -120,14 +120,14 @@ def test_a_base_that_capitalises_everything_still_finds_lower_case_words() -> No
 
 
 def test_case_breaks_a_tie() -> None:
-    """Of entities that differ only by a capital letter, the one spelled as the mention is meant."""
+    """Of entities that differ only by a capital letter, the one spelled like the mention is linked."""
     names = Names([("turkey", "bird"), ("Turkey", "country")])
 
     assert found(annotate(names, "She ate turkey when in Turkey.")) == [("turkey", "bird"), ("Turkey", "country")]
 
 
-def test_what_cannot_be_annotated_is_refused() -> None:
-    """Bytes are no text, and a threshold is a probability."""
+def test_invalid_arguments_of_annotate_are_refused() -> None:
+    """Bytes are not text, and a threshold is a probability."""
     with pytest.raises(TypeError, match="a str or a spaCy Doc, not bytes"):
         annotate(Names(KNOWN), b"text")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"threshold is a probability in \[0, 1\], not 2"):
@@ -139,7 +139,7 @@ def test_what_cannot_be_annotated_is_refused() -> None:
 
 
 def test_nil_is_shown_on_request() -> None:
-    """Names that the base does not have, and ties, are left out unless they are asked for."""
+    """Names without an entity, and ties, are returned only on request."""
     names = Names([("Springfield", "a"), ("Springfield", "b")])
     text = "Doctor Zork and Mrs Quux of Springfield saw MAPK14 and a stone."
 
@@ -153,8 +153,8 @@ def test_nil_is_shown_on_request() -> None:
     ]
 
 
-def test_a_tie_may_be_cut() -> None:
-    """`on_tie="first"` takes the first by id."""
+def test_a_tie_can_be_broken() -> None:
+    """`on_tie="first"` links the first by id."""
     names = Names([("Springfield", "b"), ("Springfield", "a")])
 
     assert found(annotate(names, "We left Springfield.", on_tie="first")) == [("Springfield", "a")]
@@ -172,7 +172,7 @@ def test_the_threshold_decides() -> None:
 
 
 def test_many_passages_share_their_lookups() -> None:
-    """A batch gives what each passage gives alone, links each distinct string once, and reads only a little ahead."""
+    """A batch gives the annotations of single passages, links each distinct string once, and reads little ahead."""
     texts = [f"A heart attack in New York, {n} times." for n in range(PASSAGES_AT_ONCE * 2 + 1)]
     names = Names(KNOWN)
     read = 0
@@ -191,8 +191,8 @@ def test_many_passages_share_their_lookups() -> None:
     assert [len(queries) == len(set(queries)) and types == ("T",) for queries, types in names.calls] == [True] * 3
 
 
-def test_nothing_is_found_in_nothing() -> None:
-    """An empty text, blanks and punctuation have no mentions, and need no linker."""
+def test_empty_text_has_no_mentions() -> None:
+    """Empty text, white space and punctuation have no mentions, and need no linker."""
     names = Names([])
 
     assert [annotate(names, text) for text in ("", " \n\t", "... !? ()", "\x00", "\ud800")] == [[]] * 5
@@ -238,8 +238,8 @@ def test_words_cover_all_letters(text: str) -> None:
     assert {i for i, kind in enumerate(classes) if kind in "Ulo9ckhte"} <= set(covered)
 
 
-def test_the_work_grows_with_the_text_alone() -> None:
-    """A long text of one kind has a bounded number of spans a word."""
+def test_the_number_of_spans_is_linear_in_the_text() -> None:
+    """A long text of one kind has a bounded number of spans per word."""
     for piece, most in (("Aa ", 10), ("aa bb ", 12), ("b-", 12), ("北", 8), ("(", 0), ("👩\u200d ", 1)):
         n_spans = len(find_spans(piece * 500))
         assert n_spans <= most * 500
@@ -248,12 +248,12 @@ def test_the_work_grows_with_the_text_alone() -> None:
 
 @pytest.fixture(scope="module")
 def shipped() -> Encoder:
-    """The model that ships."""
+    """The shipped model."""
     return load_encoder("pearl-mini-en", device="cpu")
 
 
 def test_a_context_breaks_a_tie(shipped: Encoder) -> None:
-    """Between entities of one name, the caller's context chooses; without one the mention is left out."""
+    """The context chooses between entities with the same name; without it the mention is skipped."""
     names = Names([("Mercury", "smallest planet of the solar system"), ("Mercury", "British singer of a rock band")])
     text = "A film about Mercury is out."
 

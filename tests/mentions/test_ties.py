@@ -1,4 +1,4 @@
-"""Which of several entities of one name is taken, and how many names are looked at until there are enough entities."""
+"""Choosing between entities with the same name, and fetching names until there are enough entities."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def candidate(number: int, angle: str) -> Candidate:
 @pytest.mark.parametrize(
     "angles, chosen", [(("10", "40"), 0), (("40", "10"), 1), (("90", "80"), 1), (("10", "10"), None)]
 )
-def test_a_context_takes_the_closest_namesake(angles: tuple[str, str], chosen: int | None) -> None:
-    """The one whose types are nearest to the context; none where two are equally near, however near."""
+def test_a_context_chooses_the_closest_candidate(angles: tuple[str, str], chosen: int | None) -> None:
+    """The candidate with the closest types is chosen; none if two are equally close."""
     namesakes = [candidate(i, angle) for i, angle in enumerate(angles)]
     taken = ContextChooser("0", Directions())(namesakes)  # type: ignore[arg-type]
 
@@ -64,7 +64,7 @@ class Names:
 
 
 def test_an_entity_with_many_names_does_not_push_out_the_others() -> None:
-    """Where the nearest names are of few entities, four times as many are looked at."""
+    """If the nearest names belong to few entities, four times as many are fetched."""
     many = [NamePoint("kb", "E0", f"aspirin {i}", "aspirin", False) for i in range(40)]
     others = [NamePoint("kb", f"E{i}", f"ibuprofen {i}", f"ibuprofen {i}", True) for i in range(1, 30)]
     names = Names(many + others)
