@@ -1,4 +1,4 @@
-"""How to install what is missing, as a command that works here."""
+"""The command that installs a missing extra."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _NAME_LINE = 'name = "pearl-qdrant"'
 
 
 def install_command(extra: str, *, root: Path | None = None) -> str:
-    """The command that installs an extra: from the clone that this package lies in, by name otherwise.
+    """Return the command that installs an extra: from the clone that holds this package, or else by name.
 
-    By name pip finds the installed package and adds what the extra needs, whether or not an index has the package.
+    By name, pip finds the installed package and adds the extra's requirements; the package need not be on an index.
 
     Args:
-        extra: As "torch".
-        root: The folder that holds the package; by default where this file lies.
+        extra: Name of the extra, as in "torch".
+        root: The folder that holds the package; by default that of this file.
     """
     root = root or Path(__file__).resolve().parent.parent
     if _is_clone(root):
@@ -23,7 +23,7 @@ def install_command(extra: str, *, root: Path | None = None) -> str:
 
 
 def _is_clone(root: Path) -> bool:
-    """Whether the folder has the pyproject.toml of this project; another's may lie beside installed packages."""
+    """Whether the folder has this project's pyproject.toml; installed packages may have another one beside them."""
     try:
         lines = (root / "pyproject.toml").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,8 +1,9 @@
-"""The graph of both stores: how densely it is linked when it is built, and how far a search looks into it.
+"""Parameters of the HNSW graph in both stores: links and candidates while it is built, candidates of a search.
 
-Measured by how often the nearest name is missed, against exact search, with int8 vectors and the whole ones rescored:
-30,256 names of the Disease Ontology (1,000 to 1,500 mentions a kind) and 571,074 of a general base (600), by
-`benchmarks/graph_recall.py`. In percent, by links, candidates while building, and candidates of a search:
+The table shows how often the nearest name is missed, in percent, compared with exact search. Candidates are found by
+int8 vectors and scored by full vectors. The bases are 30,256 names of the Disease Ontology (1,000 to 1,500 mentions of
+each kind) and 571,074 names of a general base (600). Columns: links (m), candidates while building, candidates of a
+search (ef). Measured by `benchmarks/graph_recall.py`.
 
                                     m 16, 100                       m 24, 200
     mentions                        ef 32   64     128    256       ef 128  256    384
@@ -19,8 +20,8 @@ Measured by how often the nearest name is missed, against exact search, with int
              NAME in children ...   28.8    20.8   8.4    4.4       5.2     2.3    1.7
     us a query, 571,074 names       150     200    330    550       450     720    1,070
 
-The denser graph takes as much processor time to build as one of m 16 with 200 candidates. Oversampling more than twice
-changes nothing: what is missed is missed by the graph.
+The denser graph takes as much processor time to build as one with m 16 and 200 candidates. More than twofold
+oversampling changes nothing: the graph itself misses these names.
 """
 
 from __future__ import annotations
@@ -31,28 +32,29 @@ M = 24
 """Links of a name in the graph."""
 
 EF_CONSTRUCT = 200
-"""Candidates while it is built."""
+"""Candidates while the graph is built."""
 
 QUICK_EF = 64
-"""Candidates of a search for a mention's own name; where it is found, nothing else is searched for."""
+"""Candidates of a search for a mention's own name. If it is found, no other search is needed."""
 
 THOROUGH_EF = 384
-"""Candidates of a search for names that are merely near."""
+"""Candidates of a search that also finds names that are only near."""
 
 FILTER_EF = 64
-"""The same under a filter. 571,000 names, ORG (8 %), recall@15 of mentions that are ORG and of any mentions: ef 64
-0.992 and 0.940 in 0.8 ms, ef 128 0.994 and 0.970 in 1.4, ef 256 0.997 and 0.988 in 3.2."""
+"""Candidates of a search under a filter. Measured with 571,000 names and the filter ORG (8 %), as recall@15 of mentions
+that are ORG and of any mentions: ef 64 0.992 and 0.940 in 0.8 ms, ef 128 0.994 and 0.970 in 1.4, ef 256 0.997 and 0.988
+in 3.2."""
 
 FULL_SCAN_KB = 40_000
-"""A filter that passes fewer vectors than this, 27,000 of 384 dimensions, is answered exactly: in 2 ms where int8
-vectors are scanned, which the graph takes under a filter too."""
+"""A filter that passes fewer KB of vectors than this (27,000 vectors of 384 dimensions) is searched exactly. With int8
+vectors that takes 2 ms, as long as the graph under a filter."""
 
 
 OLD_M, OLD_EF_CONSTRUCT = 16, 100
-"""Of collections made before there was a choice."""
+"""Parameters of collections made before they were recorded."""
 
 
 def candidates(query: NameQuery, *, is_filtered: bool) -> int:
-    """Candidates of a search in the graph; at least as many as are wanted."""
+    """Return the candidates of a search in the graph; at least as many as are wanted."""
     ef = THOROUGH_EF if query.is_thorough else QUICK_EF
     return max(FILTER_EF if is_filtered else ef, query.limit)

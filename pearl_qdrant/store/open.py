@@ -1,4 +1,4 @@
-"""A store from a folder or a URL."""
+"""Open a store from a folder or a URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pearl_qdrant.store.protocol import Store
 __all__ = ["StoreLike", "check_collection_name", "is_url", "location_of", "open_store", "use_store"]
 
 StoreLike = Store | str | os.PathLike[str] | None
-"""A store that is open, its folder or URL, or None: what the environment names."""
+"""An open store, a folder, a URL, or None for the store that the environment names."""
 
 
 def open_store(
@@ -28,12 +28,12 @@ def open_store(
     """Open the store at a folder (embedded) or a URL (server).
 
     Args:
-        location: A folder, created when the first collection is, or http(s)://HOST:PORT.
-        access: How a server is reached; nothing of it is read from the environment here.
-        api_key: In place of that of `access`; sent to a URL only.
+        location: A folder, created with its first collection, or http(s)://HOST:PORT.
+        access: Key and TLS settings of a server; nothing is read from the environment here.
+        api_key: Replaces the key of `access`; only sent to a URL.
         wait_s: How long to wait for a server that does not answer, in seconds, with a warning in the log every 30;
-            for loads. None: a few seconds where nothing listens, two minutes where it is busy. 0: not at all.
-        timeout_s: Of one request to a server, in seconds.
+            for loads. None: a few seconds if nothing listens, two minutes if it is busy. 0: do not wait.
+        timeout_s: Time-out of one request to a server, in seconds.
 
     Raises:
         SettingsError: If the location is empty, a URL of another kind or a server without http://, or if the key would
@@ -59,15 +59,15 @@ def open_store(
 
     try:
         return EdgeStore(Path(location).expanduser())
-    except RuntimeError as error:  # ~ of a user who is not there
-        raise SettingsError(f"The store's location '{location}' names no folder: {error}") from error
+    except RuntimeError as error:  # ~ of an unknown user
+        raise SettingsError(f"The store's location '{location}' is not a folder: {error}", option="store") from error
 
 
 def check_collection_name(name: str, location: str) -> None:
-    """Refuse a name that the store at this location would refuse.
+    """Refuse a name that an embedded store at this location would refuse. A server checks names itself.
 
     Raises:
-        ValueError: If it is no name of a folder, for an embedded store; a server judges for itself.
+        StoreRejectedError: If a folder cannot have that name.
     """
     if not is_url(location):
         from pearl_qdrant.store.edge.store import check_name
@@ -76,7 +76,7 @@ def check_collection_name(name: str, location: str) -> None:
 
 
 def location_of(store: StoreLike) -> str:
-    """Folder or URL: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder where none is given."""
+    """Return a store's folder or URL; None means PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder."""
     if store is None:
         return store_location()
     return os.fspath(store) if isinstance(store, (str, os.PathLike)) else store.location
@@ -84,7 +84,7 @@ def location_of(store: StoreLike) -> str:
 
 @contextmanager
 def use_store(store: StoreLike, *, wait_s: float | None = None) -> Iterator[Store]:
-    """The store; closed afterwards if it was opened here. How a server is reached is read from the environment.
+    """Return an open store, closed afterwards if it was opened here. A server's key is read from the environment.
 
     Raises:
         SettingsError: As `open_store`.

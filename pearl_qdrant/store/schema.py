@@ -1,7 +1,7 @@
-"""What a point looks like, its id, and the manifest of a collection.
+"""The payload and id of a point, and the manifest of a collection.
 
-One point for each (entity, name). Its id is the UUID5 of the JSON array [kb, entity id, name], so that ingesting
-the same base twice changes nothing.
+There is one point for each pair of entity and name. Its id is the UUID5 of the JSON array [kb, entity id, name], so
+that ingesting the same base twice changes nothing.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ DENSE = "dense"
 """Name of the dense vector of every point that has one."""
 
 LEXICAL = "lexical"
-"""Name of the sparse vector of character n-grams (`encoder.ngrams`); Qdrant weighs it by rarity."""
+"""Name of the sparse vector of character n-grams (`lexical.ngrams`); Qdrant weights it by IDF."""
 
 FILTER_FIELD = "filter_types"
-"""Payload field of the type filter: `NamePoint.filter_types`. One field, because the graph has links for the values
-of a field, not for combinations: a filter over three of them took ten times as long and found less."""
+"""Payload field of the type filter: `NamePoint.filter_types`. It is one field, because the graph has links for the
+values of a field, not for combinations: a filter over three fields took ten times as long and found less."""
 
 INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FILTER_FIELD)
-"""Keyword payload indexes, made before the load: Qdrant links its graph only for fields indexed by then."""
+"""Keyword payload indexes. They are made before the graph: Qdrant links the graph only for fields indexed by then."""
 
 FACET_FIELDS = ("kb_types", "types", "predicted_type")
 """Type fields that are counted by value."""
 
 MANIFEST_VERSION = 1
 
-# Any fixed namespace will do; it must never change, since all point ids hang on it.
+# Any fixed namespace works, but it must never change: all point ids depend on it.
 _NAMESPACE = uuid.UUID("8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11")
 
 
 def _plain_text(value: object) -> str:
-    """What a subclass of `str`, as numpy has one, stands for."""
+    """Turn a subclass of `str`, such as numpy's, into plain text."""
     if isinstance(value, str):
         return str(value)
-    raise TypeError(f"{type(value).__name__} is no text")
+    raise TypeError(f"{type(value).__name__} is not text")
 
 
 _encode_key = msgspec.json.Encoder(enc_hook=_plain_text).encode
@@ -57,20 +57,20 @@ _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 State = Literal["loading", "ready"]
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
-"""How vectors are kept for finding candidates; what is returned is always scored by the whole ones."""
+"""How vectors are kept for finding candidates; scores always come from the full vectors."""
 
 OVERSAMPLING: dict[Quantization, float] = {"none": 1.0, "int8": 2.0, "binary": 4.0, "turbo": 2.0}
-"""How many times the wanted points are found by the quantised vectors, to be scored by the whole ones. A bit for each
-dimension needs more."""
+"""A search finds this many times the wanted points by quantised vectors, and scores these by the full vectors. One bit
+for each dimension needs more."""
 
 
 def point_id(kb: str, entity_id: str, name: str) -> str:
-    """UUID5 of a point, the same in every process and release.
+    """Compute the UUID5 of a point, the same in every process and release.
 
     Raises:
         ValueError: If a part holds a lone surrogate.
     """
-    # uuid.uuid5 takes four times as long; the version is 5, the variant the two highest bits of the 17th digit.
+    # uuid.uuid5 takes four times as long. The version is 5, the variant is the two highest bits of the 17th digit.
     hashed = _namespace_hash.copy()
     hashed.update(_encode_key((kb, entity_id, name)))
     digits = hashed.hexdigest()
@@ -83,11 +83,11 @@ class NamePoint:
 
     Attributes:
         kb, entity_id, name, canonical_name, is_canonical, kb_types, types, description: As in `records.Entity`.
-        phrase_type: What the type head says of `name`, as "NP-ORG"; None without a head or a dense vector.
+        phrase_type: Prediction of the type head for `name`, as "NP-ORG"; None without a head or a dense vector.
         lexical_class: First part of `phrase_type`.
         predicted_type: Second part of `phrase_type`.
         type_probability: Marginal probability of `predicted_type` over the lexical classes, in [0, 1].
-        extra: Whatever else the reader added; never one of the names above.
+        extra: Further fields of the reader; never one of the names above.
     """
 
     kb: str
@@ -111,12 +111,12 @@ class NamePoint:
 
     @property
     def filter_types(self) -> list[str]:
-        """What the type filter matches: native and coarse types, and the predicted one where no coarse one is known."""
+        """The values of the type filter: native and coarse types, and the predicted type if no coarse type is known."""
         guessed = () if self.types or self.predicted_type is None else (self.predicted_type,)
         return list(dict.fromkeys((*self.kb_types, *self.types, *guessed)))
 
     def to_payload(self) -> dict[str, Any]:
-        """The payload as Qdrant stores it; absent values are left out."""
+        """Make the payload that Qdrant stores; missing values are left out."""
         payload: dict[str, Any] = {
             **self.extra,
             "kb": self.kb,
@@ -153,11 +153,11 @@ class NamePoint:
 
     @classmethod
     def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:
-        """Read a payload back from the bytes that a server sent. Raises as `from_payload`."""
+        """Read a payload back from a server's bytes. Raises as `from_payload`."""
         try:
             try:
                 *fields, _ = msgspec.structs.astuple(_read_plain(payload))
-            except msgspec.ValidationError:  # it has fields of its base's own, or was not written by us
+            except msgspec.ValidationError:  # it has extra fields, or was not written by pearl-qdrant
                 return cls.from_payload(msgspec.json.decode(payload), collection)
         except (ValueError, RecursionError) as error:
             raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
@@ -165,7 +165,7 @@ class NamePoint:
 
 
 class _Payload(msgspec.Struct, gc=False):
-    """A payload as read back from the store, where a stranger may have written it."""
+    """A payload as read back from the store; another program may have written it."""
 
     kb: str
     entity_id: str
@@ -182,7 +182,7 @@ class _Payload(msgspec.Struct, gc=False):
 
 
 class _PlainPayload(_Payload, forbid_unknown_fields=True, gc=False):
-    """One without fields of its base's own."""
+    """A payload without extra fields."""
 
     filter_types: Any = None
 
@@ -192,13 +192,13 @@ _OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))
 
 
 class Checkpoint(BaseModel):
-    """Up to where an unfinished ingest has stored its input.
+    """How much of its input an unfinished ingest has stored.
 
     Attributes:
-        input: Its paths, as given.
-        digest: Of its content; if that has changed the input is read from the start.
+        input: The paths of the input, as given.
+        digest: Digest of its content; if it has changed, the input is read from the start.
         entities: Entities stored, from the start of the input.
-        is_done: Whether all of it is stored, and only the graph is missing.
+        is_done: Whether all entities are stored, and only the graph is missing.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -210,16 +210,16 @@ class Checkpoint(BaseModel):
 
 
 class LinkCalibration(BaseModel):
-    """What turns the linker's logits into probabilities in one collection; see `linking.ranking.Calibration`.
+    """Turns the linker's logits into probabilities in one collection; see `linking.ranking.Calibration`.
 
     Attributes:
-        slope: Times every logit.
-        nil_bias: Added to that of NIL.
-        threshold: Probability under which a mention is NIL.
-        features, nil_features: Coefficients of the ranking by name; None: those that come with the package.
+        slope: Factor of every logit.
+        nil_bias: Added to the logit of NIL.
+        threshold: A mention with a lower probability is NIL.
+        features, nil_features: Coefficients of the ranking by name; None: those shipped with the package.
     """
 
-    # On what it was fitted, and how well, may stand beside it.
+    # Extra fields may say on what it was fitted, and how well.
     model_config = ConfigDict(frozen=True, extra="allow")
 
     slope: float = Field(gt=0, allow_inf_nan=False)
@@ -230,7 +230,7 @@ class LinkCalibration(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a collection holds and which model made it; lies beside the data.
+    """The base and the model of a collection; stored beside its points.
 
     Attributes:
         format_version: Version of this layout.
@@ -238,18 +238,18 @@ class Manifest(BaseModel):
         kb: Short name of the base; part of every point id.
         kb_version: Release of the base, if given.
         model, weights_hash, dim, pooling, prefix: As in `ModelInfo`.
-        has_head: Whether points carry predicted phrase types.
+        has_head: Whether points have predicted phrase types.
         quantization: How vectors are kept for finding candidates.
-        lexical_version: `ngrams.VERSION` of its sparse vectors, set when it is created; None: made before there were
-            any.
-        ngram_rarity: How rare each n-gram is among its names (`linking.lexical.IdfTable`), made when it was loaded.
-        calibration: What `pearl-qdrant calibrate` fitted to it; None: what comes with the package.
+        lexical_version: `ngrams.VERSION` of its sparse vectors, set on creation; None: it was made before there were
+            sparse vectors.
+        ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
+        calibration: Result of `pearl-qdrant calibrate`; None: the values shipped with the package.
         type_map_version: Version of the table from native to coarse types.
-        state: "loading" until every ingest that began has written its last point, then "ready".
+        state: "loading" until every started ingest has written its last point, then "ready".
         entities: Entities written by the last ingest that completed.
         names: Points written by it.
         created_by: "pearl-qdrant VERSION".
-        checkpoints: How far unfinished ingests have come, one for each input; several may run at once on a server.
+        checkpoints: Progress of unfinished ingests, one for each input; on a server several may run at the same time.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
@@ -277,7 +277,7 @@ class Manifest(BaseModel):
 
     @property
     def has_lexical(self) -> bool:
-        """Whether its sparse vectors are those of this program; if not, it is searched by dense vector alone."""
+        """Whether its sparse vectors have this program's version; if not, it is searched by dense vector only."""
         return self.lexical_version == ngrams.VERSION
 
     @classmethod
@@ -291,7 +291,7 @@ class Manifest(BaseModel):
         quantization: Quantization = "int8",
         type_map_version: str | None = None,
     ) -> Manifest:
-        """That of a new collection, to be filled by a model."""
+        """Make the manifest of a new collection for a model."""
         return cls(
             collection=collection,
             kb=kb,
@@ -308,19 +308,19 @@ class Manifest(BaseModel):
         )
 
     def as_created(self) -> Manifest:
-        """As a store writes it with a new collection."""
+        """Return the manifest that a store writes with a new collection."""
         return self.model_copy(update={"lexical_version": ngrams.VERSION})
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> Manifest:
-        """With a checkpoint in the place of that of the same input."""
+        """Return a copy with a checkpoint, which replaces the one of the same input."""
         return self.with_checkpoints((*self.without_input(checkpoint.input).checkpoints, checkpoint))
 
     def without_input(self, name: str) -> Manifest:
-        """Without the checkpoint of an input."""
+        """Return a copy without the checkpoint of an input."""
         return self.with_checkpoints(tuple(one for one in self.checkpoints if one.input != name))
 
     def with_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> Manifest:
-        """With these checkpoints; while there is one, the collection is loading, whatever a manifest said."""
+        """Return a copy with these checkpoints. If there is any, the state is "loading", whatever it was."""
         state = "loading" if checkpoints else self.state
         return self.model_copy(update={"state": state, "checkpoints": checkpoints})
 
@@ -329,7 +329,7 @@ class Manifest(BaseModel):
         """Read a manifest from JSON text or from an object.
 
         Raises:
-            ManifestError: If there is none, it is no manifest, or it is of a newer format.
+            ManifestError: If there is none, it is not valid, or it has a newer format.
         """
         if text is None:
             raise ManifestError(collection, "there is none")

@@ -1,4 +1,4 @@
-"""The error of a command whose extra is not installed."""
+"""The error of a command that needs an extra which is not installed."""
 
 from __future__ import annotations
 
