@@ -328,3 +328,32 @@ def test_every_folder_has_a_docstring() -> None:
     ]
 
     assert silent == []
+
+
+def names_in(path: Path) -> set[str]:
+    """Names that a module defines or imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def test_scripts_import_what_exists() -> None:
+    """Benchmarks, recipes and examples, which no test runs, import no module or name that has moved."""
+    known = {name: names_in(path) for name, path in MODULES.items()}
+    scripts = [path for path in SOURCES if path.relative_to(ROOT).parts[0] in ("benchmarks", "runs", "examples")]
+    imports = [
+        (f"{path.relative_to(ROOT)}:{node.lineno}", node.module, alias.name)
+        for path in scripts
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES
+        for alias in node.names
+    ]
+
+    assert len(imports) > 50
+    assert [one for one in imports if f"{one[1]}.{one[2]}" not in MODULES and one[2] not in known.get(one[1], ())] == []
