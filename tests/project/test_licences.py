@@ -1,4 +1,4 @@
-"""Licences and notices: what has to stay with the package and with every copy of the model stays."""
+"""Licences and notices stay with the package and with every copy of a model."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def write_wheel(path: Path, names: set[str]) -> Path:
     return path
 
 
-def test_the_wheel_is_told_to_hold_the_licences() -> None:
-    """pyproject.toml names the licence, the notices and WordNet's licence, and all of them are there."""
+def test_the_licences_are_listed_for_the_wheel() -> None:
+    """pyproject.toml lists the licence, the notices and WordNet's licence, and all of them exist."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["license-files"]
     found = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
 
     assert found == {"LICENSE", "NOTICE", f"{IN_REPOSITORY}/NOTICE", f"{IN_REPOSITORY}/LICENSE-WordNet.txt"}
 
 
-def test_a_wheel_without_a_licence_is_refused(check_wheel: ModuleType, tmp_path: Path) -> None:
-    """Continuous integration names each licence that a wheel lacks, in its metadata and beside the model."""
+def test_a_wheel_without_a_licence_is_an_error(check_wheel: ModuleType, tmp_path: Path) -> None:
+    """Continuous integration names each licence that a wheel lacks, both of the package and of the model."""
     whole = check_wheel.expected_files(ROOT)
     whole |= {f"pearl_qdrant-1.dist-info/licenses/{name}" for name in check_wheel.LICENCES}
     licences = {name for name in whole if re.search(r"(NOTICE|LICENSE[^/]*)$", name)}
@@ -65,8 +65,8 @@ def test_a_wheel_without_a_licence_is_refused(check_wheel: ModuleType, tmp_path:
         assert any(name.removeprefix("pearl_qdrant-1.dist-info/licenses/") in problem for problem in problems), name
 
 
-def test_wordnets_licence_is_whole() -> None:
-    """Princeton's notice from its first words to its last, with the copyright."""
+def test_the_licence_of_wordnet_is_complete() -> None:
+    """Princeton's notice is there from its first word to its last, with the copyright."""
     words = " ".join((MODEL / "LICENSE-WordNet.txt").read_text(encoding="utf-8").split())
 
     assert words.startswith("This software and database is being provided to you, the LICENSEE, by Princeton")
@@ -76,7 +76,7 @@ def test_wordnets_licence_is_whole() -> None:
 
 
 def test_the_notice_names_every_source_of_the_model() -> None:
-    """What the model card lists as sources stands in the notice, and the base encoder with its licence."""
+    """The notice has the sources on the model card, and the base encoder with its licence."""
     notice = " ".join((MODEL / "NOTICE").read_text(encoding="utf-8").split())
     card = (MODEL / "README.md").read_text(encoding="utf-8")
     sources = " ".join(card.partition("## Sources")[2].partition("\n## ")[0].split())
@@ -88,7 +88,7 @@ def test_the_notice_names_every_source_of_the_model() -> None:
 
 
 def test_a_copy_of_a_model_keeps_its_notices(run: Run, tmp_path: Path) -> None:
-    """Averaged and exported models carry the notices of what they were made from."""
+    """Averaged and exported models have the notices of the models that they were made from."""
     model = make_pearl(tmp_path / "model").folder
     (model / "NOTICE").write_text("made by others", encoding="utf-8")
     (model / "LICENSE-Other.txt").write_text("keep this", encoding="utf-8")
