@@ -111,10 +111,10 @@ def calibrate(
 
 def _read_labels(pairs: Path) -> list[Label]:
     """The pairs of a file; a named pipe without a writer is reported."""
-    from ingest.io.streams import saying_that_it_waits
+    from ingest.io.streams import warn_while_waiting
     from pearl_qdrant.linking.calibration.labels import read_pairs
 
-    with saying_that_it_waits(str(pairs)):
+    with warn_while_waiting(str(pairs)):
         return read_pairs(pairs)
 
 

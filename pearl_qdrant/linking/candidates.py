@@ -30,7 +30,7 @@ QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""
 
 MAX_SAME_NAME = 10_000
-"""Names fetched at most when many entities share one name. The first entity by id is chosen among these."""
+"""Maximum number of names fetched if many entities share one name. The first entity by id is chosen among these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SearchTarget:
 
 
 Exclude = Callable[[int, NamePoint], bool]
-"""Returns whether to hide a name from the mention with this number. Evaluations hold out names of a base with it."""
+"""Returns whether to exclude a name for the mention with this number. Evaluations hold out names of a base with it."""
 
 
 def find_candidates(
@@ -67,7 +67,7 @@ def find_candidates(
         encoded: Their vectors and types, m rows, by the model that encoded the collections.
         link_query: Types and limits of the search.
         scorer: Scores the candidates.
-        exclude: Names to hide, by the number of the mention.
+        exclude: Names to exclude, by the number of the mention.
     """
     folded = [fold_name(mention) for mention in mentions]
     rows = folded_rows(folded)

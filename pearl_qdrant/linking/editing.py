@@ -65,33 +65,33 @@ def check_entity(entity: object) -> None:
     """
     if not isinstance(entity, Entity):
         raise InvalidEntityError(f"add takes entities, not {_shown(entity)}: pass Entity('id', 'name')")
-    whose = f"of entity {short_repr(entity.entity_id)}"
+    owner = f"of entity {short_repr(entity.entity_id)}"
     for label, texts in (("aliases", entity.aliases), ("kb_types", entity.kb_types), ("types", entity.types)):
         if isinstance(texts, (str, bytes)):
-            raise InvalidEntityError(f"{label} {whose} is a tuple of strings, not the string {short_repr(texts)}")
+            raise InvalidEntityError(f"{label} {owner} is a tuple of strings, not the string {short_repr(texts)}")
         if not isinstance(texts, Sequence):
-            raise InvalidEntityError(f"{label} {whose} is a tuple of strings, not {_shown(texts)}")
+            raise InvalidEntityError(f"{label} {owner} is a tuple of strings, not {_shown(texts)}")
     if not isinstance(entity.extra, Mapping):
-        raise InvalidEntityError(f"extra {whose} is a mapping of strings, not {_shown(entity.extra)}")
+        raise InvalidEntityError(f"extra {owner} is a mapping of strings, not {_shown(entity.extra)}")
     for label, text in (("id", entity.entity_id), *(("name", name) for name in entity.names())):
-        _check_text(text, label, whose)
+        _check_text(text, label, owner)
         if not text.strip():
             raise InvalidEntityError(f"entity {entity.entity_id!r} has an empty {label}: {text!r}")
     for text in (*entity.kb_types, *entity.types):
-        _check_text(text, "type", whose)
+        _check_text(text, "type", owner)
     if entity.description is not None:
-        _check_text(entity.description, "description", whose)
+        _check_text(entity.description, "description", owner)
 
 
-def _check_text(text: object, label: str, whose: str) -> None:
+def _check_text(text: object, label: str, owner: str) -> None:
     """Refuse anything that is not a string of valid Unicode, which cannot be stored."""
     if not isinstance(text, str):
-        raise InvalidEntityError(f"a {label} {whose} is not text but {_shown(text)}")
+        raise InvalidEntityError(f"a {label} {owner} is not text but {_shown(text)}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidEntityError(
-            f"a {label} {whose} has a lone surrogate at character {error.start}, which is not valid text: "
+            f"a {label} {owner} has a lone surrogate at character {error.start}, which is not valid text: "
             f"{text[:40]!a}. Decode its source with errors='replace'"
         ) from error
 

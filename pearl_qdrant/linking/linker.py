@@ -233,8 +233,8 @@ class EntityLinker:
             mentions: The strings to link.
             options: As for `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
                 are scored, so that probabilities do not depend on the limit.
-            exclude: Returns whether to hide a name from the mention with this number. Evaluations hold out names
-                with it.
+            exclude: Returns whether to exclude a name for the mention with this number. Evaluations hold out
+                names with it.
             keywords: As for `link`.
         """
         check_are_many(mentions)

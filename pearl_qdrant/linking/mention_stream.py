@@ -76,7 +76,7 @@ class MentionStream:
         Args:
             mentions: Strings; other objects are accepted and find nothing.
             link_query: What to search for.
-            exclude: Names to hide, by the number of the mention.
+            exclude: Names to exclude, by the number of the mention.
             check: Called before each search; raises to stop the stream, as when the linker was closed.
         """
         done = 0
@@ -149,5 +149,5 @@ def encode_ahead(
 
 
 def _shifted(exclude: Exclude, start: int, number: int, point: NamePoint) -> bool:
-    """`exclude` for a slice that begins at mention `start`."""
+    """`exclude` for a slice that starts at mention `start`."""
     return exclude(start + number, point)

@@ -94,9 +94,9 @@ class InputFile(click.File):
         super().__init__("rb")
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from ingest.io.streams import saying_that_it_waits
+        from ingest.io.streams import warn_while_waiting
 
-        with saying_that_it_waits(str(value)):
+        with warn_while_waiting(str(value)):
             return super().convert(value, param, ctx)
 
 

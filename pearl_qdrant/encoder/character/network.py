@@ -160,8 +160,8 @@ class CharacterEncoder(nn.Module):
         # An extra word after the last one, so that no tensor is ever empty (ONNX needs that too).
         ids = torch.cat([input_ids.flatten()[at], input_ids.new_zeros(1)])
         rows = torch.cat([at // width, at.new_full((1,), n)])
-        begins = torch.cat([start.flatten()[at], start.new_ones(1)])
-        last = torch.cat([begins[1:], begins.new_ones(1)])
+        starts = torch.cat([start.flatten()[at], start.new_ones(1)])
+        last = torch.cat([starts[1:], starts.new_ones(1)])
         # All characters of the batch in one flat array. A word is the stretch between the cumulative counts at the
         # ends of the previous word and of this one; no loop over words is needed.
         of_token = self.codes[ids]

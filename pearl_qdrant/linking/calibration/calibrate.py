@@ -1,7 +1,7 @@
 """Calibrates the linker to a collection, on labelled pairs or on aliases of the base.
 
     labels      pairs from a file; or aliases of the base, each held out of its entity
-    NIL         the mentions that the pairs mark; without any, some entities are hidden with all that share their names
+    NIL         those that the pairs mark; without any, some entities are excluded with all that share their names
     score       every mention once; the fit works on its features
     fit         slope, NIL bias, threshold (`platt_scaling.py`); on labelled pairs the coefficients too
 
@@ -189,7 +189,7 @@ class _KnownMentions:
 
     Attributes:
         labels: The labels.
-        mentions: Their mentions, with the points to hide from each.
+        mentions: Their mentions, with the points to exclude for each.
         right_ids: Right entity ids of each; empty for NIL.
     """
 
@@ -216,7 +216,7 @@ def _prepare(
     if not any(is_nil) and nil_share != 0:
         index = index or NameIndex(collection, n_aliases=0, rng=rng)
         share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
-        for i, mention in _hide_entities(given, index, share, rng).items():
+        for i, mention in _exclude_entities(given, index, share, rng).items():
             mentions[i], is_nil[i] = mention, True
     right_ids = [
         frozenset[str]() if nil else frozenset((str(label.entity_id),))
@@ -225,12 +225,12 @@ def _prepare(
     return _KnownMentions(given, mentions, right_ids)
 
 
-def _hide_entities(
+def _exclude_entities(
     labels: Sequence[Label], index: NameIndex, share: float, rng: np.random.Generator
 ) -> dict[int, HeldOut]:
-    """A random share of the labels as NIL mentions, by row: their entities are hidden."""
-    n_hidden = max(1, round(share * len(labels)))
-    chosen = sorted(rng.permutation(len(labels))[:n_hidden].tolist())
+    """A random share of the labels as NIL mentions, by row: their entities are excluded."""
+    n_excluded = max(1, round(share * len(labels)))
+    chosen = sorted(rng.permutation(len(labels))[:n_excluded].tolist())
     same_name_ids = index.same_name_ids([str(labels[i].entity_id) for i in chosen])
     return {i: as_nil(labels[i], same_name_ids[str(labels[i].entity_id)]) for i in chosen}
 

@@ -23,7 +23,7 @@ class HeldOut:
 
     Attributes:
         mention: Any string.
-        excludes: Tells which points to hide from this mention; None hides nothing.
+        excludes: Returns whether to exclude a point for this mention; None excludes nothing.
     """
 
     mention: str
@@ -45,7 +45,7 @@ def score_held_out(
         store: The store of the collection; stays open.
         collection: An open collection.
         encoder: The model that encoded it.
-        mentions: Mentions with the points to hide from each.
+        mentions: Mentions with the points to exclude for each.
         limit: Entities per mention, as in `EntityLinker.score_batch`.
         model: Coefficients of the ranking; by default those of the collection, or of the package.
     """

@@ -137,7 +137,7 @@ class NameIndex:
 
 
 def as_known(label: Label) -> HeldOut:
-    """The mention of a label whose entity stays in the base; if the mention is a name of it, that name is hidden."""
+    """The mention of a label whose entity stays in the base; if the mention is a name of it, that name is excluded."""
     if not label.is_own:
         return HeldOut(label.mention)
 
@@ -148,7 +148,7 @@ def as_known(label: Label) -> HeldOut:
 
 
 def as_nil(label: Label, same_name_ids: frozenset[int]) -> HeldOut:
-    """The mention of a label whose entity is hidden, with all entities that share a name with it."""
+    """The mention of a label whose entity is excluded, with all entities that share a name with it."""
 
     def excludes(point: NamePoint) -> bool:
         return hash(point.entity_id) in same_name_ids

@@ -164,7 +164,7 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
 
 
 def _ends_of_use(text: str, start: int, end: int, known: Container[str]) -> tuple[int, int] | None:
-    """End of a short form, and end of its use with the plural `s`; None if the text is no short form or continues."""
+    """End of a short form, and end of its use with the plural `s`; None if it is not a short form, or continues."""
     if end > len(text) or text[start:end] not in known:
         return None
     after = end + text.startswith("s", end)

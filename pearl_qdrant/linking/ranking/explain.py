@@ -1,4 +1,4 @@
-"""Explains a link in words: the rule that applied, the features of the best candidate, and the runner-up."""
+"""Explains a link: the rule that applied, the features of the best candidate, and the runner-up."""
 
 from __future__ import annotations
 
