@@ -248,11 +248,11 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     assert list((shard / "temp_segments").glob("*")) == []
     status = wide.status()
     assert (status.points, status.indexed_vectors, status.is_finalized) == (5000, 0, False)
-    assert nearest_names(wide, vectors) == [point.name for point in points]
+    assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
     wide.finalize()
     assert wide.status().is_finalized
-    assert nearest_names(wide, vectors) == [point.name for point in points]
+    assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
 
 def test_ctrl_c_ends_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
