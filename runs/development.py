@@ -1,12 +1,12 @@
-"""What an encoder is chosen by: development data, none of it of the evaluation's sets.
+"""Measure encoders on development data, which has none of the evaluation sets; models are chosen by it.
 
 python runs/development.py MODEL ... --data FOLDER --wordnet FOLDER
 
-aliases      accuracy@1 of aliases of entities in the development folds: four ontologies, Wikidata's of FB15k,
+aliases      accuracy@1 of aliases of entities in the development splits: four ontologies, Wikidata's of FB15k,
              GeoNames, by cosine among canonical names; and names with one character edited
 relatedness  Pearson of the cosine with how related two-word nouns of WordNet are: synonyms, hypernyms, siblings,
-             baseline ones, baseline ones that share a word
-clusters     NMI of k-means over typed names of the development folds: people, places, organisations
+             unrelated ones, unrelated ones that share a word
+clusters     NMI of k-means over typed names of the development splits: people, places, organisations
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ ONTOLOGIES = ("doid", "uberon", "cl", "go")
 CLUSTERS = {"PERSON": "person", "GPE": "place", "LOC": "place", "ORG": "organisation"}
 N_MENTIONS = 600
 N_OTHERS = 6_000
-"""Names of other entities that the general base's mentions are looked for among; an ontology's, among half."""
+"""Names of other entities among which mentions of the general base are searched; half as many for an ontology."""
 N_PAIRS = 6_000
 N_TYPED = 1_500
 
 
 @dataclass(frozen=True, slots=True)
 class AliasSet:
-    """Names of entities, and mentions of some of these.
+    """Names of entities, and mentions of some of them.
 
     Attributes:
         names: (name, entity id).
@@ -58,7 +58,7 @@ class Development:
 
     Attributes:
         aliases: Bases with mentions.
-        pairs: Two phrases, and how related they are, 0 to 1.
+        pairs: Two phrases and their relatedness, 0 to 1.
         typed: (name, cluster).
     """
 
@@ -67,16 +67,16 @@ class Development:
     typed: tuple[tuple[str, str], ...]
 
     def names(self) -> list[str]:
-        """Every string, once."""
+        """Return every string once."""
         of_sets = (name for found in self.aliases for name, _ in (*found.names, *found.mentions))
         of_pairs = (name for first, second, _ in self.pairs for name in (first, second))
         return list(dict.fromkeys([*of_sets, *of_pairs, *(name for name, _ in self.typed)]))
 
     def scores(self, vectors: FloatArray) -> dict[str, float]:
-        """Figures in percent, by name.
+        """Return the figures in percent, by name.
 
         Args:
-            vectors: Of `names()`, (n, dim), L2-normalised.
+            vectors: Vectors of `names()`, (n, dim), L2-normalised.
         """
         place = {name: i for i, name in enumerate(self.names())}
 
@@ -100,7 +100,7 @@ class Development:
 
 
 def read_development(data: Path, wordnet: Path) -> Development:
-    """The development data, the same each time."""
+    """Read the development data; deterministic."""
     rng = random.Random(5)
     aliases = []
     for kb in ONTOLOGIES:
@@ -132,7 +132,7 @@ def _of_ontology(path: Path, kb: str, rng: random.Random) -> AliasSet:
 
 
 def _related_pairs(wordnet: Path, rng: random.Random) -> Iterator[tuple[str, str, float]]:
-    """Pairs of which the first is a noun of two words, five kinds in equal parts."""
+    """Yield pairs whose first phrase is a noun of two words, five kinds in equal parts."""
     synsets = {synset.synset_id: synset for synset in read_synsets(wordnet) if synset.synset_id.startswith("noun")}
     below: dict[str, list[str]] = {}
     for synset in synsets.values():
@@ -189,7 +189,7 @@ def _nmi(vectors: FloatArray, labels: Sequence[str]) -> float:
 
 
 def as_line(name: str, scores: dict[str, float]) -> str:
-    """A line of the table."""
+    """Format a line of the table."""
     return f"{name}: " + ", ".join(f"{key} {value:.1f}" for key, value in scores.items())
 
 

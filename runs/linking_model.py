@@ -1,13 +1,13 @@
-"""The recipe of `pearl_qdrant/linking/ranking/ranking.json`: what candidates are scored by.
+"""The recipe of `pearl_qdrant/linking/ranking/ranking.json`: the coefficients that score candidates.
 
     python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking/ranking.json
 
 --data has `autofj/`, `kb/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work
-and their mentions scored once; both are kept there. Mentions are aliases of the development folds
-(`training.examples.splits`), of AutoFJ all, since all of the model's other material is elsewhere. A fifth of the
-mentions is made NIL: every entity that shares a folded name with the right one is excluded. Bases hold canonical names
-only, or all names with the mention's own string left out of its entity. What is printed is cross-fitted: each task by a
-model that was fitted without it and its kind. About 15 minutes on two cores.
+and their mentions scored once; both are kept there. Mentions are aliases of the development splits
+(`training.examples.splits`); of AutoFJ all, since no other part of the model uses it. A fifth of the mentions is made
+NIL: every entity that shares a folded name with the right one is excluded. Bases have canonical names only, or all
+names without the mention's own string. The printed figures are cross-fitted: each task is scored by a model that was
+fitted without it and its kind. The run takes about 15 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from training.ranking.fit_ranking import Task, accuracy_at_1, accuracy_of_fusion
 
 NIL_SHARE = 0.2
 LIMIT = 24
-"""Entities a mention that are scored."""
+"""Entities scored per mention."""
 MENTIONS = 1000
-"""Of a base at most."""
+"""Mentions per base, at most."""
 GENERAL_NAMES = (8_000, 60_000)
-"""Sizes of the parts of the general base: how crowded a base is must not be taken for how hard its aliases are."""
+"""Sizes of the parts of the general base, so that the density of a base is not confused with hard aliases."""
 
 _log = logging.getLogger("linking_model")
 
@@ -65,10 +65,10 @@ class Base:
     """A base and mentions of its entities.
 
     Attributes:
-        name: "autofj:Song", "biomedical:doid_2024", "general:60000", ...; bases of one kind share what stands first.
+        name: "autofj:Song", "biomedical:doid_2024", "general:60000", ...; bases of one kind share the first part.
         rows: Its entities.
         mentions: Strings with the ids that are right.
-        has_aliases: Whether aliases are loaded, too: then a mention's own string is left out of its entity.
+        has_aliases: Whether aliases are loaded too, without the mention's own string.
     """
 
     name: str
@@ -94,7 +94,7 @@ def autofj_bases(data: Path) -> Iterator[Base]:
 
 
 def biomedical_bases(data: Path) -> Iterator[Base]:
-    """One base an ontology, without and with aliases; EXACT synonyms of the development folds are mentions."""
+    """One base per ontology, without and with aliases; EXACT synonyms of the development splits are mentions."""
     for path in sorted((data / "kb" / "biomedical").glob("*.tsv")):
         rows, mentions = [], []
         for row in read_tsv(path):
@@ -196,7 +196,7 @@ def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[s
 
 
 def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingModel]:
-    """A model for each task, fitted without it; all bases made of the same rows are left out together."""
+    """Fit a model for each task without it; all bases with the same rows are excluded together."""
     group = {task.name: task.name.removesuffix("+aliases") for task in tasks}
     models = {}
     for part in range(n_parts):

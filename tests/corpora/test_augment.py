@@ -46,7 +46,7 @@ phrases = st.one_of(
 
 @given(phrases, st.integers(0, 2**32))
 def test_no_level_ever_gives_an_empty_phrase(phrase: str, seed: int) -> None:
-    """Whatever the phrase and whatever is drawn, there is something left."""
+    """For any phrase and any draw, the variant is not blank."""
     for level in ("character", "synonym", "paraphrase", "word_swap", "unchanged"):
         only = AugmentationMix(
             **{**dict.fromkeys(("character", "synonym", "paraphrase", "word_swap", "unchanged"), 0.0), level: 1}
@@ -102,7 +102,7 @@ def test_each_of_the_six_edits_does_what_its_name_says() -> None:
 
 @pytest.mark.parametrize("phrase", ["US", "3M", "1990", "42 %", "7", "東京", "-", "4 x 4"])
 def test_what_cannot_be_changed_says_so(phrase: str) -> None:
-    """A phrase that no level can change is told apart from one that was drawn to stay."""
+    """A phrase that no level can change differs from one that was drawn to stay unchanged."""
     drawn = [Augmenter().draw(phrase, random.Random(i)) for i in range(200)]
     own = [one for one in drawn if one.text == phrase]
 
@@ -160,7 +160,7 @@ def test_synonyms_come_from_wordnet_and_keep_case_and_number(tmp_path: Path) -> 
 
 
 def test_neighbours_of_word_vectors_are_those_over_the_threshold(tmp_path: Path) -> None:
-    """The nearest words of a .vec file, and nothing under the threshold or equal but for case."""
+    """The nearest words of a .vec file, and none below the threshold or equal except for case."""
     path = tmp_path / "tiny.vec"
     path.write_text("5 2\ncar 1 0\nCar 2 0\nauto 0.9 0.1\nbanana 0 1\nzero 0 0\n", encoding="utf-8")
     words, vectors = read_vectors(path)
@@ -187,10 +187,10 @@ def test_a_broken_row_of_vectors_is_named(tmp_path: Path, row: str) -> None:
 
 
 def test_wrong_arguments_of_neighbours_are_refused() -> None:
-    """Words without vectors, and a threshold that is no cosine, are errors."""
+    """Words without vectors, and a threshold that is not a cosine, are errors."""
     with pytest.raises(ValueError, match="2 words, but 1 vectors"):
         find_neighbours(["a", "b"], np.ones((1, 2), np.float32))
-    with pytest.raises(ValueError, match="threshold is 0"):
+    with pytest.raises(ValueError, match=r"threshold must be in \(0, 1\], not 0"):
         find_neighbours(["a"], np.ones((1, 2), np.float32), threshold=0)
 
 
@@ -232,7 +232,7 @@ def test_a_table_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="Decompress it first"):
         VariantTable(path)
     path.write_text('{"phrase": "a", "aug": ["b"]}\n{"phrase": 3}\n', encoding="utf-8")
-    with pytest.raises(FormatError, match=r"phrase_aug.jsonl:2: is no row of variants"):
+    with pytest.raises(FormatError, match=r"phrase_aug.jsonl:2: is not a row of variants"):
         VariantTable(path)
 
 
@@ -250,14 +250,14 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 )
 def test_words_tokenised_once_give_the_ids_of_whole_phrases(tokenizer: Path, texts: list[str]) -> None:
-    """Whatever the text, the fast way gives what the tokenizer gives."""
+    """For any text, the cache gives the ids of the tokenizer."""
     whole, _ = NameTokenizer(tokenizer, max_length=8).token_ids(texts)
 
     assert PhraseTokenizer(tokenizer, max_tokens=8).token_ids(texts) == whole
 
 
-def test_other_tokenizers_are_asked_for_whole_phrases(tmp_path: Path) -> None:
-    """Where a word's pieces depend on what stands before it, words are not cut apart."""
+def test_other_tokenizers_get_whole_phrases(tmp_path: Path) -> None:
+    """If the pieces of a word depend on the text before it, whole phrases are tokenised."""
     folder = make_roberta(tmp_path / "roberta")
     texts = ["new york", " new york", "a"]
 
@@ -271,7 +271,7 @@ BATCHES = [["The New York Times", "heart attack", "US"], ["aspirin", "Zürich ci
 
 
 def test_the_feed_gives_the_same_pairs_with_any_number_of_workers(tokenizer: Path) -> None:
-    """Pairs do not depend on the processes that make them, nor on where a run goes on."""
+    """Pairs do not depend on the number of processes, nor on where a run resumes."""
     sources = AugmentationSources()
     alone = list(tokenised_pairs(BATCHES, sources.open, tokenizer, seed=3))
     beside = list(tokenised_pairs(BATCHES, sources.open, tokenizer, seed=3, workers=2))
@@ -311,8 +311,8 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("sample", [False, True])
-def test_a_paraphraser_loads_and_goes_on_where_it_stopped(t5: Path, tmp_path: Path, sample: bool) -> None:
-    """Paraphrases are written once; a run that was killed ends with the file of one that was not."""
+def test_a_paraphraser_loads_and_resumes(t5: Path, tmp_path: Path, sample: bool) -> None:
+    """Paraphrases are written once; a resumed run ends with the same file as an uninterrupted one."""
     options = ParaphraseOptions(n_variants=3, sample=sample, max_new_tokens=6)
     maker = Paraphraser(str(t5), options=options)
     wanted = ["heart attack", "aspirin", "new york", "the city"]
@@ -332,11 +332,11 @@ def test_a_paraphraser_loads_and_goes_on_where_it_stopped(t5: Path, tmp_path: Pa
         write_paraphrases(["another", "one"], maker, whole, batch_size=2)
 
 
-def test_a_model_or_device_that_is_not_there_is_told(t5: Path, tmp_path: Path) -> None:
+def test_a_missing_model_or_device_is_an_error(t5: Path, tmp_path: Path) -> None:
     """A wrong model or device is an error of ours, not a traceback."""
-    with pytest.raises(ModelNotFoundError, match="no sequence-to-sequence model"):
+    with pytest.raises(ModelNotFoundError, match="cannot be loaded as a sequence-to-sequence model"):
         Paraphraser(str(tmp_path))
-    with pytest.raises(DeviceError, match="--device cpu"):
+    with pytest.raises(DeviceError, match="device cpu"):
         Paraphraser(str(t5), device="cuda:7")
 
 
@@ -364,7 +364,7 @@ def test_paraphrases_and_synonyms_are_made_by_commands(run: Run, t5: Path, tmp_p
 def test_synonym_files_of_any_text_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, words: list[str]
 ) -> None:
-    """Whatever stands in a row, a variant is never blank."""
+    """For any row, a variant is never blank."""
     path = variants(tmp_path_factory.mktemp("any"), {"phrase": "x", "aug": words}, {"phrase": "y", "aug": []})
     table = VariantTable(path)
     kept = table.of("x")

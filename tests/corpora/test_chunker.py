@@ -15,7 +15,7 @@ from training.corpus.chunking.lexicon import Lexicon
 from training.corpus.chunking.phrases import Phrase
 
 GOLD: dict[str, str] = {
-    # Sentences parsed by hand as a treebank would: class and phrase, "/" between them; pronouns left out.
+    # Sentences parsed by hand as a treebank would: class and phrase, "/" between them; without pronouns.
     "The old king of France died in Paris two years later.": "NP The old king of France/NP The old king/NP France/"
     "PP of France/NP Paris/PP in Paris/NP two years/ADVP two years later/VP died in Paris two years later",
     "She quickly wrote a long letter to her brother.": "ADVP quickly/NP a long letter/NP her brother/PP to her brother/"
@@ -52,7 +52,7 @@ GOLD: dict[str, str] = {
 }
 
 UNSEEN: dict[str, str] = {
-    # Parsed by hand likewise, after the patterns were written.
+    # Parsed by hand too, after the patterns were written.
     "In 1921 her father became the first mayor of the town.": "NP 1921/PP In 1921/NP her father/"
     "NP the first mayor of the town/NP the first mayor/NP the town/PP of the town/"
     "VP became the first mayor of the town",
@@ -161,7 +161,7 @@ def test_any_text_can_be_parsed(parser: ChunkParser, text: str) -> None:
 
 @settings(max_examples=200)
 @given(st.text(alphabet="DFPOWCXMT!NEK1JLVGRAS,.", max_size=60))
-def test_patterns_end_in_time_whatever_the_tags(letters: str) -> None:
+def test_patterns_end_in_time_for_any_tags(letters: str) -> None:
     """No sequence of parts of speech makes the patterns run away."""
     assert all(start < end for start, end, _ in chunks(letters))
 
@@ -189,5 +189,5 @@ def test_a_folder_without_wordnet_says_so(tmp_path: Path) -> None:
         Lexicon(tmp_path)
     for part in ("noun", "verb", "adj", "adv"):
         (tmp_path / f"data.{part}").write_text("00000000 xx n\n", encoding="utf-8")
-    with pytest.raises(FormatError, match="cannot be read"):
+    with pytest.raises(FormatError, match="is not a line of WordNet"):
         Lexicon(tmp_path)

@@ -46,7 +46,7 @@ class Span:
 
 
 def test_constituents_of_the_five_classes_are_taken_from_a_tree() -> None:
-    """Sentences, quantifier phrases and pronouns are left out; a node of two labels counts for both."""
+    """Sentences, quantifier phrases and pronouns are skipped; a node with two labels counts for both."""
     place = Span("in  Paris", ("PP-LOC",), (Span("Paris", ("NP",)),))
     tree = Span(
         "He died in Paris today",
@@ -121,7 +121,7 @@ PARSED = (
 
 
 def assert_phrases_of(texts: list[str], found: list[list[Phrase]]) -> None:
-    """Every phrase stands in a paragraph of its text, has one of the five classes, and is no longer than asked for."""
+    """Every phrase is in a paragraph of its text, has one of the five classes, and is at most as long as requested."""
     assert len(found) == len(texts)
     for text, phrases in zip(texts, found, strict=True):
         paragraphs = [" ".join(line.split()) for line in text.split("\n")]
@@ -133,7 +133,7 @@ def assert_phrases_of(texts: list[str], found: list[list[Phrase]]) -> None:
 
 @quiet_trees
 def test_benepar_finds_phrases_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """No character does harm, nor CRLF or blanks; a paragraph with too long a sentence is left out with a warning."""
+    """Any character, CRLF and blanks are accepted; a paragraph with too long a sentence is skipped with a warning."""
     parser = BeneparParser(spacy_model="blank:en", model=str(make_benepar(tmp_path / "tree.pt")), max_words=4)
     texts = [PARSED, "", " \r\n", "apple " * 50 + "\nThe dog barked.", "A \ud800 dog", "apple " * 200_000]
 
@@ -143,8 +143,8 @@ def test_benepar_finds_phrases_in_any_text(tmp_path: Path, caplog: pytest.LogCap
     assert [bool(phrases) for phrases in found] == [True, False, False, True, True, False]
     assert not any("apple apple" in phrase.text for phrase in found[3])
     assert [record.message for record in caplog.records] == [
-        f"a paragraph is left out: Sentence of length 50 exceeds the maximum supported length of 38: {'apple ' * 10}",
-        f"a paragraph of 1199999 characters is left out: {'apple ' * 10}",
+        f"a paragraph is skipped: Sentence of length 50 exceeds the maximum supported length of 38: {'apple ' * 10}",
+        f"a paragraph of 1199999 characters is skipped: {'apple ' * 10}",
     ]
 
 
@@ -180,7 +180,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     """Where benepar is not installed, the error says how to install it and that there is another parser."""
     monkeypatch.setitem(sys.modules, "benepar", None)
 
-    with pytest.raises(ModelError, match=r"pip install '\.\[corpus\]'.*--parser builtin"):
+    with pytest.raises(ModelError, match=r"pip install '\.\[corpus\]'.*parser builtin"):
         BeneparParser()
 
 
@@ -221,7 +221,7 @@ def test_a_benepar_model_that_is_none_says_so(
     models: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A name or a file that is no model, and a pipeline that marks no sentences, are errors that name it."""
+    """A name or a file that is not a model, and a pipeline without sentences, are errors that name it."""
     monkeypatch.chdir(models)
 
     with pytest.raises(ModelError, match=message) as raised:

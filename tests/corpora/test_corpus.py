@@ -33,7 +33,6 @@ from training.corpus.files import (
     read_entities,
     read_entity_types,
     read_frequencies,
-    read_hard_negatives,
     read_variants,
 )
 from training.corpus.make import make_corpus
@@ -43,6 +42,7 @@ from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_name
 from training.corpus.typing.ner import NerTyper, type_of_words
 from training.corpus.typing.numeric_types import numeric_type
 from training.corpus.typing.typed_lists import read_typed_names
+from training.data.training_files import read_negatives
 from training.examples.numbers import number_names
 from training.examples.wordnet import read_synsets
 
@@ -105,7 +105,7 @@ def test_what_is_no_number_has_no_numeric_type(phrase: str) -> None:
 
 
 def test_names_and_rules_type_phrases(wordnet: Path) -> None:
-    """A preposition and an article do not hide a name; a common word is no name; the unknown stays unknown."""
+    """A name is found after a preposition and an article; a common word is not a name; unknown stays unknown."""
     names = NameTypes(
         [("Turkey", "GPE"), ("Turkey", "GPE"), ("Turkey", "LOC"),
          ("The Park", "WORK_OF_ART"), ("the king", "WORK_OF_ART"),
@@ -123,7 +123,7 @@ def test_names_and_rules_type_phrases(wordnet: Path) -> None:
     assert dict(zip(expected, typer.type_phrases(list(expected)), strict=True)) == expected
     assert len(NameTypes([])) == 0
     assert NameTypes([]).get("x") is None
-    with pytest.raises(ValueError, match="no entity type 'PLACE'"):
+    with pytest.raises(ValueError, match=r"'PLACE' .* is not an entity type"):
         NameTypes([("x", "PLACE")])
 
 
@@ -156,10 +156,10 @@ def test_a_ner_model_types_phrases(ner_model: Path) -> None:
 
 
 def test_a_model_without_entity_types_is_refused(tmp_path: Path) -> None:
-    """A model of other labels, or none at all, is an error that says what is wanted."""
+    """A model with other labels, or no model, is an error that says what is needed."""
     with pytest.raises(ModelError, match="OntoNotes"):
         NerTyper(str(make_ner(tmp_path / "pos", ["NOUN", "VERB"])))
-    with pytest.raises(ModelNotFoundError, match="no token-classification model"):
+    with pytest.raises(ModelNotFoundError, match="cannot be loaded as a token-classification model"):
         NerTyper(str(tmp_path / "nothing"))
 
 
@@ -180,7 +180,7 @@ def texts_of(path: Path, **options: str) -> list[str]:
 
 
 def test_texts_are_read_from_lines_and_from_json(tmp_path: Path) -> None:
-    """Plain text and JSON Lines, compressed or not, are told by what is in them."""
+    """Plain text and JSON Lines, compressed or not, are recognised by their content."""
     rows = [{"title": "A", "text": "One.\nTwo."}, {"title": "B", "text": ""}]
     path = tmp_path / "any.name"
     path.write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
@@ -190,8 +190,8 @@ def test_texts_are_read_from_lines_and_from_json(tmp_path: Path) -> None:
     assert texts_of(path) == ["One.", "Two. \u2028 Three."]
 
 
-def test_bad_rows_are_counted_and_a_wrong_field_is_told(tmp_path: Path) -> None:
-    """A few broken rows are passed over, many stop the run, and no row with the field is a wrong field."""
+def test_bad_rows_are_counted_and_a_wrong_field_is_an_error(tmp_path: Path) -> None:
+    """A few broken rows are skipped, many stop the run, and a field that no row has is an error."""
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"text": "good"}\n{"text": 3}\n{"text"\n[1]\n{"other": "x"}\n{"text": "\xff"}\n')
     report = ReadReport()
@@ -206,7 +206,7 @@ def test_bad_rows_are_counted_and_a_wrong_field_is_told(tmp_path: Path) -> None:
 
 
 def test_the_published_files_load_as_they_are(tmp_path: Path) -> None:
-    """PEARL's own files are read; what is no row is counted with its reason."""
+    """PEARL's own files are read; a bad row is counted with its reason."""
     (tmp_path / "freq_phrase.txt").write_text(
         "NP__The New York Times\t12\nPP__in a__b\t2\nVP__a \t b\t3\nXP__x\t2\nNP__\t2\nNP__no count\nNP__x\tmany\n",
         encoding="utf-8",
@@ -236,14 +236,14 @@ def test_the_published_files_load_as_they_are(tmp_path: Path) -> None:
     report = ReadReport()
     assert list(read_variants(tmp_path / "phrase_aug.jsonl", report)) == [("x", ("y",))]
     assert report.skipped == {"not_a_row": 2}
-    assert list(read_hard_negatives(tmp_path / "hard_negative.txt", ReadReport())) == [("x", ("y", "z"))]
+    assert list(read_negatives(tmp_path / "hard_negative.txt", ReadReport())) == [("x", ["y", "z"])]
 
     examples = {e.name: [PHRASE_TYPES[i] for i in e.allowed] for e in corpus_examples(tmp_path, ReadReport())}
     assert examples == {"The New York Times": ["NP-ORG"], "in a__b": ["PP-GPE"], "a \t b": ["VP-OTHER"]}
     assert list(corpus_phrases(tmp_path, min_count=3)) == ["The New York Times", "a \t b"]
 
 
-def test_a_folder_that_is_no_corpus_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_corpus_is_an_error(tmp_path: Path) -> None:
     """The missing file is named, with the command that makes it."""
     with pytest.raises(FormatError, match=r"freq_phrase.txt is missing.*train corpus"):
         corpus_examples(tmp_path, ReadReport())
@@ -298,7 +298,7 @@ def test_workers_change_nothing(wordnet: Path, tmp_path: Path) -> None:
 
 
 def test_a_failed_run_leaves_the_old_files(wordnet: Path, tmp_path: Path) -> None:
-    """Files appear whole or not at all."""
+    """Files appear only when they are complete."""
     folder = tmp_path / "corpus"
     folder.mkdir()
     (folder / "freq_phrase.txt").write_text("NP__old\t2\n")
@@ -323,10 +323,10 @@ def test_a_failed_run_leaves_the_old_files(wordnet: Path, tmp_path: Path) -> Non
         (("x",), CorpusOptions(parser="benepar", typer="ner"), "'ner_model'"),
     ],
 )
-def test_missing_options_are_told_before_anything_is_read(
+def test_missing_options_are_errors_before_anything_is_read(
     inputs: tuple[str, ...], options: CorpusOptions, message: str, tmp_path: Path
 ) -> None:
-    """What is missing is named with its option."""
+    """The error names the missing option."""
     with pytest.raises(SettingsError, match=message):
         make_corpus(inputs, tmp_path, options)
 

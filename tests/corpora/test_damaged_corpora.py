@@ -30,7 +30,7 @@ DEEP = '{"phrase":' * 100_000
 
 @pytest.mark.parametrize("count", ["9" * 5000, "\u00b2", "many", ""])
 def test_a_count_that_is_none_is_skipped(tmp_path: Path, count: str) -> None:
-    """Five thousand digits and a superscript are no number of occurrences; the next row is read."""
+    """Five thousand digits or a superscript are not a number of occurrences; the next row is read."""
     path = tmp_path / "freq_phrase.txt"
     path.write_text(f"NP__new york\t{count}\nNP__aspirin\t3\n", encoding="utf-8")
     report = ReadReport()
@@ -73,14 +73,14 @@ def test_variants_and_negatives_nested_without_end_are_none() -> None:
     ],
 )
 def test_a_line_of_wordnet_that_is_none_is_named(tmp_path: Path, line: bytes) -> None:
-    """The file and the line, whoever reads WordNet."""
+    """Every reader of WordNet names the file and the line."""
     folder = make_sentence_wordnet(tmp_path / "wordnet")
     before = (folder / "data.noun").read_bytes()
     (folder / "data.noun").write_bytes(before + line)
     n_lines = before.count(b"\n") + 1
 
     for read in (lambda: list(read_synsets(folder)), lambda: Lexicon(folder)):
-        with pytest.raises(FormatError, match=f"data.noun:{n_lines}: cannot be read as a line of WordNet"):
+        with pytest.raises(FormatError, match=f"data.noun:{n_lines}: is not a line of WordNet"):
             read()
 
 
@@ -89,7 +89,7 @@ def test_a_sense_of_no_part_of_speech_is_reported(tmp_path: Path) -> None:
     folder = make_sentence_wordnet(tmp_path / "wordnet")
     (folder / "cntlist.rev").write_text("entity%9:03:00:: 1 7\n", encoding="utf-8")
 
-    with pytest.raises(FormatError, match="WordNet cannot be read from it"):
+    with pytest.raises(FormatError, match="cannot be read as WordNet"):
         Lexicon(folder)
 
 
@@ -102,11 +102,11 @@ def test_a_wordnet_that_is_not_there_is_reported(run: Run, tmp_path: Path) -> No
 
     done = run("train", "fit", *words, "--wordnet", str(tmp_path / "none"))
     assert done.status == 1
-    assert "is no WordNet folder" in done.err
+    assert "is not a WordNet folder" in done.err
 
 
 def test_a_header_of_word_vectors_that_no_file_has_is_a_row(tmp_path: Path) -> None:
-    """Two numbers of five thousand digits are no number of words and dimensions."""
+    """Two numbers of five thousand digits are not a header."""
     path = tmp_path / "x.vec"
     path.write_text(f"{'9' * 5000} {'9' * 5000}\n", encoding="utf-8")
 
@@ -137,5 +137,5 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path, metadata: dict[str
     path = tmp_path / "state.safetensors"
     save_file({name: np.zeros(2, dtype=np.float32)}, path, metadata=metadata)
 
-    with pytest.raises(TrainingError, match="no state of a training run"):
+    with pytest.raises(TrainingError, match="not the state of a training run"):
         load_state(path, network=network, optimizer=torch.optim.Adam(network.parameters()), identity={})

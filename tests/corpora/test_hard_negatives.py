@@ -29,7 +29,7 @@ SYLLABLES = "ka ro mi ten sel dor va ni lus per an tho gra be".split()
 
 
 def made_up_names(n: int, seed: int = 0) -> list[str]:
-    """Distinct names of one to four made-up words, many of them alike, in alphabetical order."""
+    """Distinct names of one to four made-up words, many of them similar, in alphabetical order."""
     rng = random.Random(seed)
     words = ["".join(rng.choices(SYLLABLES, k=rng.randrange(1, 4))) for _ in range(n // 4)]
     names = {" ".join(rng.choices(words, k=rng.randrange(1, 5))) for _ in range(n)}
@@ -85,7 +85,7 @@ def test_a_crowded_block_is_searched_around_each_name_only() -> None:
         edit_pairs(texts, max_distance=3)
 
 
-def test_bits_are_counted_alike_with_an_older_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_numpy_counts_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numpy counts bits from 2.0 on; before, we do."""
     values = np.array([0, 1, 2**64 - 1, 0x8000_0000_0000_0001, 12345678901234567890], dtype=np.uint64)
     monkeypatch.delattr(np, "bitwise_count", raising=False)
@@ -110,7 +110,7 @@ def mined(phrases: list[Phrase], angles: dict[str, float], **settings: object) -
 
 
 def test_those_with_the_lowest_cosine_are_kept() -> None:
-    """Of candidates spelled alike, those that the encoder finds least alike come first, and only so many stay."""
+    """Of candidates with similar spelling, those with the lowest cosines come first, up to a limit."""
     angles = {"carbon": 0.0, "carton": 90.0, "cartoon": 60.0, "carbons": 40.0, "zebra": 170.0}
     found = mined([Phrase(name) for name in angles], angles, kept=2)
 
@@ -142,11 +142,11 @@ def test_no_hard_negative_means_the_same() -> None:
 
 
 def test_a_teacher_of_its_own_says_what_means_the_same() -> None:
-    """What the base encoder finds far apart is left out where the teacher finds it close."""
+    """A candidate with a low cosine by the base encoder is skipped if the teacher finds it close."""
     angles = {"colour": 0.0, "color": 90.0, "colon": 80.0}
-    judged = {"colour": 0.0, "color": 5.0, "colon": 90.0}
+    by_teacher = {"colour": 0.0, "color": 5.0, "colon": 90.0}
     phrases = [Phrase(name) for name in angles]
-    rows = mine_hard_negatives(phrases, at_angles(angles), teacher=at_angles(judged))  # type: ignore[arg-type]
+    rows = mine_hard_negatives(phrases, at_angles(angles), teacher=at_angles(by_teacher))  # type: ignore[arg-type]
 
     assert dict(rows)["colour"] == ["colon"]
 

@@ -38,9 +38,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as an 8-bit graph that holds the weights once."""
+    """The same as an 8-bit graph that has the only copy of the weights."""
     folder = tmp_path_factory.mktemp("exported") / "tiny"
-    # A name of its own: fastembed keeps one register of models for the whole process.
+    # A distinct name: fastembed has one register of models per process.
     export_checkpoint(trained, folder, name="tiny-with-characters", names=NAMES)
     return folder
 
@@ -115,7 +115,7 @@ def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path, with_chara
 
 
 def test_sentence_transformers_opens_the_rebuilt_phrase_part(exported: Path, tmp_path: Path) -> None:
-    """sentence-transformers gives the phrase part of the vectors, which it knows how to make."""
+    """sentence-transformers returns the phrase part of the vectors."""
     import sentence_transformers
 
     rebuild_for_torch(exported, tmp_path / "rebuilt", names=NAMES)
@@ -128,8 +128,8 @@ def test_sentence_transformers_opens_the_rebuilt_phrase_part(exported: Path, tmp
     np.testing.assert_allclose(model.encode(NAMES[:4]), whole, atol=1e-4)
 
 
-def test_what_cannot_be_rebuilt_says_so(trained: Path, exported: Path, tmp_path: Path) -> None:
-    """Only 8-bit graphs of this package are rebuilt, and never onto themselves."""
+def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_path: Path) -> None:
+    """Only 8-bit graphs of this package are rebuilt, and never over themselves."""
     with pytest.raises(CheckpointError, match="only int8-row ones are rebuilt"):
         rebuild_for_torch(trained, tmp_path / "x")
     with pytest.raises(OptionError, match="is an input"):
@@ -144,7 +144,7 @@ def test_what_cannot_be_rebuilt_says_so(trained: Path, exported: Path, tmp_path:
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_an_export_without_torch_weights_is_not_a_source(exported: Path, tmp_path: Path, precision: str) -> None:
-    """A graph is not exported again: the message says how to get weights."""
+    """A graph cannot be exported again: the message says how to get the weights."""
     with pytest.raises(CheckpointError, match=r"has no model\.safetensors.*models export"):
         export_checkpoint(exported, tmp_path / "x", precision=precision)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="is an input"):
@@ -152,14 +152,14 @@ def test_an_export_without_torch_weights_is_not_a_source(exported: Path, tmp_pat
 
 
 def test_a_graph_that_differs_is_refused(trained: Path, tmp_path: Path) -> None:
-    """A graph of other weights than the network's is not let through."""
+    """A graph with other weights than the network is refused."""
     other = make_trained(tmp_path / "other", seed=5)
     export_checkpoint(other, tmp_path / "graph", names=NAMES)
     mixed = Path(shutil.copytree(trained, tmp_path / "mixed"))
     (mixed / "onnx").mkdir()
     shutil.copy(tmp_path / "graph" / ONNX_FILE, mixed / ONNX_FILE)
     seal(mixed)
-    with pytest.raises(ModelError, match="not near enough"):
+    with pytest.raises(ModelError, match="not close enough"):
         check_forms(mixed, exact=False, names=NAMES)
 
 
@@ -230,7 +230,7 @@ def test_encoders_of_two_shapes_are_not_averaged(trained: Path, tmp_path: Path) 
 
 
 def test_sampled_names_are_those_of_the_seed(trained: Path) -> None:
-    """Without names at hand, the same pieces of the vocabulary are compared each time."""
+    """Without names, the same pieces of the vocabulary are compared each time."""
     path = trained / "tokenizer.json"
     first, again = (sample_names(path, n=40, rng=random.Random(3)) for _ in range(2))
 

@@ -40,7 +40,7 @@ def in_eight_bits(x: Array, matrix: Array) -> Array:
 
 def test_an_outlying_channel_costs_little_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A channel thirty times the others, as trained BERTs have, does not drown them in 8 bits."""
-    monkeypatch.setattr("training.export.int8_weights.LEVELS", 127)  # the loss of the activations alone is meant here
+    monkeypatch.setattr("training.export.int8_weights.LEVELS", 127)  # to measure only the error of the activations
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 64)).astype(np.float32)
     matrix = rng.normal(size=(64, 48)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Batches of pairs: what is drawn, and what of it is varied."""
+"""Batches of pairs: what is drawn, and what is augmented."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PLAIN = ["the united states", "in a state of", "a city of york"]
 
 
 def maker(**changes: Any) -> BatchMaker:
-    """Batches of 40 pairs whose variants are in capitals."""
+    """Batches of 40 pairs; variants are in capitals."""
     runs = NeighbourSampler([ExampleSource(EXAMPLES, 1.0)])
     return BatchMaker(runs, n_pairs=40, seed=3, **{"augment": lambda name, _: name.upper(), **changes})
 
 
 def test_a_batch_is_decided_by_seed_and_step() -> None:
-    """The same step twice is the same batch, so that a run can go on."""
+    """The same step gives the same batch, so that a run can resume."""
     drawn = maker(plain=PLAIN, misspelt_plain=0.5)
     first, again, next_one = drawn.make(1), drawn.make(1), drawn.make(2)
 
@@ -30,7 +30,7 @@ def test_a_batch_is_decided_by_seed_and_step() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_plain_phrases_are_misspelt_for_the_network_only(share: float) -> None:
-    """The encoder that they are distilled from reads them as they are written."""
+    """The encoder that they are distilled from gets the correct spelling."""
     batch = maker(plain=PLAIN, n_plain=30, misspelt_plain=share).make(1)
 
     assert len(batch.plain) == len(batch.plain_views) == 30
@@ -41,8 +41,8 @@ def test_plain_phrases_are_misspelt_for_the_network_only(share: float) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_other_names_are_varied_as_often_as_asked(share: float) -> None:
-    """With `augmented_aliases`, an alias is misspelt like any mention; without, it is the name as it stands."""
+def test_other_names_are_augmented_as_often_as_requested(share: float) -> None:
+    """With `augmented_aliases` an alias is misspelt like any mention; without, it is unchanged."""
     batch = maker(alias_share=1.0, augmented_aliases=share).make(1)
 
     assert {name.isupper() for name in batch.positives} == {share == 1.0}
@@ -52,6 +52,6 @@ def test_other_names_are_varied_as_often_as_asked(share: float) -> None:
 
 @pytest.mark.parametrize("setting", ["alias_share", "augmented_aliases", "misspelt_plain"])
 def test_a_share_is_a_share(setting: str) -> None:
-    """A percentage given as one is refused."""
+    """A percentage is not a share, and is refused."""
     with pytest.raises(ValueError, match=f"{setting} must be between 0 and 1"):
         maker(**{setting: 1.5})

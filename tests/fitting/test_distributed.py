@@ -1,4 +1,4 @@
-"""Two processes beside each other: what they gather, sum and share. Training as a whole is among the slow tests."""
+"""Two processes together: what they gather, sum and share. A whole training run is a slow test."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def free_port() -> int:
 
 
 def test_two_processes_see_the_rows_of_both() -> None:
-    """Rows of any number come in the order of ranks, gradients to the own ones alone; sums and weights are shared."""
+    """Rows are gathered in the order of ranks, with gradients for the own rows only; sums and weights are shared."""
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     running = [
         subprocess.Popen(
@@ -77,7 +77,7 @@ def test_two_processes_see_the_rows_of_both() -> None:
 
 
 def test_a_process_alone_is_the_whole() -> None:
-    """Without torchrun nothing is waited for, and what is gathered is what is there."""
+    """Without torchrun nothing waits, and gathering returns the rows unchanged."""
     rows = torch.ones(3, 2, requires_grad=True)
 
     assert gather_rows(rows) is rows
@@ -85,7 +85,7 @@ def test_a_process_alone_is_the_whole() -> None:
 
 
 def test_a_processor_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes without GPUs stay on the processor, whatever their rank; a GPU that is not there is refused."""
+    """Processes without GPUs stay on the CPU for any rank; a missing GPU is an error."""
     monkeypatch.setenv("LOCAL_RANK", "1")
 
     assert local_device(torch.device("cpu")) == torch.device("cpu")

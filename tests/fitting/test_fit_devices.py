@@ -1,4 +1,4 @@
-"""Where `train fit` puts the network and its teachers, with a stand-in for a machine of two GPUs."""
+"""The devices of the network and its teachers in `train fit`, with a stand-in for a machine with two GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.finetune import pipeline
 
 
 class TwoGpus:
-    """What torch says of its GPUs, and what was loaded where."""
+    """Stands for torch's GPUs, and records what was loaded on each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.current = 0
@@ -45,13 +45,13 @@ class TwoGpus:
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> TwoGpus:
-    """A machine with two of them."""
+    """A machine with two GPUs."""
     return TwoGpus(monkeypatch)
 
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """`train fit` with a teacher, and with phrases that are distilled."""
+    """The words of `train fit` with a teacher and with distilled phrases."""
     (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
     (tmp_path / "phrases.txt").write_text("NP__heart attack\t7\n", encoding="utf-8")
     bert, base, phrases = make_bert(tmp_path / "bert"), tmp_path / "base.tsv", tmp_path / "phrases.txt"
@@ -63,7 +63,7 @@ def words(tmp_path: Path) -> list[str]:
 def test_each_process_has_its_teachers_on_its_own_gpu(
     run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
-    """Under torchrun network and teachers of the second process lie on the second GPU, and not all on the first."""
+    """Under torchrun, network and teachers of the second process are on the second GPU."""
     monkeypatch.setenv("LOCAL_RANK", "1")
 
     done = run(*words, "--device", device)
@@ -83,7 +83,7 @@ def test_a_process_alone_uses_the_gpu_that_was_named(run: Run, gpus: TwoGpus, wo
 def test_more_processes_than_gpus_are_refused(
     run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The third process of two GPUs says so before it reads anything."""
+    """With two GPUs the third process raises an error before it reads anything."""
     monkeypatch.setenv("LOCAL_RANK", "2")
 
     done = run(*words, "--device", "cuda")

@@ -1,4 +1,4 @@
-"""What a fine-tuning run leaves to go on from when it is killed, interrupted or asked to end."""
+"""The state that a fine-tuning run leaves when it is killed or interrupted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Happens = Callable[[int], object]
 
 @pytest.fixture
 def run_steps(bert: Path) -> Callable[..., None]:
-    """Six steps with states far apart; what happens in each step is given."""
+    """Six steps with rare states; the caller decides what happens in each step."""
     tokenizer = open_tokenizer(bert)
 
     def run(folder: Path, happens: Happens = bool, **words: Any) -> None:
@@ -47,7 +47,7 @@ def step_of(folder: Path) -> int:
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test sets."""
 
     now = 100.0
 
@@ -56,7 +56,7 @@ class Clock:
 
 
 def test_a_state_is_written_every_ten_minutes(run_steps: Callable[..., None], tmp_path: Path) -> None:
-    """Steps may be slow and `save_every` large: a kill costs ten minutes and not the whole run."""
+    """Even with slow steps and a large `save_every`, a kill costs ten minutes and not the whole run."""
     clock = Clock()
     states: dict[int, int] = {}
 
@@ -66,7 +66,7 @@ def test_a_state_is_written_every_ten_minutes(run_steps: Callable[..., None], tm
 
     run_steps(tmp_path, happens, clock=clock)
 
-    # What lies there when a step ends: 250 s a step, so that every third of them is past ten minutes.
+    # The state when each step ends: a step takes 250 s, so every third step is past ten minutes.
     assert states == {1: 0, 2: 0, 3: 0, 4: 3, 5: 3, 6: 3}
     assert step_of(tmp_path) == 6
 
@@ -75,7 +75,7 @@ def test_a_state_is_written_every_ten_minutes(run_steps: Callable[..., None], tm
 def test_a_run_that_is_asked_to_stop_saves_first(
     run_steps: Callable[..., None], tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Ctrl-C and SIGTERM end the run after its step, with the state written; the same run goes on to the same end."""
+    """Ctrl-C and SIGTERM end the run after its step and save the state; a resumed run ends with the same weights."""
     stopped, straight = tmp_path / "stopped", tmp_path / "straight"
 
     class Stopped(BaseException):
@@ -101,7 +101,7 @@ def test_a_run_that_is_asked_to_stop_saves_first(
 
 
 def test_a_second_ctrl_c_stops_at_once(run_steps: Callable[..., None], tmp_path: Path) -> None:
-    """Who cannot wait for the end of the step presses again."""
+    """A second Ctrl-C does not wait for the end of the step."""
 
     def twice(step: int) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -112,7 +112,7 @@ def test_a_second_ctrl_c_stops_at_once(run_steps: Callable[..., None], tmp_path:
     assert not (tmp_path / STATE).exists()
 
 
-def test_nothing_is_put_off_where_it_cannot_be() -> None:
+def test_signals_are_not_deferred_where_that_is_impossible() -> None:
     """A signal that is ignored stays ignored, and in another thread than the main one handlers stay as they are."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

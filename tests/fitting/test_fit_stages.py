@@ -60,7 +60,7 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     assert fitted["plain"] == 40
     assert fitted["misspelt_plain"] == 0.5
     assert run("train", "fit", "--base", str(bert), "--out", str(out)).status == 2
-    assert "no list of phrases" in run("train", "fit", "--base", str(bert), "--phrases", str(base), "--out", "x").err
+    assert "not a list of phrases" in run("train", "fit", "--base", str(bert), "--phrases", str(base), "--out", "x").err
 
 
 def test_a_head_is_fitted_on_a_frozen_encoder(bert: Path, tmp_path: Path, run: Run) -> None:

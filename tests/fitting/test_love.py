@@ -71,10 +71,10 @@ def test_words_are_learnt_with_their_typos(base: Path, targets: Targets, tmp_pat
 
 
 class Killed(Exception):
-    """The process dies here."""
+    """Stands for the death of the process."""
 
 
-def test_a_killed_run_goes_on_to_the_same_weights(
+def test_a_killed_run_resumes_to_the_same_weights(
     base: Path, targets: Targets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after any epoch, the same command ends with the weights of a run that was not."""
@@ -101,7 +101,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(
 
 
 def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
-    """A folder of a run with another seed is not mixed up with this one; --restart starts anew, more epochs go on."""
+    """A run with another seed cannot resume in a folder; restart starts over, and more epochs resume."""
 
     def train(config: LoveConfig, *, resume: bool = True) -> None:
         pretrain(
@@ -118,7 +118,7 @@ def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_p
 
 
 def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
-    """Fewer words than a batch has nothing to tell apart."""
+    """There must be at least as many words as in a batch."""
     with pytest.raises(TrainingError, match="30 words are fewer than a batch of 31"):
         pretrain(make_character_encoder(base), tokenizer(base), targets, LoveConfig(batch=31), tmp_path)
 
@@ -142,7 +142,7 @@ def test_look_alikes_are_within_two_edits() -> None:
 
 
 def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
-    """A FastText file is read with or without its header, compressed or not; words without a letter are left out."""
+    """A FastText file is read with or without its header, compressed or not; words without a letter are skipped."""
     rows = "the 1 0 0\n, 0 1 0\nhaus 0 0 2\n"
     (tmp_path / "a.vec").write_text(f"3 3\n{rows}")
     with gzip.open(tmp_path / "b.vec.gz", "wt") as file:
@@ -177,7 +177,7 @@ def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> Non
 
 
 def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -> None:
-    """What pre-training leaves is what fine-tuning starts from; its share may be another."""
+    """Fine-tuning reads what pre-training wrote; the share can be overridden."""
     encoder = make_character_encoder(base)
     write_character_encoder(tmp_path, encoder, training={})
     again = read_character_encoder(tmp_path, tokenizer_folder=base, share=0.5)
@@ -189,7 +189,7 @@ def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["character.json", "character.safetensors"])
 @pytest.mark.parametrize("content", [None, b"", b"{}"])
 def test_a_broken_encoder_is_refused(base: Path, tmp_path: Path, name: str, content: bytes | None) -> None:
-    """A file that is missing or none is named."""
+    """A file that is missing or damaged is named."""
     write_character_encoder(tmp_path, make_character_encoder(base), training={})
     (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=name):
@@ -197,7 +197,7 @@ def test_a_broken_encoder_is_refused(base: Path, tmp_path: Path, name: str, cont
 
 
 def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> None:
-    """The command pre-trains from a file of vectors, and says how well words are recognised."""
+    """The command pre-trains from a file of vectors, and prints how well words are recognised."""
     rng = random.Random(0)
     lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in WORDS]
     (tmp_path / "words.vec").write_text("".join(lines))

@@ -118,7 +118,7 @@ def maker(examples: list[Example], **changes: object) -> BatchMaker:
 
 
 def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
-    """Names of one entity, equal names whatever their case, and a hard negative of the same entity are masked."""
+    """Names of one entity, names that differ only in case, and a hard negative of the same entity are masked."""
     examples = [
         Example("Alpha One", (), "1"),
         Example("ALPHA-ONE", (), "2"),
@@ -144,7 +144,7 @@ def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
 
 
 def test_a_teacher_masks_what_it_finds_closer_than_the_pair() -> None:
-    """As in GIST: a column closer to the row than its own partner is no negative, unless under the floor."""
+    """As in GIST: a column closer to the row than its own partner is not a negative, unless under the floor."""
     vectors = torch.nn.functional.normalize(
         torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.4], [0.1, 1.0], [1.0, 0.1]]), dim=-1
     )
@@ -156,21 +156,21 @@ def test_a_teacher_masks_what_it_finds_closer_than_the_pair() -> None:
 
 
 def test_a_teacher_is_asked_for_each_batch() -> None:
-    """With a teacher that finds all phrases alike but the pairs', nothing is pushed away from anything."""
+    """With a teacher that finds all phrases closer than the pairs, no phrase is pushed away."""
     examples = [Example(f"name {i}", (), str(i)) for i in range(4)]
     batch = maker(examples).make(1)
     vectors = torch.randn(8, 8, generator=generator())
 
-    def judge(names: Sequence[str]) -> torch.Tensor:
+    def teach(names: Sequence[str]) -> torch.Tensor:
         assert list(names) == [*batch.anchors, *batch.positives]
         one = torch.eye(4)[[0, 0, 0, 0]] + 0.1 * torch.eye(4)
         return torch.nn.functional.normalize(torch.cat([one, one.roll(1, 0) * torch.tensor([1, 2, 2, 2])]), dim=-1)
 
     config = FitConfig(steps=1, type_weight=0.0)
-    free = batch_losses(vectors, batch, None, config, teacher=judge).contrastive
+    free = batch_losses(vectors, batch, None, config, teacher=teach).contrastive
     assert free < batch_losses(vectors, batch, None, config).contrastive
     strict = replace(config, teacher_floor=1.0)
-    assert batch_losses(vectors, batch, None, strict, teacher=judge).contrastive > free
+    assert batch_losses(vectors, batch, None, strict, teacher=teach).contrastive > free
 
 
 def test_the_objective_is_the_sum_of_its_parts() -> None:
@@ -221,8 +221,8 @@ def test_in_batch_synonyms_are_positives_of_the_multi_similarity_loss() -> None:
     assert joined != apart
 
 
-def test_the_faithful_objective_masks_nothing_and_decays_as_the_paper_says() -> None:
-    """`--faithful`: Adam at 3e-5 for all, x 0.98 every 2,000 steps, temperature 0.07, no mask."""
+def test_the_paper_settings_mask_nothing_and_decay_as_in_the_paper() -> None:
+    """`--paper-settings`: Adam at 3e-5 for all, x 0.98 every 2,000 steps, temperature 0.07, no mask."""
     config = paper_config(steps=10_000)
 
     assert (config.learning_rate, config.temperature, config.optimizer, config.mask) == (3e-5, 0.07, "adam", "none")
@@ -272,7 +272,7 @@ def test_an_epoch_takes_each_example_once_over_all_processes() -> None:
 
 
 def test_runs_are_alphabetical_neighbours() -> None:
-    """Names that stand beside each other in the alphabet come together: they are each other's hard negatives."""
+    """Alphabetical neighbours are drawn together: they are hard negatives of each other."""
     examples = [Example(f"name {i:03}", (), str(i)) for i in range(100)]
     batch = BatchMaker(NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=4), n_pairs=8, seed=0).make(1)
     places = [int(anchor[-3:]) for anchor in batch.anchors]
@@ -283,7 +283,7 @@ def test_runs_are_alphabetical_neighbours() -> None:
 
 
 def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:
-    """Two of those kept are drawn for each anchor; the paper's code gives each a variant of its own."""
+    """Two hard negatives are drawn for each anchor; with the paper's code each has a variant."""
     kinds = any_class(["ORG"])
     examples = [Example("New York Times", (), "1"), Example("heart attack", (), "2")]
     negatives = [f"New York {i}" for i in range(12)]

@@ -45,7 +45,7 @@ def test_cached_gradients_equal_uncached_ones(bert: Path, tokenizer: Any, dropou
 
 
 def test_vectors_do_not_depend_on_the_micro_batches(bert: Path, tokenizer: Any) -> None:
-    """Phrases come back in their order, whatever company each was encoded in."""
+    """Vectors are in the order of the phrases, and do not depend on the other phrases of a batch."""
     network = new_network(bert)
     names = ["new york", "a", "heart attack city of united states", "aspirin 3.5", "x" * 40]
 
@@ -53,8 +53,8 @@ def test_vectors_do_not_depend_on_the_micro_batches(bert: Path, tokenizer: Any) 
     torch.testing.assert_close(pool_phrases(network, tokenizer, names, 16, 2), alone, rtol=1e-4, atol=1e-5)
 
 
-def test_a_long_phrase_keeps_its_end_mark(tokenizer: Any) -> None:
-    """A phrase is cut as it will be when the model is used: the last token is [SEP]."""
+def test_a_long_phrase_keeps_its_end_token(tokenizer: Any) -> None:
+    """A phrase is truncated as when the model is used: the last token is [SEP]."""
     (batch,) = micro_batches(tokenizer, ["x" * 30], max_tokens=8, size=4)
 
     assert batch.input_ids.shape == (1, 8)
@@ -62,9 +62,10 @@ def test_a_long_phrase_keeps_its_end_mark(tokenizer: Any) -> None:
 
 
 def test_a_phrase_that_the_tokenizer_panics_at_is_an_error_in_words(tokenizer: Any) -> None:
-    """A regular expression that goes through too many steps ends a training with a message."""
+    """A regular expression with too many steps ends a training run with a message."""
     slow = Tokenizer.from_str(tokenizer.to_str())
     slow.pre_tokenizer = Split(Regex("(a+)+$"), "isolated")
 
-    with pytest.raises(CheckpointError, match=r"cannot take one of 2 phrases, the first \['aspirin'\].*retry-limit"):
+    message = r"cannot tokenise one of 2 phrases, the first \['aspirin'\].*retry-limit"
+    with pytest.raises(CheckpointError, match=message):
         micro_batches(slow, ["aspirin", "a" * 100 + "!"], max_tokens=8, size=4)

@@ -23,7 +23,7 @@ from training.examples.splits import TEST_SPLITS, TRAIN_SPLITS, name_key, split_
 
 @pytest.fixture
 def wordnet(tmp_path: Path) -> Path:
-    """Two made-up synsets in WordNet's format, and the licence lines before them."""
+    """Made-up synsets in WordNet's format, after lines of the licence."""
     licence = "  1 This is a licence line.\n"
     noun = "00000001 06 n 02 red_lorry 0 truck 0 001 @ 00000002 n 0000 | a made-up lorry\n"
     person = "00000003 18 n 01 Jane_Q._Sample 0 001 @i 00000002 n 0000 | a made-up person\n"
@@ -58,7 +58,7 @@ def test_splits_are_by_entity_and_no_held_out_string_enters(tmp_path: Path) -> N
 
 
 def test_typed_names_keep_all_their_types(tmp_path: Path) -> None:
-    """A name with two types allows either; test names stay out."""
+    """A name with two types allows either; test names are skipped."""
     names = [f"place {chr(97 + i)}{chr(97 + j)}" for i in range(20) for j in range(5)]
     path = tmp_path / "typed.tsv"
     rows = "".join(f"{name}\tGPE\n{name}\tLOC\n" for name in names)

@@ -1,4 +1,4 @@
-"""What the training commands must not write over, and corpora of a base alone."""
+"""Inputs of the training commands: they are never overwritten, and keys of entities are distinct."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, command: str) -> None:
-    """A path given twice by mistake costs a message, and not the model or the base."""
+    """A path given twice by mistake gives an error, and the model or base is not lost."""
     data = tmp_path / "data"
     for name in ("model", "other"):
         shutil.copytree(bert, data / name)
@@ -55,8 +55,8 @@ def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, comm
     assert contents(data) == before
 
 
-def test_a_corpus_of_a_base_alone_is_learnt_from(run: Run, tmp_path: Path) -> None:
-    """`train corpus --base` without texts leaves entities.jsonl, and that is enough."""
+def test_a_corpus_of_a_base_alone_can_be_learnt_from(run: Run, tmp_path: Path) -> None:
+    """`train corpus --base` without texts writes entities.jsonl, and that is enough."""
     base, corpus = tmp_path / "base.tsv", tmp_path / "corpus"
     base.write_text(ROWS, encoding="utf-8")
     assert run("train", "corpus", "--base", str(base), "--out", str(corpus)).status == 0
@@ -67,7 +67,7 @@ def test_a_corpus_of_a_base_alone_is_learnt_from(run: Run, tmp_path: Path) -> No
 
 
 def paris_and_insulin(folder: Path) -> tuple[Path, Path]:
-    """Two bases of one file name, in each of which "1" means something else."""
+    """Two bases with one file name, in which "1" is not the same entity."""
     for place, row in (("a", "1\tParis\tCity of Light\n"), ("b", "1\tInsulin\tHumulin\n")):
         (folder / place).mkdir()
         (folder / place / "names.tsv").write_text(f"id\tname\taliases\n{row}", encoding="utf-8")
@@ -87,7 +87,7 @@ def test_bases_of_one_file_name_share_no_entity(tmp_path: Path) -> None:
 
 
 def test_corpora_of_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path) -> None:
-    """Corpora tell their bases apart too; a corpus and the base that it was made of share their entities."""
+    """Corpora keep their bases apart too; a corpus and its base share their entities."""
     first, second = paris_and_insulin(tmp_path)
     for base in (first, second):
         out = base.with_name("corpus")

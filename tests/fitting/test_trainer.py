@@ -31,7 +31,7 @@ t.fit(t.new_network(bert), tokenizer, t.maker(), t.config(dropout=True, evaluate
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_training_goes_on_to_the_same_losses_after_a_kill(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """A run that is killed and started again has the losses and the weights of one that was not."""
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     with run_script(tmp_path, VICTIM, [bert, killed]) as victim:
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine with one core
 def test_workers_make_the_same_batches(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Processes that prepare the batches change the speed, not the run."""
+    """Worker processes change the speed, not the run."""
     for workers in (0, 2):
         fit(new_network(bert), tokenizer, maker(), config(workers=workers), tmp_path / str(workers))
 
@@ -82,8 +82,8 @@ def test_every_objective_trains(bert: Path, tokenizer: Any, tmp_path: Path, chan
     assert "phrase_encoder.embeddings.word_embeddings.weight" not in changed
 
 
-def test_distilled_phrases_stay_where_they_were(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Plain phrases move less where they are distilled from the network as it was at the start."""
+def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Plain phrases move less with a larger weight of the distillation."""
     plain = ["heart attack", "a city of york", "the united states", "in a state of"]
     before = new_network(bert)
 
@@ -105,7 +105,7 @@ def test_distilled_phrases_stay_where_they_were(bert: Path, tokenizer: Any, tmp_
 
 
 def test_a_run_leaves_a_log_and_curves(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Losses, rates and scores stand in CSV files and in a picture; the network is left for use."""
+    """Losses, rates and scores are in CSV files and in a picture; the network is in evaluation mode."""
     seen: list[tuple[int, bool]] = []
 
     def evaluate(step: int, network: PearlNetwork) -> Mapping[str, float]:
@@ -125,7 +125,7 @@ def test_a_run_leaves_a_log_and_curves(bert: Path, tokenizer: Any, tmp_path: Pat
 
 
 def test_a_folder_of_another_run_is_refused(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Going on with other settings would mix two runs: it is refused, and says what differs."""
+    """Resuming with other settings would mix two runs: the error names what differs."""
     fit(new_network(bert), tokenizer, maker(), config(), tmp_path)
 
     with pytest.raises(TrainingError, match=r"temperature 0\.07, now 0\.05"):
@@ -134,14 +134,14 @@ def test_a_folder_of_another_run_is_refused(bert: Path, tokenizer: Any, tmp_path
         fit(new_network(bert), tokenizer, maker(seed=2), config(), tmp_path)
     fit(new_network(bert), tokenizer, maker(), config(steps=8, save_every=4), tmp_path)
     assert len(read_log(tmp_path)) == 8
-    (tmp_path / "state.safetensors").write_bytes(b"no state at all")
-    with pytest.raises(TrainingError, match="no state of a training run"):
+    (tmp_path / "state.safetensors").write_bytes(b"not a state")
+    with pytest.raises(TrainingError, match="not the state of a training run"):
         fit(new_network(bert), tokenizer, maker(), config(), tmp_path)
     fit(new_network(bert), tokenizer, maker(), config(temperature=0.05), tmp_path, resume=False)
 
 
-def test_a_loss_that_is_no_number_stops_the_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """A run that diverged says so, and keeps its last state."""
+def test_a_loss_that_is_not_finite_stops_the_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """A run that diverges raises an error, and keeps its last state."""
     network = new_network(bert)
     with torch.no_grad():
         network.phrase_encoder.get_parameter("encoder.layer.0.output.dense.weight").fill_(float("nan"))
@@ -151,7 +151,7 @@ def test_a_loss_that_is_no_number_stops_the_run(bert: Path, tokenizer: Any, tmp_
     assert not (tmp_path / "state.safetensors").exists()
 
 
-def test_what_fit_cannot_do_is_said_at_once(
+def test_missing_requirements_are_reported_at_once(
     bert: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A type loss needs a head; TensorBoard has to be installed."""
@@ -164,8 +164,8 @@ def test_what_fit_cannot_do_is_said_at_once(
         fit(new_network(bert), tokenizer, maker(), config(), tmp_path / "board", tensorboard=True)
 
 
-def test_the_state_is_no_pickle(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """The state is safetensors with its settings as JSON, readable by anyone and harmless to load."""
+def test_the_state_is_not_a_pickle(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """The state is a safetensors file with its settings as JSON, safe to load."""
     from safetensors import safe_open
 
     fit(new_network(bert), tokenizer, maker(), config(steps=2), tmp_path)

@@ -28,9 +28,9 @@ def generator(seed: int = 0) -> torch.Generator:
 
 @given(st.text(min_size=1), st.integers(0, 2**32))
 def test_no_variant_is_ever_empty(phrase: str, seed: int) -> None:
-    """Whatever the phrase, its variant has something in it if the phrase has."""
-    for vary in (augment, augment_or_abbreviate):
-        assert vary(phrase, random.Random(seed)).strip() or not phrase.strip()
+    """A variant is blank only if the phrase is."""
+    for make_variant in (augment, augment_or_abbreviate):
+        assert make_variant(phrase, random.Random(seed)).strip() or not phrase.strip()
 
 
 def test_proper_names_are_abbreviated_as_people_do() -> None:
@@ -56,7 +56,7 @@ def test_numbers_are_written_in_many_ways() -> None:
     assert made == list(number_names(500, random.Random(1)))
     for kind in ("CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"):
         assert len({name for name, t in made if t == kind}) > 100, kind
-    assert len(made) == len(set(made)), "a name stands once under its type"
+    assert len(made) == len(set(made)), "each name occurs once for its type"
     assert all(name == name.strip() != "" for name, _ in made)
 
 
@@ -86,7 +86,7 @@ def test_averaging_mixes_the_encoders(tmp_path: Path) -> None:
 
 
 def test_a_head_learns_what_can_be_told_apart() -> None:
-    """On two clouds of vectors the head finds both types, and scores say so."""
+    """The head separates two clouds of vectors, and the scores show it."""
     vectors = torch.randn(400, 8, generator=generator())
     vectors[:, 0] += torch.tensor([4.0, -4.0]).repeat_interleave(200)
     allowed = torch.zeros(400, 95, dtype=torch.bool)

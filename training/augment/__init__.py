@@ -1,6 +1,7 @@
-"""Variants of a phrase that mean the same, on three levels: characters, tokens, phrases. Seeded, never empty.
+"""Augmentation: makes variants of a phrase with the same meaning, from characters, tokens and paraphrases.
 
-`Augmenter` (`training.augment.draw`) draws the level as the paper does. The functions here need no resources.
+`Augmenter` (`training.augment.draw`) draws the level as in the paper. The functions here need no files. Variants are
+seeded and never empty.
 
 Source: PEARL (Chen et al. 2024), section 3.1.
 """

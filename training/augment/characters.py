@@ -1,7 +1,7 @@
-"""One character edit in one word: swap, delete, insert, substitute, keyboard neighbour, OCR confusion.
+"""Edit one character of a word: swap, delete, insert, substitute, keyboard neighbour, OCR confusion.
 
-Only letters are edited, and only in words of three letters or more: another digit is another number, and an edit of
-"US" is another country. The first letter of a phrase stays.
+Only letters are edited, and only in words of at least three letters: another digit is another number, and an edit of
+"US" is another country. The first letter of a phrase is kept.
 
 Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
 """
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from training.augment.surface import NEIGHBOURS
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_SHORTEST = 3  # letters of a word that is edited
+_SHORTEST = 3  # letters of a word that may be edited
 _TRIES = 6
 
 _CONFUSED: dict[str, tuple[str, ...]] = {
-    # What optical character recognition takes for each other.
+    # Characters that optical character recognition confuses.
     "a": ("o", "e"), "b": ("h", "6", "8"), "c": ("e", "o"), "d": ("cl", "a"), "e": ("c", "o"), "f": ("t",),
     "g": ("q", "9"), "h": ("b", "li"), "i": ("l", "1", "j"), "j": ("i",), "k": ("lc",), "l": ("1", "i", "I"),
     "m": ("rn", "nn"), "n": ("ri", "u"), "o": ("0", "c"), "p": ("n",), "q": ("g", "9"), "r": ("n",), "s": ("5", "8"),
@@ -29,7 +29,7 @@ Edit = Callable[[str, int, random.Random], str]
 
 
 def edit_letters(phrase: str, rng: random.Random) -> str | None:
-    """A phrase with one letter edited, never equal to `phrase`; None if there is no word to edit."""
+    """Edit one letter of a phrase; the result is never equal to `phrase`. None if there is no word to edit."""
     at = _position(phrase, rng)
     if at is None:
         return None
@@ -42,7 +42,7 @@ def edit_letters(phrase: str, rng: random.Random) -> str | None:
 
 
 def _position(phrase: str, rng: random.Random) -> int | None:
-    """A letter of a word that is long enough, not the first of the phrase."""
+    """Draw the position of a letter in a word that is long enough, not the first letter of the phrase."""
     n = len(phrase)
     if n < _SHORTEST:
         return None
@@ -55,8 +55,8 @@ def _position(phrase: str, rng: random.Random) -> int | None:
 
 
 def _is_inside(phrase: str, at: int) -> bool:
-    """Whether the letter at a place is one of `_SHORTEST` (3) or more that stand together."""
-    # At an end a slice is shorter than three: then the windows beside it decide.
+    """Return whether the letter at a position is in a run of at least `_SHORTEST` (3) letters."""
+    # At the ends the slice is shorter than three; then the windows before and after decide.
     window = phrase[at - 1 : at + 2]
     if window.isalpha() and len(window) == _SHORTEST:
         return True
@@ -66,7 +66,7 @@ def _is_inside(phrase: str, at: int) -> bool:
 
 
 def _swap(phrase: str, at: int, rng: random.Random) -> str:
-    """Exchange a letter with one beside it."""
+    """Swap a letter with an adjacent one."""
     if at + 1 < len(phrase) and phrase[at + 1].isalpha():
         return phrase[:at] + phrase[at + 1] + phrase[at] + phrase[at + 2 :]
     if at > 1 and phrase[at - 1].isalpha():
@@ -87,7 +87,7 @@ def _substitute(phrase: str, at: int, rng: random.Random) -> str:
 
 
 def _keyboard(phrase: str, at: int, rng: random.Random) -> str:
-    """Another key beside the right one, of a QWERTY keyboard."""
+    """Replace a letter by an adjacent key of a QWERTY keyboard."""
     near = NEIGHBOURS.get(phrase[at].lower())
     if near is None:
         return phrase
@@ -102,7 +102,7 @@ def _ocr(phrase: str, at: int, rng: random.Random) -> str:
 
 
 def _other(phrase: str, at: int, rng: random.Random) -> str:
-    """A letter of the script: any of a to z, or for other scripts one of the phrase's own letters."""
+    """Draw a letter of the same script: a to z, or for other scripts one of the phrase's letters."""
     if phrase[at].isascii():
         return _cased(_LETTERS[int(rng.random() * len(_LETTERS))], phrase[at])
     own = [c for c in phrase if c.isalpha() and not c.isascii()]
@@ -114,4 +114,4 @@ def _cased(letters: str, like: str) -> str:
 
 
 EDITS: tuple[Edit, ...] = (_swap, _delete, _insert, _substitute, _keyboard, _ocr)
-"""The six kinds; each may give the phrase back where it cannot be applied."""
+"""The six kinds of edits; each returns the phrase unchanged if it cannot be applied."""

@@ -1,13 +1,13 @@
-"""The paper's draw: one level of augmentation for each phrase, with fall-backs where a level has nothing to give.
+"""Draw one level of augmentation for each phrase, as in the paper, with fallbacks if a level has no variant.
 
     character 0.10, synonym 0.30, paraphrase 0.50, word swap 0.05, unchanged 0.05
 
-A phrase without a synonym, a paraphrase or a second word does not silently become its own positive, as in the
-published code: another level is drawn among those that are left, by their weights, until one changes the phrase.
-"Unchanged" is only ever drawn first, never fallen back to. Where no level with a weight can change the phrase (one
-or two letters, only digits), it comes back as it is, and `Variant.fell_through` says so: leave such a pair out.
+In the published code, a phrase without a synonym, a paraphrase or a second word silently becomes its own positive. Here
+another of the remaining levels is drawn by weight, until one changes the phrase. "Unchanged" is never a fallback. If no
+level can change the phrase (one or two letters, only digits), it comes back unchanged and `Variant.fell_through` is
+true: skip such a pair.
 
-Cost: 4 to 10 microseconds a phrase.
+Cost: 4 to 10 microseconds per phrase.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from training.augment.tables import VariantTable
 
 
 class Level(str, Enum):
-    """What was done to a phrase."""
+    """A level of augmentation."""
 
     CHARACTER = "character"
     SYNONYM = "synonym"
@@ -39,8 +39,8 @@ class Variant(NamedTuple):
 
     Attributes:
         text: Never blank if the phrase is not.
-        level: What was done.
-        drawn: What was drawn first; another level than `level` where that one had nothing to give.
+        level: The level that made it.
+        drawn: The level drawn first; differs from `level` if it had no variant.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AugmentationMix:
-    """Weights of the levels, as in training-time draws; any scale. Source: PEARL's settings."""
+    """Relative weights of the levels. Source: PEARL's settings."""
 
     character: float = 0.10
     synonym: float = 0.30
@@ -66,14 +66,16 @@ class AugmentationMix:
     def __post_init__(self) -> None:
         weights = astuple(self)
         if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
-            raise ValueError(f"weights of augmentation are {weights}: none below 0, and at least one over 0")
+            raise ValueError(
+                f"weights of augmentation are {weights}, but none may be below 0 and at least one must be over 0"
+            )
 
 
 Change = Callable[[str, random.Random], "str | None"]
 
 
 class Augmenter:
-    """Draws variants. Calling it gives the text alone, for `training.data.batches`."""
+    """Draws variants. A call returns only the text, for `training.data.batches`."""
 
     def __init__(
         self,
@@ -83,13 +85,13 @@ class Augmenter:
         token_variants: Sequence[VariantTable] = (),
         paraphrases: Sequence[VariantTable] = (),
     ) -> None:
-        """Take what the levels draw from; a level without a source always falls back.
+        """Take the sources of the levels; a level without a source always falls back.
 
         Args:
             mix: Weights of the levels; the paper's by default.
-            synonyms: Of words.
-            token_variants: `token_aug.jsonl`: phrases with synonyms put in.
-            paraphrases: `phrase_aug.jsonl`, and `entities.jsonl` for aliases.
+            synonyms: Synonyms of words.
+            token_variants: Tables of `token_aug.jsonl`: phrases with synonyms inserted.
+            paraphrases: Tables of `phrase_aug.jsonl`, and of `entities.jsonl` for aliases.
         """
         mix = mix or AugmentationMix()
         self._levels = tuple(Level)
@@ -103,7 +105,7 @@ class Augmenter:
         return self.draw(phrase, rng).text
 
     def draw(self, phrase: str, rng: random.Random) -> Variant:
-        """A variant of a phrase; the same for the same state of `rng`."""
+        """Draw a variant of a phrase; the same for the same state of `rng`."""
         place = _choice(self._weights, rng)
         drawn = self._levels[place]
         if drawn is Level.UNCHANGED or not phrase or phrase.isspace():
@@ -141,7 +143,7 @@ def _swapped(phrase: str, rng: random.Random) -> str | None:
 
 
 def _choice(weights: Sequence[float], rng: random.Random) -> int:
-    """A place, by weight; faster than `Random.choices` for one draw."""
+    """Draw an index by weight; faster than `Random.choices` for one draw."""
     left = rng.random() * sum(weights)
     last = 0
     for place, weight in enumerate(weights):

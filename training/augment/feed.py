@@ -1,9 +1,9 @@
-"""Augmented and tokenised pairs, made by as many processes as the accelerator needs not to wait.
+"""Make augmented and tokenised pairs in as many processes as are needed to keep an accelerator busy.
 
     batches of phrases -> draw a variant of each -> tokenise both -> arrays, in order
 
-Batch i is made with a random source seeded by (seed, i): the result does not depend on the number of workers, and a
-run that goes on at batch i gets what it would have got. `benchmarks/augmentation.py` measures it.
+Batch i is made with a random generator seeded by (seed, i): the result does not depend on the number of workers, and a
+run that resumes at batch i gets the same pairs. `benchmarks/augmentation.py` measures the speed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from training.augment.word_cache import PhraseTokenizer
 
 DEFAULT_MAX_TOKENS = 24
 
-_IN_FLIGHT = 4  # batches a worker
+_IN_FLIGHT = 4  # batches per worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TokenisedPairs:
 
     Attributes:
         phrases, variants: b each.
-        anchors, positives: Token ids and mask of each, (b, t), every one padded by itself.
+        anchors, positives: Token ids and masks, (b, t), each padded separately.
         is_own: Whether a phrase is its own positive because nothing could change it; b.
     """
 
@@ -44,7 +44,7 @@ class TokenisedPairs:
 
 
 class PairMaker:
-    """Makes pairs of batches, one process's worth."""
+    """Makes the pairs of batches in one process."""
 
     def __init__(self, augmenter: Augmenter, tokenizer: PhraseTokenizer, *, seed: int) -> None:
         self._augmenter = augmenter
@@ -52,11 +52,11 @@ class PairMaker:
         self._seed = seed
 
     def make(self, index: int, phrases: Sequence[str]) -> TokenisedPairs:
-        """The pairs of a batch; the same for the same seed, index and phrases."""
+        """Make the pairs of a batch; the same for the same seed, index and phrases."""
         rng = random.Random(f"{self._seed}:{index}")
         drawn = [self._augmenter.draw(phrase, rng) for phrase in phrases]
         variants = [variant.text for variant in drawn]
-        # One call: the tokenizer's own cost is by the call as well as by the phrase.
+        # One call, since the tokenizer has a cost per call.
         ids = self._tokenizer.token_ids([*phrases, *variants])
         n = len(phrases)
         anchors, positives = self._tokenizer.batch(ids[:n]), self._tokenizer.batch(ids[n:])
@@ -73,16 +73,16 @@ def tokenised_pairs(
     workers: int = 0,
     max_tokens: int = DEFAULT_MAX_TOKENS,
 ) -> Generator[TokenisedPairs, None, None]:
-    """Pairs of each batch, in order.
+    """Yield the pairs of each batch, in order.
 
     Args:
-        batches: Of phrases, none of them empty.
-        open_augmenter: Makes an augmenter; picklable where there are workers, and called once in each.
-        tokenizer_folder: With tokenizer.json.
-        seed: Decides everything.
-        first: Number of the first batch, where a run goes on.
-        workers: Processes beside this one; 0 for none.
-        max_tokens: Longer phrases are cut, special tokens included.
+        batches: Lists of phrases, none of them empty.
+        open_augmenter: Makes an augmenter; with workers it must be picklable, and is called once in each.
+        tokenizer_folder: Has tokenizer.json.
+        seed: Determines everything.
+        first: Number of the first batch, for a run that resumes.
+        workers: Processes besides this one; 0 for none.
+        max_tokens: Longer phrases are truncated, special tokens included.
 
     Raises:
         CheckpointError: If there is no tokenizer in the folder.
@@ -100,13 +100,13 @@ def tokenised_pairs(
         try:
             for i, phrases in enumerate(batches, first):
                 waiting.append(pool.submit(_make_in_worker, i, list(phrases)))
-                # A queue without bound would hold the whole corpus.
+                # An unbounded queue would hold the whole corpus in memory.
                 if len(waiting) > _IN_FLIGHT * workers:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            # A consumer that has enough must not wait for what is still queued.
+            # A consumer that stops early must not wait for queued batches.
             pool.shutdown(cancel_futures=True)
 
 
@@ -115,12 +115,12 @@ def _maker(open_augmenter: Callable[[], Augmenter], folder: Path, seed: int, max
 
 
 _maker_here: PairMaker | None = None
-"""Of a worker process, from its start on."""
+"""Pair maker of a worker process; set when the worker starts."""
 
 
 def _start_worker(open_augmenter: Callable[[], Augmenter], folder: Path, seed: int, max_tokens: int) -> None:
-    global _maker_here  # noqa: PLW0603  (a pool gives its workers no other place)
-    # Threads of its own in each process would fight for the cores.
+    global _maker_here  # noqa: PLW0603  (a process pool has no other place for per-worker state)
+    # The tokenizer's threads in each process would compete for the cores.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _maker_here = _maker(open_augmenter, folder, seed, max_tokens)
 

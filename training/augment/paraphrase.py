@@ -1,8 +1,8 @@
-"""Paraphrases by a sequence-to-sequence model, computed once and kept in `phrase_aug.jsonl`.
+"""Paraphrase phrases with a sequence-to-sequence model, once, and store the result in `phrase_aug.jsonl`.
 
-The paper's model is Parrot (T5, `prithivida/parrot_paraphraser_on_T5`), which wants "paraphrase: " before the phrase;
-any other model of the hub or in a folder will do. Rows are appended as they are made, so that a run that was killed
-goes on where it stopped.
+The paper's model is Parrot (T5, `prithivida/parrot_paraphraser_on_T5`), which needs "paraphrase: " before the phrase.
+Any other model of the hub or in a folder works too. Rows are appended as they are made, so that an interrupted run
+resumes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_PHRASE_TOKENS = 64
 
 
 class Paraphraser:
-    """A model that writes phrases in other words."""
+    """A model that paraphrases phrases."""
 
     def __init__(
         self, model: str = DEFAULT_PARAPHRASER, *, options: ParaphraseOptions | None = None, device: str = "cpu"
@@ -31,7 +31,7 @@ class Paraphraser:
         Args:
             model: Folder, or hub id as OWNER/NAME[@REVISION], with weights in safetensors.
             options: How to generate.
-            device: As torch names it.
+            device: Device, as torch names it.
 
         Raises:
             ModelNotFoundError: If there is no such model.
@@ -45,17 +45,17 @@ class Paraphraser:
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision or None)
             network = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision or None, use_safetensors=True)
-        except Exception as error:  # whatever a damaged file makes transformers and safetensors trip over
-            message = f"'{model}' is no sequence-to-sequence model that can be loaded: {error}"
+        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
+            message = f"'{model}' cannot be loaded as a sequence-to-sequence model: {error}"
             raise ModelNotFoundError(model, message) from error
         try:
             self._network: Any = network.eval().to(torch.device(device))
         except (RuntimeError, AssertionError) as error:
-            raise DeviceError(device, f"Device '{device}' is not there: {error}. Take --device cpu") from error
+            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
         self._device = device
 
     def paraphrase(self, phrases: Sequence[str]) -> list[tuple[str, ...]]:
-        """Paraphrases of each phrase, none blank or equal to it but for case and punctuation; perhaps none."""
+        """Paraphrase each phrase; blank variants and those equal except for case and punctuation are dropped."""
         import torch
 
         options = self._options
@@ -70,7 +70,7 @@ class Paraphraser:
         if options.sample:
             how = {"do_sample": True, "top_k": 50, "top_p": 0.95}
         with torch.inference_mode(), torch.random.fork_rng():
-            # By the phrases too, so that a run that goes on draws the same as one that was not killed.
+            # The seed depends on the phrases too, so that a resumed run draws the same as an uninterrupted one.
             torch.manual_seed((options.seed + phrase_key("\n".join(phrases))) % 2**63)
             made = self._network.generate(
                 input_ids=batch["input_ids"].to(self._device),
@@ -92,24 +92,24 @@ def write_paraphrases(
     batch_size: int = 64,
     on_phrases: Callable[[int], None] = lambda n: None,
 ) -> int:
-    """Append a row for each phrase to a file, and go on after those that it has.
+    """Append a row for each phrase to a file, after the rows that it has.
 
     Args:
-        phrases: In the same order at each run.
-        paraphraser: Makes them.
-        path: `phrase_aug.jsonl`; created if absent. A last batch that is not whole is made again.
-        batch_size: Phrases at once; keep it for a run that goes on.
-        on_phrases: Told how many phrases are done since it was last told.
+        phrases: In the same order in each run.
+        paraphraser: Makes the paraphrases.
+        path: `phrase_aug.jsonl`; created if absent. An incomplete last batch is made again.
+        batch_size: Phrases per batch; a resumed run must use the same number.
+        on_phrases: Called with the number of phrases done since the last call.
 
     Returns:
-        How many rows were written now.
+        Number of rows written by this call.
 
     Raises:
         FormatError: If the file has rows of other phrases.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     iterator = iter(phrases)
-    on_phrases(_go_on_after(iterator, path, batch_size))
+    on_phrases(_skip_written(iterator, path, batch_size))
     n_written = 0
     with path.open("a", encoding="utf-8", errors="replace", newline="\n") as file:
         while some := list(islice(iterator, batch_size)):
@@ -121,8 +121,8 @@ def write_paraphrases(
     return n_written
 
 
-def _go_on_after(phrases: Iterator[str], path: Path, batch_size: int) -> int:
-    """Pass over the phrases of the batches that the file has whole, and cut off the rest; returns how many they are."""
+def _skip_written(phrases: Iterator[str], path: Path, batch_size: int) -> int:
+    """Skip the phrases of complete batches in the file, and truncate the rest; returns the number of skipped ones."""
     if not path.exists():
         return 0
     with path.open("rb+") as file:
@@ -132,14 +132,14 @@ def _go_on_after(phrases: Iterator[str], path: Path, batch_size: int) -> int:
         for number, phrase in enumerate(islice(phrases, n_kept), 1):
             row = parse_variants(file.readline())
             if row is None or row[0] != phrase:
-                message = f"is not of {phrase!r}. The file is of other phrases: write to another with --out"
+                message = f"is not of {phrase!r}. The file is of other phrases. Write to another file"
                 raise FormatError(str(path), number, message)
         file.truncate(file.tell())
     return n_kept
 
 
 def _kept(phrase: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """The texts without blanks and repeats, those of the phrase too."""
+    """Return the texts without blanks, repetitions and copies of the phrase."""
     seen = {_key(phrase)}
     kept = []
     for text in (" ".join(text.split()) for text in texts):

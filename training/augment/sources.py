@@ -1,4 +1,4 @@
-"""What augmentation draws from, as files: opened in each process that augments."""
+"""The files that augmentation draws from; each process that augments opens them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NEIGHBOURS = "word_neighbours.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class AugmentationSources:
-    """Where synonyms, paraphrases and aliases are. Small enough to be sent to a worker, which opens them.
+    """Paths of synonyms, paraphrases and aliases; small enough to send to a worker, which opens the files.
 
     Attributes:
         wordnet: A WordNet `dict` folder.
-        neighbours: `word_neighbours.jsonl`, held in memory.
-        token_variants: `token_aug.jsonl`, whole phrases with synonyms put in.
-        paraphrases: Files of variants or entities, asked in this order.
+        neighbours: `word_neighbours.jsonl`, read into memory.
+        token_variants: Files in the format of `token_aug.jsonl`: whole phrases with synonyms inserted.
+        paraphrases: Files of variants or entities, searched in this order.
         mix: Weights of the levels.
     """
 
@@ -39,7 +39,7 @@ class AugmentationSources:
     def of_corpus(
         cls, folder: Path, *, wordnet: Path | None = None, mix: AugmentationMix | None = None
     ) -> AugmentationSources:
-        """The files that a corpus has, aliases before paraphrases."""
+        """Find the files of a corpus, aliases before paraphrases."""
         neighbours = folder / NEIGHBOURS
         return cls(
             wordnet=wordnet,
@@ -50,10 +50,10 @@ class AugmentationSources:
         )
 
     def open(self) -> Augmenter:
-        """Read what is kept in memory, and index the rest.
+        """Read the files that are kept in memory, and index the others.
 
         Raises:
-            FormatError: If a file is missing or of another form.
+            FormatError: If a file is missing or has another format.
         """
         pairs: list[Iterable[tuple[str, Iterable[str]]]] = []
         if self.wordnet is not None:

@@ -1,4 +1,4 @@
-"""Other spellings that people use, and the mix of them that made the shipped model. Seeded, never empty."""
+"""Respell phrases as people do, and mix the spellings as for the shipped model. Seeded, never empty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
 def _keyboard_neighbours() -> dict[str, str]:
-    """Letters beside each letter on a QWERTY keyboard."""
+    """Return the letters next to each letter on a QWERTY keyboard."""
     near: dict[str, set[str]] = {letter: set() for letter in _LETTERS}
     for y, row in enumerate(_ROWS):
         for x, letter in enumerate(row):
@@ -21,13 +21,13 @@ def _keyboard_neighbours() -> dict[str, str]:
 
 
 NEIGHBOURS = _keyboard_neighbours()
-"""Letters beside each letter a to z."""
+"""The letters next to each letter from a to z."""
 
 
 def edit_character(phrase: str, rng: random.Random) -> str:
-    """One character edit in one word: swap, delete, insert or replace by a keyboard neighbour.
+    """Edit one character: swap, delete, insert or replace by a keyboard neighbour.
 
-    A phrase of fewer than four characters comes back unchanged: an edit would make another name of it.
+    A phrase of fewer than four characters comes back unchanged: an edit would turn it into another name.
     """
     if len(phrase) < 4:
         return phrase
@@ -54,7 +54,7 @@ def swap_words(phrase: str, rng: random.Random) -> str:
 
 
 def respell(phrase: str, rng: random.Random) -> str:
-    """Another spelling that people use: joined words, hyphens, no punctuation, comma inversion, no article."""
+    """Respell a phrase as people do: joined words, hyphens, no punctuation, comma inversion, no article."""
     words = phrase.split()
     kind = rng.randrange(5)
     if kind == 0 and len(words) > 1:
@@ -74,9 +74,9 @@ def respell(phrase: str, rng: random.Random) -> str:
 
 
 def abbreviate(phrase: str, rng: random.Random) -> str:
-    """A short form that people make of a proper name: "New York Times" gives NYTimes, NY Times, NYT or nytimes.com.
+    """Abbreviate a proper name as people do: "New York Times" gives NYTimes, NY Times, NYT or nytimes.com.
 
-    A phrase that is not at least two capitalised words comes back unchanged.
+    A phrase without at least two capitalised words comes back unchanged.
     """
     words = [word for word in phrase.split() if word.lower() not in ("the", "of", "and", "&")]
     if len(words) < 2 or not all(word[0].isupper() for word in words):
@@ -94,12 +94,12 @@ def abbreviate(phrase: str, rng: random.Random) -> str:
 
 
 def augment_or_abbreviate(phrase: str, rng: random.Random) -> str:
-    """As `augment`, with short forms of proper names among the variants."""
+    """Make a variant like `augment`; half of the variants are short forms of proper names."""
     return abbreviate(phrase, rng) if rng.random() < 0.5 else augment(phrase, rng)
 
 
 def augment(phrase: str, rng: random.Random) -> str:
-    """One variant of a phrase, or now and then the phrase itself. Never empty unless `phrase` is."""
+    """Make a variant of a phrase, or sometimes return the phrase itself. Never empty unless `phrase` is."""
     draw = rng.random()
     if draw < 0.45:
         return edit_character(phrase, rng)

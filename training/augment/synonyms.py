@@ -1,6 +1,6 @@
-"""One word, or the whole phrase, replaced by a synonym: from WordNet, from word vectors, or from a file.
+"""Replace one word, or the whole phrase, by a synonym from WordNet, word vectors, or a file.
 
-Function words and words of one or two letters are left alone: WordNet knows "in" as an inch and "he" as helium.
+Function words and words of one or two letters are never replaced: WordNet knows "in" as an inch and "he" as helium.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Synonyms:
     """Synonyms by word or phrase, both in lower case."""
 
     def __init__(self, pairs: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Join lists of synonyms; a word may come several times. Equal words and blank ones are dropped."""
+        """Join lists of synonyms; a word may occur several times. Equal and blank synonyms are dropped."""
         found: dict[str, dict[str, None]] = {}
         for word, others in pairs:
             key = word.casefold()
@@ -33,7 +33,7 @@ class Synonyms:
         return len(self._by_word)
 
     def of(self, word: str) -> tuple[str, ...]:
-        """Synonyms of a word or phrase; the plural in -s of a word has those of the word, in the plural."""
+        """Return the synonyms of a word or phrase; a plural in -s has the plurals of the word's synonyms."""
         key = word.casefold()
         found = self._by_word.get(key)
         if found is None and key.endswith("s"):
@@ -41,7 +41,7 @@ class Synonyms:
         return found or ()
 
     def replace(self, phrase: str, rng: random.Random) -> str | None:
-        """The phrase with one part replaced, never equal to `phrase`; None if nothing in it has a synonym."""
+        """Replace one part of the phrase; never equal to `phrase`. None if no part has a synonym."""
         words = phrase.split()
         whole = self.of(phrase)
         places = [i for i, word in enumerate(words) if self.of(word)] if len(words) > 1 else []
@@ -60,7 +60,7 @@ class Synonyms:
 
 
 def wordnet_synonyms(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each name of a synset with the others of it; named individuals too, whose synonyms are their aliases."""
+    """Yield each name of a synset with the other names; for named individuals these are aliases."""
     for synset in read_synsets(folder):
         for name in synset.names:
             if len(synset.names) > 1:
@@ -74,5 +74,5 @@ def _plural(word: str) -> str:
 
 
 def _cased(synonym: str, like: str) -> str:
-    """The synonym beginning with a capital where the word did."""
+    """Capitalise the synonym if the word is capitalised."""
     return synonym[0].upper() + synonym[1:] if like[:1].isupper() else synonym

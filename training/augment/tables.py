@@ -1,7 +1,7 @@
-"""Variants of millions of phrases on disk: a JSON Lines file, and an index of 16 bytes a phrase in memory.
+"""Look up variants of millions of phrases on disk: a JSON Lines file, with an index of 16 bytes per phrase in memory.
 
-Serves `phrase_aug.jsonl` (paraphrases), `token_aug.jsonl` (variants by synonyms) and `entities.jsonl` (aliases), our
-own or as published. Rows are read from a memory map when they are wanted: 3 microseconds each.
+Reads `phrase_aug.jsonl` (paraphrases), `token_aug.jsonl` (variants by synonyms) and `entities.jsonl` (aliases), our own
+or the published ones. Rows are read on demand from a memory map: 3 microseconds each.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from training.corpus.files import EntityRow, parse_variants
 from training.corpus.keys import phrase_key
 
 Row = tuple[tuple[str, ...], tuple[str, ...]]
-"""The phrases that find a row, and what it gives them."""
+"""The phrases that a row belongs to, and their variants."""
 
 
 class VariantTable:
-    """Variants by phrase. Can be sent to another process: the index is sent, the file opened again."""
+    """Variants by phrase. Can be pickled: the index is stored, and the file opened again."""
 
     def __init__(self, path: Path) -> None:
-        """Index a file of variants or of entities, told by its rows.
+        """Index a file of variants or of entities; the first row decides which.
 
         Raises:
-            FormatError: If it is not there, is compressed, or a row is neither.
+            FormatError: If it does not exist, is compressed, or has another kind of row.
         """
         self._path = path
         self._map = _open(path)
@@ -44,7 +44,7 @@ class VariantTable:
                 row = self._parse(line)
                 if row is None:
                     message = (
-                        "is no row of variants: expected 'phrase' and 'aug' or 'synonyms', or 'entity' and 'names'"
+                        "is not a row of variants: expected 'phrase' and 'aug' or 'synonyms', or 'entity' and 'names'"
                     )
                     raise FormatError(str(path), number, message)
                 if row[1]:
@@ -60,12 +60,12 @@ class VariantTable:
         return len(self._keys)
 
     def of(self, phrase: str) -> tuple[str, ...]:
-        """Variants of a phrase, itself left out; () if it is unknown. Of several rows of a phrase, the first."""
+        """Return the variants of a phrase without itself; () if it is unknown. The first row of a phrase counts."""
         row = self._row(phrase)
         return tuple(name for name in row[1] if name != phrase) if row is not None else ()
 
     def replace(self, phrase: str, rng: random.Random) -> str | None:
-        """One of the variants; None if there is none."""
+        """Draw one of the variants; None if there is none."""
         row = self._row(phrase)
         if row is None:
             return None
@@ -114,9 +114,9 @@ def _open(path: Path) -> mmap.mmap:
 
 
 def _parser_of(path: Path, mapped: mmap.mmap) -> Callable[[bytes], Row | None]:
-    """How rows are read, told by the first one."""
+    """Return the parser for the rows, by the first one."""
     if mapped[:1] != b"{":
-        raise FormatError(str(path), 1, "is not plain JSON Lines. Decompress it first: rows are read at random")
+        raise FormatError(str(path), 1, "is not plain JSON Lines. Decompress it first: rows are read in random order")
     head = mapped[: 1 + mapped.find(b"\n")] or mapped[:]
     return _entity if _entity(head) is not None else _variants
 
@@ -127,7 +127,7 @@ def _variants(line: bytes) -> Row | None:
 
 
 def _entity(line: bytes) -> Row | None:
-    """Each name of an entity finds the others."""
+    """Parse an entity: each of its names has the others as variants."""
     try:
         names = _ENTITY.decode(line).names
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

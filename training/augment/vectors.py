@@ -1,7 +1,7 @@
-"""Neighbours of words in a space of word vectors, from a `.vec` file of FastText (GloVe's text form is read too).
+"""Find neighbours of words among word vectors, from a `.vec` file of FastText (or GloVe's text format).
 
-Format: an optional header `n dim`, then `word v1 ... vdim` a line, the most frequent words first.
-Cost: 50,000 words of 300 dimensions are compared with each other in 1.5 x 10^12 operations, blocks of 1,024 at once.
+Format: an optional header `n dim`, then a line `word v1 ... vdim` per word, the most frequent words first.
+Cost: comparing 50,000 words of 300 dimensions takes 1.5 x 10^12 operations, in blocks of 1,024 words.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ FloatArray = npt.NDArray[np.float32]
 def read_vectors(
     path: Path, *, words: Collection[str] | None = None, limit: int | None = None
 ) -> tuple[list[str], FloatArray]:
-    """Words with their vectors.
+    """Read words with their vectors.
 
     Args:
         path: A `.vec` file, compressed or not.
-        words: Only these; None for all. Give a set.
-        limit: So many at most: the most frequent ones.
+        words: Only these words, best as a set; None for all.
+        limit: At most this many words, the most frequent ones.
 
     Returns:
-        The words, and their vectors normalised to length 1, (n, dim). A zero vector is left out.
+        The words, and their vectors normalised to length 1, (n, dim). Zero vectors are skipped.
 
     Raises:
-        FormatError: If the file is no such file, or a row has another number of values than the first.
+        FormatError: If the file has another format, or a row another number of values than the first.
     """
     found: list[str] = []
     rows: list[FloatArray] = []
@@ -49,7 +49,7 @@ def read_vectors(
         dim = 0
         for number, line in byte_lines(source, max_bytes=_MAX_LINE):
             if isinstance(line, BadLine):
-                raise FormatError(str(path), number, f"is no row of word vectors: {line.reason}")
+                raise FormatError(str(path), number, f"is not a row of word vectors: {line.reason}")
             cells = line.rstrip().split(b" ")
             if number == 1 and len(cells) == 2 and all(cell.isdigit() and len(cell) < 19 for cell in cells):
                 dim = int(cells[1])
@@ -73,24 +73,24 @@ def read_vectors(
 def find_neighbours(
     words: list[str], vectors: FloatArray, *, threshold: float = DEFAULT_THRESHOLD, limit: int = 10
 ) -> dict[str, tuple[str, ...]]:
-    """The nearest other words of each word, those over a threshold alone.
+    """Find the nearest other words of each word, above a threshold.
 
     Args:
         words: n words.
-        vectors: (n, dim), of length 1.
+        vectors: (n, dim), norm 1.
         threshold: Cosine, in (0, 1].
-        limit: Neighbours a word at most.
+        limit: Neighbours per word, at most.
 
     Returns:
-        Neighbours, the nearest first; words without one are left out. A word that is the same but for case is none.
+        Neighbours, the nearest first; words without any are skipped. Words that differ only in case are not neighbours.
 
     Raises:
-        ValueError: If words and vectors do not pair up, or the threshold is out of range.
+        ValueError: If the numbers of words and vectors differ, or the threshold is out of range.
     """
     if len(words) != len(vectors):
         raise ValueError(f"{len(words)} words, but {len(vectors)} vectors")
     if not 0 < threshold <= 1:
-        raise ValueError(f"threshold is {threshold}: a cosine over 0, at most 1")
+        raise ValueError(f"threshold must be in (0, 1], not {threshold}")
     found = {}
     for start in range(0, len(words), _BLOCK):
         scores = vectors[start : start + _BLOCK] @ vectors.T  # (block, n)
@@ -107,7 +107,7 @@ def find_neighbours(
 def write_neighbours(
     path: Path, words: Collection[str], out: Path, *, threshold: float, limit: int, max_words: int
 ) -> int:
-    """Neighbours of words in the form of `token_aug.jsonl`; returns how many words have some. Arguments as above."""
+    """Write the neighbours of words in the format of `token_aug.jsonl`; returns the number of rows."""
     kept, vectors = read_vectors(path, words=words, limit=max_words)
     if not kept:
         raise FormatError(str(path), None, f"has none of the {len(words)} words of the corpus")
@@ -119,7 +119,7 @@ def write_neighbours(
 
 
 def _vector(path: Path, number: int, cells: list[bytes], dim: int) -> FloatArray | None:
-    """The values of a row, of length 1; None for a zero vector."""
+    """Parse the values of a row, normalised to length 1; None for a zero vector."""
     try:
         values = np.array(cells, dtype=np.float32)
     except ValueError as error:

@@ -1,10 +1,10 @@
-"""Token ids of phrases, each word tokenised once: what a variant shares with its phrase costs a look-up.
+"""Tokenise phrases with a cache of words: the words that a variant shares with its phrase cost a look-up.
 
-BERT's tokenizers work word by word: their normaliser looks at characters alone, their pre-tokenizer cuts at spaces.
-For them the ids of a phrase are those of its words, one after the other. Any other tokenizer (byte-level BPE, Unigram,
-where a word's pieces depend on the space before it) is asked for whole phrases.
+BERT's tokenizers work word by word: their normaliser works on single characters, their pre-tokenizer splits at spaces.
+So the ids of a phrase are the ids of its words, in order. With any other tokenizer (byte-level BPE or Unigram, where
+the pieces of a word depend on the space before it), whole phrases are tokenised.
 
-Cost: 2 to 4 microseconds a phrase of known words, a quarter of the tokenizer's own.
+Cost: 2 to 4 microseconds per phrase of known words, a quarter of the tokenizer's time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, open_tokenizer
 
-_MAX_WORDS = 500_000  # of about 200 bytes each
+_MAX_WORDS = 500_000  # about 200 bytes each
 
 
 class PhraseTokenizer:
-    """Token ids as `NameTokenizer` gives them, faster where words are independent.
+    """Returns the token ids of `NameTokenizer`, faster if words are independent.
 
     Args:
-        folder: Where tokenizer.json lies.
-        max_tokens: Longer phrases are cut, special tokens included.
+        folder: Has tokenizer.json.
+        max_tokens: Longer phrases are truncated, special tokens included.
 
     Raises:
         CheckpointError: If tokenizer.json is missing or cannot be read.
@@ -40,7 +40,7 @@ class PhraseTokenizer:
             self._start, self._end = _special_ids(self._one)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, special tokens included."""
+        """Return the token ids of each text, special tokens included."""
         if self._one is None:
             return self._whole.token_ids(texts)[0]
         if len(self._words) > _MAX_WORDS:
@@ -49,7 +49,7 @@ class PhraseTokenizer:
         found = []
         for text in texts:
             ids: list[int] = []
-            # Only the space: tokenizers and Python differ on what else is white space.
+            # Split only at spaces: tokenizers and Python differ on other white space.
             for word in text.split(" "):
                 pieces = known.get(word)
                 if pieces is None:
@@ -59,12 +59,12 @@ class PhraseTokenizer:
         return found
 
     def batch(self, token_ids: Sequence[list[int]]) -> Batch:
-        """Pad phrases to the longest of them."""
+        """Pad phrases to the longest one."""
         return self._whole.batch(token_ids)
 
 
 def _is_by_word(path: Path) -> bool:
-    """Whether a tokenizer works word by word, as its file says."""
+    """Return whether a tokenizer works word by word, according to its file."""
     declared = read_json(path)
     parts = {name: (declared.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")}
     expected = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
@@ -72,7 +72,7 @@ def _is_by_word(path: Path) -> bool:
 
 
 def _special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Ids that stand before and after the words of a phrase."""
+    """Return the ids before and after the words of a phrase."""
     bare, whole = tokenizer.encode("a", add_special_tokens=False).ids, tokenizer.encode("a").ids
     at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
     return whole[:at], whole[at + len(bare) :]

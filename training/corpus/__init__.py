@@ -1,1 +1,1 @@
-"""Text and bases to phrases with their lexical classes and entity types."""
+"""Corpus: makes phrases with lexical classes and entity types from texts, and entities from bases."""

@@ -1,4 +1,4 @@
-"""What a base gives to training: typed names, and aliases that are positives of each other."""
+"""Turn bases into training data: typed names, and aliases that are positives of each other."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _KNOWN = frozenset(ENTITY_TYPES)
 
 
 def base_key(path: Path) -> str:
-    """What the keys of a base's entities begin with: its name, and a digest of where it lies.
+    """Return the prefix of the keys of a base's entities: its name, and a digest of its path.
 
-    The name alone would not do: `a/names.tsv` and `b/names.tsv` may both have an entity 1.
+    The name alone is not enough: `a/names.tsv` and `b/names.tsv` may both have an entity 1.
     """
     place = str(path.resolve()).encode("utf-8", "surrogateescape")
     return f"{path.name.partition('.')[0]}-{blake2b(place, digest_size=4).hexdigest()}"
 
 
 def entity_row(entity: Entity, *, kb: str) -> EntityRow | None:
-    """What training wants of an entity; None if it has neither a type nor a second name."""
+    """Convert an entity to a row of entities.jsonl; None if it has neither a type nor a second name."""
     types = tuple(kind for kind in entity.types if kind in _KNOWN)
     names = tuple(dict.fromkeys(name for name in entity.names() if name.strip()))
     if not names or (len(names) < 2 and not types):
@@ -33,7 +33,7 @@ def entity_row(entity: Entity, *, kb: str) -> EntityRow | None:
 
 
 def typed_names(rows: Iterable[EntityRow]) -> Iterator[tuple[str, str]]:
-    """Each name of an entity with each of its types."""
+    """Yield each name of an entity with each of its types."""
     for row in rows:
         for kind in row.types:
             for name in row.names:
@@ -41,6 +41,6 @@ def typed_names(rows: Iterable[EntityRow]) -> Iterator[tuple[str, str]]:
 
 
 def entity_examples(rows: Iterable[EntityRow]) -> Iterator[Example]:
-    """An entity as a training example: its other names are positives, its types what the type head should say."""
+    """Yield an example per entity: its other names are positives, its types the target of the type head."""
     for row in rows:
         yield Example(row.names[0], row.names[1:], row.entity, one_class("NP", row.types))

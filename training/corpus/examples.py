@@ -1,4 +1,4 @@
-"""A corpus as training examples: our own files, or PEARL's published ones."""
+"""Read a corpus as training examples: our own files, or PEARL's published ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.examples.example import Example, one_class
 
 
 class PhraseTypes:
-    """Entity type by phrase: 9 bytes a phrase."""
+    """Entity types by phrase, 9 bytes per phrase."""
 
     def __init__(self, path: Path, report: ReadReport) -> None:
         """Read phrase_with_etype.txt. Raises as `read_entity_types`."""
@@ -32,7 +32,7 @@ class PhraseTypes:
         self._keys, self._kinds = unsorted[order], np.array(kinds, np.uint8)[order]
 
     def get(self, phrase: str) -> str | None:
-        """The type of a phrase, or None."""
+        """Return the type of a phrase, or None."""
         key = np.uint64(phrase_key(phrase))
         place = int(np.searchsorted(self._keys, key))
         if place < len(self._keys) and self._keys[place] == key:
@@ -41,22 +41,22 @@ class PhraseTypes:
 
 
 def corpus_phrases(folder: Path, *, min_count: int = 1, report: ReadReport | None = None) -> Iterator[str]:
-    """Phrases of a corpus, each once where its classes stand together. Raises as `corpus_examples`."""
+    """Yield the phrases of a corpus; adjacent rows of one phrase count once. Raises as `corpus_examples`."""
     _check_there(folder, FREQUENCIES)
     rows = read_frequencies(folder / FREQUENCIES, report or ReadReport())
     return (phrase for phrase, _ in groupby(phrase for phrase, _, count in rows if count >= min_count))
 
 
 def corpus_examples(folder: Path, report: ReadReport, *, min_count: int = 1) -> Iterator[Example]:
-    """A phrase of the corpus as an example: lexical class and entity type as the files say.
+    """Yield an example per phrase of a corpus, with the lexical class and entity type of the files.
 
-    A phrase of two classes that stand together in the file allows either. A phrase without an entity type has no
-    label: what is unknown is not OTHER.
+    A phrase with two classes in adjacent rows allows either. A phrase without an entity type has no label: unknown is
+    not OTHER.
 
     Args:
-        folder: With freq_phrase.txt and phrase_with_etype.txt, of our own or as published.
-        report: Counts rows of both files, and those passed over.
-        min_count: Rarer phrases are left out.
+        folder: Has freq_phrase.txt and phrase_with_etype.txt, our own or the published ones.
+        report: Counts rows of both files, and those skipped.
+        min_count: Phrases that occur less often are skipped.
 
     Raises:
         FormatError: If a file is missing or is of another format.
@@ -82,5 +82,5 @@ def _examples(folder: Path, report: ReadReport, min_count: int) -> Iterator[Exam
 
 def _check_there(folder: Path, name: str) -> None:
     if not (folder / name).exists():
-        message = f"is no corpus: {name} is missing. Make one with: pearl-qdrant train corpus TEXT --out {folder}"
+        message = f"is not a corpus: {name} is missing. Make one with: pearl-qdrant train corpus TEXT --out {folder}"
         raise FormatError(str(folder), None, message)

@@ -1,13 +1,13 @@
-r"""The files of a corpus, in the formats of PEARL's published ones (Zenodo record 10676475), which load as they are.
+r"""Read the files of a corpus, in the formats of PEARL's published ones (Zenodo record 10676475), which load unchanged.
 
     freq_phrase.txt         CLASS__phrase <TAB> frequency           CLASS: NP, VP, PP, ADVP or ADJP
     phrase_with_etype.txt   phrase <TAB> entity type
     token_aug.jsonl         {"phrase": ..., "synonyms": [...]}
     phrase_aug.jsonl        {"phrase": ..., "aug": [...]}
     hard_negative.txt       phrase <TAB> negative <TAB> negative ...
-    entities.jsonl          {"entity": "kb:id", "names": [...], "types": [...]}     ours: what bases gave
+    entities.jsonl          {"entity": "kb:id", "names": [...], "types": [...]}     ours: the entities of bases
 
-A phrase may itself hold `__`: it is split once. Readers stream, and take any compression that `ingest` knows.
+A phrase may contain `__`: a row is split once. Readers stream, and accept any compression that `ingest` knows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ FREQUENCIES = "freq_phrase.txt"
 ENTITY_TYPES_FILE = "phrase_with_etype.txt"
 WORD_VARIANTS = "token_aug.jsonl"
 PHRASE_VARIANTS = "phrase_aug.jsonl"
-HARD_NEGATIVES = "hard_negative.txt"
 ENTITIES = "entities.jsonl"
 
 NOT_A_ROW = "not_a_row"
@@ -45,8 +44,8 @@ class EntityRow(msgspec.Struct, frozen=True):
 
     Attributes:
         entity: Key of the base (`bases.base_key`) and id, as in "umls-1f0c9a52:C0000001".
-        names: Canonical name first; at least one.
-        types: Coarse OntoNotes types, as the base has them.
+        names: At least one, the canonical name first.
+        types: Coarse OntoNotes types of the base.
     """
 
     entity: str
@@ -55,7 +54,7 @@ class EntityRow(msgspec.Struct, frozen=True):
 
 
 def entity_type_of(label: str) -> str | None:
-    """The entity type that a label means: BIO marks and usual short names are understood; None if unknown."""
+    """Return the entity type of a label; BIO prefixes and usual short names are understood. None if unknown."""
     name = label.strip().upper()
     if name[:2] in ("B-", "I-", "E-", "S-", "L-", "U-"):
         name = name[2:]
@@ -64,7 +63,7 @@ def entity_type_of(label: str) -> str | None:
 
 
 def read_frequencies(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str, int]]:
-    """Phrase, lexical class and frequency of each row of freq_phrase.txt. Raises as `read_lines`."""
+    """Yield phrase, lexical class and frequency of each row of freq_phrase.txt. Raises as `read_lines`."""
     for number, line in _rows(path, report):
         name, tab, count = line.rpartition("\t")
         lexical_class, _, phrase = name.partition("__")
@@ -83,13 +82,13 @@ def read_frequencies(path: str | os.PathLike[str], report: ReadReport) -> Iterat
 
 
 def parse_count(text: str) -> int | None:
-    """A number of occurrences; None if it is none, or more than anybody can have counted."""
+    """Parse a number of occurrences; None if it is not a number, or has over 18 digits."""
     digits = text.strip()
     return int(digits) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
 
 
 def read_entity_types(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str]]:
-    """Phrase and entity type of each row of phrase_with_etype.txt. Raises as `read_lines`."""
+    """Yield phrase and entity type of each row of phrase_with_etype.txt. Raises as `read_lines`."""
     for number, line in _rows(path, report):
         phrase, tab, label = line.rpartition("\t")
         kind = entity_type_of(label)
@@ -100,19 +99,8 @@ def read_entity_types(path: str | os.PathLike[str], report: ReadReport) -> Itera
             yield phrase, kind
 
 
-def read_hard_negatives(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Phrase and its negatives of each row of hard_negative.txt. Raises as `read_lines`."""
-    for number, line in _rows(path, report):
-        phrase, *negatives = line.split("\t")
-        if phrase.strip() and negatives:
-            yield phrase, tuple(negative for negative in negatives if negative.strip())
-        else:
-            reason = TOO_FEW_COLUMNS if phrase.strip() else NO_NAME
-            report.skip(reason, path=os.fspath(path), line=number, text=line)
-
-
 def read_variants(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Phrase and its variants of each row of token_aug.jsonl or phrase_aug.jsonl. Raises as `read_lines`."""
+    """Yield phrase and variants of each row of token_aug.jsonl or phrase_aug.jsonl. Raises as `read_lines`."""
     for number, line in _rows(path, report):
         found = parse_variants(line)
         if found is None:
@@ -122,7 +110,7 @@ def read_variants(path: str | os.PathLike[str], report: ReadReport) -> Iterator[
 
 
 def parse_variants(line: str | bytes) -> tuple[str, tuple[str, ...]] | None:
-    """Phrase and variants of a row, blank ones left out; None if it is no such row."""
+    """Parse phrase and variants of a row, without blank ones; None if it is not such a row."""
     try:
         row = _VARIANTS.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -134,7 +122,7 @@ def parse_variants(line: str | bytes) -> tuple[str, tuple[str, ...]] | None:
 
 
 def read_entities(path: str | os.PathLike[str], report: ReadReport) -> Iterator[EntityRow]:
-    """Rows of entities.jsonl. Raises as `read_lines`."""
+    """Yield the rows of entities.jsonl. Raises as `read_lines`."""
     for number, line in _rows(path, report):
         try:
             row = _ENTITY.decode(line)
@@ -158,12 +146,12 @@ _ENTITY: msgspec.json.Decoder[EntityRow] = msgspec.json.Decoder(EntityRow)
 
 
 def encode_row(row: Any) -> str:
-    """A row of JSON Lines, without its newline."""
+    """Encode a row of JSON Lines, without its newline."""
     return msgspec.json.encode(row).decode("utf-8")
 
 
 def _rows(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[int, str]]:
-    """Numbered lines with something in them; lines that are no text are skipped."""
+    """Yield the numbered lines that are not blank; lines that are not text are skipped."""
     source = Source(Path(path))
     try:
         for number, line in read_lines(source):

@@ -48,5 +48,5 @@ def read_training_files(
         with open_reader([path]) as reader:
             examples += base_examples(reader.read(report), kb=base_key(path))
     examples += type_examples(row for path in typed_paths for row in read_typed_names(path, report))
-    (events or TrainingEvents()).examples_read(len(examples), report.passed_over)
+    (events or TrainingEvents()).examples_read(len(examples), report.skip_counts)
     return sort_examples(examples)

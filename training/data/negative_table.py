@@ -1,6 +1,6 @@
-"""Hard negatives as a table in memory, drawn from while training, and as a file.
+"""Hard negatives as a table in memory, from which training draws, and as a file.
 
-Memory: 4 bytes a negative and about 200 a phrase, besides the phrases themselves.
+Memory: 4 bytes per negative and about 200 per phrase, besides the phrases themselves.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from training.examples.example import Example
 
 
 class NegativeTable:
-    """Which phrases are hard negatives of which.
+    """The hard negatives of phrases.
 
     Args:
-        rows: Phrase and its hard negatives; a phrase that comes again keeps its first row.
-        known: Examples by name: what entity and type a negative has, where it is known.
+        rows: Phrases with their hard negatives; a repeated phrase keeps its first row.
+        known: Examples by name, for the entity and the type of a negative.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class NegativeTable:
         return len(self._row)
 
     def draw(self, phrase: str, n: int, rng: random.Random) -> list[Example]:
-        """Up to `n` different hard negatives of a phrase; none if it has none."""
+        """Draw up to `n` different hard negatives of a phrase."""
         row = self._row.get(phrase)
         if row is None:
             return []
@@ -57,19 +57,19 @@ class NegativeTable:
         return [self._example(self._names[self._negatives[place]]) for place in places]
 
     def _example(self, name: str) -> Example:
-        """A negative with the entity and the type that are known of it."""
+        """Return a negative with its entity and type, if these are known."""
         known = self._known.get(name)
         return Example(name, (), "") if known is None else Example(name, (), known.entity, known.allowed)
 
 
 def write_hard_negatives(path: Path, rows: Iterable[tuple[str, list[str]]]) -> int:
-    """Write hard_negative.txt (`phrase<TAB>negative...`), or JSON Lines where the name ends in .jsonl.
+    """Write hard_negative.txt (`phrase<TAB>negative...`), or JSON Lines if the name ends in .jsonl.
 
-    Whole or not at all: a part of it stands beside under another name until it is done. A tab or line break within
-    a phrase becomes a space in the first form.
+    The file appears when it is complete; until then it has another name. In the first form, tabs and line breaks within
+    a phrase become spaces.
 
     Returns:
-        Rows written.
+        Number of rows.
     """
     part = path.with_name(path.name + ".part")
     n_rows = 0
@@ -87,7 +87,7 @@ def write_hard_negatives(path: Path, rows: Iterable[tuple[str, list[str]]]) -> i
 
 
 def parse_negatives(line: str) -> tuple[str, list[str]] | None:
-    """Phrase and negatives of a row of either form; None if it is none."""
+    """Parse a row of either form into phrase and negatives; None if it is neither."""
     if not line.startswith("{"):
         phrase, *negatives = line.rstrip("\r\n").split("\t")
         return (phrase, negatives) if phrase.strip() and negatives else None

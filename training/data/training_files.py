@@ -1,12 +1,12 @@
-r"""What `train fit`, `train head` and `train negatives` learn from, as they lie on disk.
+r"""Read the files that `fit_model`, `train_head` and `mine_negatives` learn from.
 
-    a corpus folder         freq_phrase.txt and phrase_with_etype.txt; entities.jsonl if it is there, or that alone
+    a corpus folder         freq_phrase.txt and phrase_with_etype.txt, with or without entities.jsonl; or only this one
     freq_phrase.txt         CLASS__phrase <TAB> frequency
-    phrase_with_etype.txt   phrase <TAB> entity type; beside a freq_phrase.txt it types the phrases of that one
+    phrase_with_etype.txt   phrase <TAB> entity type; beside a freq_phrase.txt it has the types of those phrases
     entities.jsonl          {"entity": ..., "names": [...], "types": [...]}
     hard_negative.txt       phrase <TAB> negative ..., or JSON Lines {"phrase": ..., "negatives": [...]}
 
-The kind of a file is told by its first row, not by its name.
+The first row of a file decides its kind, not its name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from training.corpus.files import (
     read_frequencies,
 )
 from training.data.negative_table import parse_negatives
-from training.examples.example import Example, any_class, one_class
+from training.examples.example import Example, any_class, one_class, sort_examples
 from training.examples.phrases import Phrase
 
 Kind = Literal["corpus", "frequencies", "types", "entities"]
@@ -45,15 +45,15 @@ _FREQUENCY = re.compile(rf"(?:{'|'.join(LEXICAL_CLASSES)})__.+\t\s*\d+\s*")
 
 
 def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int = 1) -> list[Example]:
-    """Examples of files and folders, in alphabetical order.
+    """Read the examples of files and folders, in alphabetical order.
 
     Args:
         paths: As above.
-        report: Counts rows, and those passed over.
-        min_count: Phrases that a corpus has seen less often are left out.
+        report: Counts rows, and those skipped.
+        min_count: Phrases that occur less often in a corpus are skipped.
 
     Raises:
-        FormatError: If a path does not exist or is of no known kind, or nothing is in it.
+        FormatError: If a path does not exist, is of an unknown kind, or is empty.
         TooManyErrorsError: If more rows are bad than the report allows.
     """
     kinds = [(path, kind_of(path)) for path in paths]
@@ -74,15 +74,15 @@ def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int =
         elif not has_frequencies:
             examples.extend(type_examples(read_entity_types(path, report)))
     if not examples:
-        raise FormatError(", ".join(map(str, paths)), None, "no phrases are in it")
-    return sorted(examples, key=lambda example: (example.name.casefold(), example.entity))
+        raise FormatError(", ".join(map(str, paths)), None, "contains no phrases")
+    return sort_examples(examples)
 
 
 def kind_of(path: Path) -> Kind:
-    """What a path holds, by its first row.
+    """Detect the kind of a path by its first row.
 
     Raises:
-        FormatError: If it does not exist or is nothing that is known.
+        FormatError: If it does not exist or is of an unknown kind.
     """
     if path.is_dir():
         return "corpus"
@@ -96,13 +96,13 @@ def kind_of(path: Path) -> Kind:
     raise FormatError(
         str(path),
         1,
-        "is no list of phrases: expected CLASS__phrase<TAB>frequency, phrase<TAB>entity type, or a corpus folder. "
-        "A base of names is given with --aliases",
+        "is not a list of phrases: expected CLASS__phrase<TAB>frequency, phrase<TAB>entity type, or a corpus folder. "
+        "Give a base of names as 'aliases'",
     )
 
 
 def read_negatives(path: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
-    """Phrases with their hard negatives. Raises as `read_examples`."""
+    """Read phrases with their hard negatives. Raises as `read_examples`."""
     for number, line in _lines(path, report):
         found = parse_negatives(line)
         if found is None:
@@ -112,7 +112,7 @@ def read_negatives(path: Path, report: ReadReport) -> Iterator[tuple[str, list[s
 
 
 def base_examples(entities: Iterable[Entity], *, kb: str) -> Iterator[Example]:
-    """Entities of a base, those with a single name too: they are negatives, and anchors of variants."""
+    """Make an example of each entity of a base; with a single name it is a negative, and an anchor with variants."""
     for entity in entities:
         names = [name for name in dict.fromkeys(entity.names()) if name.strip()]
         if names:
@@ -121,7 +121,7 @@ def base_examples(entities: Iterable[Entity], *, kb: str) -> Iterator[Example]:
 
 
 def as_phrases(examples: Iterable[Example]) -> Iterator[Phrase]:
-    """Every name of every example, to mine hard negatives for."""
+    """Return every name of every example, to mine hard negatives for."""
     for example in examples:
         entities = (example.entity,) if example.entity else ()
         for name in (example.name, *example.others):
@@ -129,7 +129,7 @@ def as_phrases(examples: Iterable[Example]) -> Iterator[Phrase]:
 
 
 def by_name(examples: Iterable[Example]) -> dict[str, Example]:
-    """Examples by each of their names; the first one where several share a name."""
+    """Map each name to its example; if several share a name, to the first one."""
     known: dict[str, Example] = {}
     for example in examples:
         for name in (example.name, *example.others):
@@ -138,12 +138,12 @@ def by_name(examples: Iterable[Example]) -> dict[str, Example]:
 
 
 def with_one_label(example: Example) -> Example:
-    """As the paper has it: one phrase type or none, and no names but the phrase itself."""
+    """Reduce an example to the paper's form: at most one phrase type, and no other names."""
     return replace(example, others=(), allowed=example.allowed[:1])
 
 
 def _of_frequencies(path: Path, types: Sequence[PhraseTypes], report: ReadReport, min_count: int) -> Iterator[Example]:
-    """Phrases with their classes, and with their types where these are known."""
+    """Read phrases with their classes, and with their types if these are known."""
     rows = (row for row in read_frequencies(path, report) if row[2] >= min_count)
     for phrase, same in groupby(rows, key=lambda row: row[0]):
         classes = [lexical_class for _, lexical_class, _ in same]
@@ -153,7 +153,7 @@ def _of_frequencies(path: Path, types: Sequence[PhraseTypes], report: ReadReport
 
 
 def type_examples(rows: Iterable[tuple[str, str]]) -> Iterator[Example]:
-    """Phrases with an entity type, whose class is open; several types of one phrase allow any of them."""
+    """Make examples of typed phrases with an open lexical class; several types of one phrase allow any of them."""
     types: dict[str, dict[str, None]] = {}
     for phrase, kind in rows:
         types.setdefault(phrase, {})[kind] = None
@@ -162,7 +162,7 @@ def type_examples(rows: Iterable[tuple[str, str]]) -> Iterator[Example]:
 
 
 def _lines(path: Path, report: ReadReport) -> Iterator[tuple[int, str]]:
-    """Numbered lines with something in them."""
+    """Yield the numbered lines that are not blank."""
     source = Source(path)
     try:
         for number, line in read_lines(source):

@@ -1,1 +1,1 @@
-"""Training examples: names that mean the same, from WordNet, bases, typed lists and rules."""
+"""Examples: the record of a training example, and its parts from WordNet, number rules and splits."""

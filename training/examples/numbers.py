@@ -1,6 +1,6 @@
-"""Dates, times, money, percentages, quantities, ordinals and cardinals, written the ways people write them.
+"""Generate dates, times, money, percentages, quantities, ordinals and cardinals as people write them. English.
 
-Typed by construction; made by rules because lists of such names are short and narrow. English.
+Their types are known by construction. Rules generate them because lists of such names are short and one-sided.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIGNS = ("$", "€", "£", "¥", "US$", "$ ", "A$")
 
 
 def words_of(number: int) -> str:
-    """A number from 1 to 99 in words."""
+    """Write a number from 1 to 99 in words."""
     if number < 20:
         return _ONES[number - 1]
     tens, ones = divmod(number, 10)
@@ -39,7 +39,7 @@ def words_of(number: int) -> str:
 
 
 def ordinal_words_of(number: int) -> str:
-    """An ordinal from 1 to 99 in words."""
+    """Write an ordinal from 1 to 99 in words."""
     if number < 20:
         return _ORDINAL_ONES[number - 1]
     tens, ones = divmod(number, 10)
@@ -47,13 +47,13 @@ def ordinal_words_of(number: int) -> str:
 
 
 def _digits_ordinal(number: int) -> str:
-    """As in 1st, 22nd, 113th."""
+    """Write an ordinal in digits, as 1st, 22nd, 113th."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"
 
 
 def _figure(rng: random.Random) -> str:
-    """A positive number in figures, of any usual shape."""
+    """Draw a positive number in digits, in any usual format."""
     value = int(10 ** rng.uniform(0, 6))
     return rng.choice((str(value), f"{value:,}", f"{value}.{rng.randrange(10)}", f"{rng.randrange(1, 100)}"))
 
@@ -185,7 +185,7 @@ _MAKERS: dict[str, Callable[[random.Random], str]] = {
 
 
 def number_names(n_each: int, rng: random.Random) -> Iterator[tuple[str, str]]:
-    """Distinct names with their entity type, about `n_each` of each of the seven types."""
+    """Yield distinct names with their entity type, about `n_each` of each of the seven types."""
     for entity_type, make in _MAKERS.items():
         for name in sorted({make(rng) for _ in range(n_each)}):
             yield name, entity_type

@@ -1,8 +1,8 @@
-"""Synsets of WordNet 3.0 from its database files: names that mean the same, with their lexical class.
+"""Read the synsets of WordNet 3.0 from its database files: names that mean the same, with their lexical class.
 
 Files: data.noun, data.verb, data.adj, data.adv of the `dict` folder (Debian: wordnet-base). A line is
 `offset lex_filenum ss_type w_cnt word lex_id ... p_cnt pointers | gloss`; w_cnt is hexadecimal, words have
-underscores for spaces, adjectives may carry a marker such as `(p)`. Lines of the licence begin with two spaces.
+underscores for spaces, adjectives may carry a marker such as `(p)`. Lines of the licence start with two spaces.
 
 Source: WordNet 3.0 (Miller 1995), manual page wndb(5WN).
 """
@@ -19,8 +19,6 @@ from pearl_qdrant.errors import FormatError
 _FILES = {"noun": "NP", "verb": "VP", "adj": "ADJP", "adv": "ADVP"}
 _MARKER = re.compile(r"\((?:a|p|ip)\)$")
 
-PERSON_FILE = 18
-"""Lexicographer file noun.person; its instances are names of people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +29,9 @@ class Synset:
         synset_id: File and offset, as "noun:00001740".
         names: Its lemmas with spaces, at least one.
         lexical_class: NP, VP, ADJP or ADVP.
-        is_instance: Whether it is a named individual (it has an instance hypernym).
+        is_instance: Whether it is a named individual (has an instance hypernym).
         lex_file: Number of the lexicographer file.
-        hypernyms: Ids of the synsets above it, those that it is an instance of included.
+        hypernyms: Ids of its hypernyms and of the synsets that it is an instance of.
     """
 
     synset_id: str
@@ -45,17 +43,17 @@ class Synset:
 
 
 def read_synsets(folder: Path) -> Iterator[Synset]:
-    """All synsets of a WordNet `dict` folder.
+    """Yield all synsets of a WordNet `dict` folder.
 
     Raises:
-        FormatError: If there is no WordNet in the folder, or a line of its files is none.
+        FormatError: If the folder has no WordNet, or a line cannot be parsed.
     """
     for part, lexical_class in _FILES.items():
         path = folder / f"data.{part}"
         try:
             file = path.open("rb")
         except FileNotFoundError as error:
-            message = f"is no WordNet folder: {path} is missing. Debian: apt install wordnet-base"
+            message = f"is not a WordNet folder: {path} is missing. Debian: apt install wordnet-base"
             raise FormatError(str(folder), None, message) from error
         except OSError as error:
             raise FormatError(str(path), None, f"cannot be read ({error.strerror})") from error
@@ -65,11 +63,11 @@ def read_synsets(folder: Path) -> Iterator[Synset]:
                     try:
                         yield _synset(line.decode(), part, lexical_class)
                     except (ValueError, IndexError) as error:
-                        raise FormatError(str(path), number, f"cannot be read as a line of WordNet: {error}") from error
+                        raise FormatError(str(path), number, f"is not a line of WordNet: {error}") from error
 
 
 def _synset(line: str, part: str, lexical_class: str) -> Synset:
-    """The synset of a line."""
+    """Parse the synset of a line."""
     head = line.split(" | ", 1)[0].split()
     n_words = int(head[3], 16)
     names = [_MARKER.sub("", head[4 + 2 * i]).replace("_", " ") for i in range(n_words)]

@@ -1,1 +1,1 @@
-"""Export: a trained network as ONNX, in fp32 and 8 bits, and back."""
+"""Export: writes a trained network as an ONNX graph, in fp32 or 8 bits, and rebuilds weights from a graph."""

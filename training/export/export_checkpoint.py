@@ -1,4 +1,11 @@
-"""A trained network to the checkpoint that is used: one ONNX graph, checked against torch, and a model card."""
+"""Export a trained checkpoint in one call: what `pearl-qdrant train export` does.
+
+    from training import export_checkpoint
+
+    export_checkpoint("averaged/", "my-model/")
+
+The result is one ONNX graph, compared with the network in torch, and a model card.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +41,7 @@ from training.paths import StrPath, refuse_overwriting
 Precision = Literal["int8", "fp32"]
 
 MIN_FP32_COSINE = 0.9999
-"""The least cosine of a name between torch and an fp32 graph."""
+"""Smallest cosine allowed between the vectors of a name by torch and by an fp32 graph."""
 
 
 def export_checkpoint(
@@ -126,12 +133,12 @@ def check_forms(folder: Path, *, exact: bool, names: Sequence[str] = ()) -> Pari
     """Compare the two forms of a checkpoint, torch in float32 and ONNX.
 
     Args:
-        folder: With both forms.
-        exact: Whether each vector has to agree, or the mean of their cosines has to be 0.995.
-        names: What to encode; by default random pieces of the vocabulary.
+        folder: Has both forms.
+        exact: Whether every vector must agree; otherwise the mean of the cosines must be at least 0.995.
+        names: Names to encode; by default random pieces of the vocabulary.
 
     Raises:
-        ModelError: If they are not near enough.
+        ModelError: If they are not close enough.
     """
     names = names or sample_names(folder / "tokenizer.json", rng=random.Random(0))
     torch_form = load_encoder(str(folder), device="cpu", runtime="torch", precision="fp32")
@@ -139,13 +146,13 @@ def check_forms(folder: Path, *, exact: bool, names: Sequence[str] = ()) -> Pari
     least, what = (parity.min_cosine, MIN_FP32_COSINE) if exact else (parity.mean_cosine, MIN_MEAN_COSINE)
     if not least >= what:
         raise ModelError(
-            f"The graph is not near enough to the network: {parity}; {what} is needed. Export with --precision fp32."
+            f"The graph is not close enough to the network: {parity}; {what} is needed. Export with precision fp32."
         )
     return parity
 
 
 def _write_graph(network: PearlNetwork, path: Path, precision: Precision) -> str:
-    """Write the graph; how precise it is, as pearl.json says it."""
+    """Write the graph; returns its precision, as in pearl.json."""
     if precision == "int8" and int8_graph.is_supported(network):
         int8_graph.write_int8_graph(network, path)
         return int8_graph.PRECISION
@@ -159,7 +166,7 @@ def _write_graph(network: PearlNetwork, path: Path, precision: Precision) -> str
 
 
 def _write(target: Path, config: PearlConfig, *, source: Path, form: Path, with_torch: bool) -> None:
-    """The folder that is wanted, out of one with both forms."""
+    """Write the requested folder, from one with both forms."""
     from safetensors.numpy import load_file
 
     tensors = load_file(form / "pearl.safetensors")

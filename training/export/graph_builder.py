@@ -8,15 +8,15 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 OPSET = 18
-IR_VERSION = 9  # what onnxruntime 1.17 and later read
+IR_VERSION = 9  # readable by onnxruntime 1.17 and later
 FUSED = "com.microsoft"
 
 
 class GraphBuilder:
-    """Adds nodes one by one; equal constants without a name are kept once.
+    """Adds nodes one by one; equal constants without a name are stored once.
 
     Args:
-        prefix: Of the names that it gives, for a graph that joins another.
+        prefix: Prefix of all names, for a graph that joins another one.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -26,25 +26,25 @@ class GraphBuilder:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node; the name of its output."""
+        """Add a node; returns the name of its output."""
         output = f"{self._prefix}v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [output], domain=domain, **attributes))
         return output
 
     def output(self, kind: str, *inputs: str, name: str, **attributes: Any) -> None:
-        """Add a node that gives an output of the graph."""
+        """Add a node whose result is an output of the graph."""
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
 
     def ints(self, *values: int) -> str:
-        """A constant of int64, (n,)."""
+        """Add a constant of int64, (n,); returns its name."""
         return self.constant(np.array(values, dtype=np.int64))
 
     def floats(self, values: Any) -> str:
-        """A constant of float32."""
+        """Add a constant of float32; returns its name."""
         return self.constant(np.asarray(values, dtype=np.float32))
 
     def constant(self, value: Any) -> str:
-        """The name of a constant."""
+        """Add a constant; returns its name."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
@@ -53,6 +53,6 @@ class GraphBuilder:
         return self._constants[key]
 
     def named(self, name: str, value: Any) -> str:
-        """Add a constant that is looked for by its name later."""
+        """Add a constant with a name by which a reader finds it."""
         self.tensors.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name

@@ -1,24 +1,24 @@
-"""A BERT-like network as one ONNX graph whose matrices are multiplied in 8-bit integers.
+"""Export a BERT-like network as one ONNX graph whose matrices are multiplied in 8-bit integers.
 
     x      activations of a token, (k,)        s = max|x| / 127        q = round(x / s) + 128     uint8
     W      matrix (k, n)                       S_j = clip_j / 64       Q = round(W / S)           int8
     x W  ~ s * S * ((q - 128) Q)
 
 Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch
-(a scale for the whole tensor would make it). What GELU gives is never below -0.17: its zero point is 16, not 128.
-How the matrices are rounded stands in `training.export.int8_weights`.
+(with one scale per tensor it would). The output of GELU is never below -0.17: its zero point is 16, not 128.
+`training.export.int8_weights` rounds the matrices.
 
-The operators around the products can take back what the integers gain, so each was timed (AVX512-VNNI, onnxruntime
+The operators around the products can lose the time that the integers save, so each was timed (AVX512-VNNI, onnxruntime
 1.31, one thread, 512 tokens, widths 384 and 1536, microseconds):
 
     SkipLayerNormalization        1400      MultiHeadAttention, mask and bias     2760      BiasGelu      1700
     Sum, LayerNormalization        270      Transposes, MatMuls, Add, Softmax      790      Sum, Gelu      900
 
-Hence Sum where Add would do: the optimizer fuses Add into the slow ones. The keys have no bias: it adds the same to
-all scores of a token, and softmax does not see it.
+Hence Sum instead of Add: the optimizer fuses Add into the slow operators. The keys have no bias: it adds the same
+number to all scores of a token, which does not change the softmax.
 
 Measured with all-MiniLM-L6-v2, batches of 256 tokens: 2.2 times the names per processor second of fp32, a quarter of
-the size, mean cosine to fp32 0.998. Larger batches leave the cache and gain less.
+the size, mean cosine to fp32 0.998. Larger batches do not fit in the cache and gain less.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     """Write the graph: input_ids, attention_mask (b, t) int64 -> embedding (b, dim), type_logits (b, 95).
 
     Args:
-        network: With a type head, on a BERT-like phrase encoder, on the CPU.
+        network: Has a type head and a BERT-like phrase encoder, and is on the CPU.
         path: The .onnx file to write.
 
     Raises:
@@ -65,11 +65,11 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     encoder: Any = network.phrase_encoder
     config = encoder.config
     if network.type_head is None:
-        raise ValueError("only a network with a type head is exported: train one first")
+        raise ValueError("the network has no type head. Fit one first: a graph needs it")
     if not is_supported(network):
         raise ValueError(
             f"int8 graphs are for BERT with gelu and absolute positions, not {config.model_type} with "
-            f"{config.hidden_act} and {_positions(config)} positions: take training.export.graph.quantize_onnx"
+            f"{config.hidden_act} and {_positions(config)} positions. Use training.export.graph.quantize_onnx"
         )
     weights = {name: tensor.detach().numpy() for name, tensor in encoder.state_dict().items()}
     head = network.type_head.weight.detach().numpy()
@@ -79,7 +79,7 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
 
 
 def is_supported(network: PearlNetwork) -> bool:
-    """Whether the phrase encoder is one that this graph can hold: a BERT with GELU and absolute positions."""
+    """Return whether the phrase encoder fits this graph: a BERT with GELU and absolute positions."""
     encoder: Any = network.phrase_encoder
     config = encoder.config
     return config.model_type == "bert" and config.hidden_act == "gelu" and _positions(config) == "absolute"
@@ -91,7 +91,7 @@ def _positions(config: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Hidden:
-    """A hidden state divided by its channels' scales: the value's name, (b * t, dim), and the scales, (dim,)."""
+    """A hidden state divided by the scales of its channels: name of the value, (b * t, dim), and scales, (dim,)."""
 
     value: str
     scales: Array
@@ -99,7 +99,7 @@ class _Hidden:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Quantised activations: names of the uint8 rows, (b * t, k), and their scales, (b * t, 1), and the zero point."""
+    """Quantised activations: names of uint8 rows, (b * t, k), and scales, (b * t, 1), and the zero point."""
 
     value: str
     scale: str
@@ -107,7 +107,7 @@ class _Rows:
 
 
 class _Graph(GraphBuilder):
-    """The phrase encoder's nodes, then the character encoder's, then pooling and head."""
+    """Builds the nodes of the phrase encoder and the character encoder, then pooling and head."""
 
     def __init__(self, weights: dict[str, Array], config: Any, inputs: dict[str, Channels]) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class _Graph(GraphBuilder):
         self._zeros: dict[int, str] = {}
 
     def build(self, head: Array, *, pooling: str, character_encoder: CharacterEncoder | None) -> ModelProto:
-        """The whole graph. Hidden states are kept as (b * t, dim); only attention needs (b, t, dim)."""
+        """Build the whole graph. Hidden states are (b * t, dim); only attention needs (b, t, dim)."""
         size = self.op("Shape", "input_ids")
         self._by_token = self.op("Concat", size, self.ints(self._dim), axis=0)  # (b, t, dim)
         self._by_head = self.op("Concat", size, self.ints(self._n_heads, self._dim // self._n_heads), axis=0)
@@ -149,12 +149,12 @@ class _Graph(GraphBuilder):
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
     def _embed(self, size: str) -> _Hidden:
-        """Word, position and type embeddings. The word table is 8-bit, one scale a row."""
+        """Add word, position and type embeddings. The word table is 8-bit with one scale per row."""
         ids = self.op("Reshape", "input_ids", self.ints(-1))
         table, scales = quantize_rows(self._weights["embeddings.word_embeddings.weight"])
         row = self.op("Gather", self.constant(table), ids, axis=0)
         words = self.op("DequantizeLinear", row, self.op("Gather", self.floats(scales), ids, axis=0), axis=0)
-        # Every token is of type 0: its row joins the positions.
+        # Every token has type 0, so that row is added to the positions.
         types = self._weights["embeddings.token_type_embeddings.weight"][0]
         positions = self.floats(self._weights["embeddings.position_embeddings.weight"] + types)
         n_tokens = self.op("Slice", size, self.ints(1), self.ints(2))
@@ -164,7 +164,7 @@ class _Graph(GraphBuilder):
         return self._norm("embeddings", rows, self._attention_readers(0))
 
     def _attend(self, i: int, hidden: _Hidden, mask: str) -> _Hidden:
-        """The self-attention of a layer, its output matrix and the LayerNorm after it."""
+        """Add the self-attention of a layer, its output matrix and the LayerNorm after it."""
         name = f"encoder.layer.{i}.attention"
         rows = self._quantize(hidden.value)
         root = float(np.sqrt(self._dim // self._n_heads))
@@ -180,7 +180,7 @@ class _Graph(GraphBuilder):
         return self._norm(f"{name}.output", self._sum(attended, bias, self._unscaled(hidden)), readers)
 
     def _feed_forward(self, i: int, hidden: _Hidden) -> _Hidden:
-        """The two dense layers of a layer and the LayerNorm after them."""
+        """Add the two dense layers of a layer and the LayerNorm after them."""
         name = f"encoder.layer.{i}"
         inner = self._sum(*self._dense(self._quantize(hidden.value), f"{name}.intermediate.dense", hidden.scales))
         rows = self._quantize(self.op("Gelu", inner, domain=FUSED), after_gelu=True)
@@ -190,12 +190,12 @@ class _Graph(GraphBuilder):
         )
 
     def _attention_readers(self, i: int) -> list[str]:
-        """The dense layers that read the input of layer i; none after the last."""
+        """Return the dense layers that read the input of layer i; none after the last layer."""
         parts = ("query", "key", "value") if i < self._n_layers else ()
         return [f"encoder.layer.{i}.attention.self.{part}" for part in parts]
 
     def _norm(self, name: str, x: str, readers: list[str]) -> _Hidden:
-        """LayerNorm, then division by the channel scales of those that read it: one operator."""
+        """Add a LayerNorm with division by the channel scales of the layers that read it, as one operator."""
         scales = np.ones(self._dim, dtype=np.float32)
         if readers:
             matrix = np.concatenate([self._matrix(reader) for reader in readers], axis=1)
@@ -205,21 +205,21 @@ class _Graph(GraphBuilder):
         return _Hidden(normed, scales)
 
     def _unscaled(self, hidden: _Hidden) -> str:
-        """The hidden state itself, for the way around a layer."""
+        """Return the hidden state without its scales, for the residual connection."""
         return self.op("Mul", hidden.value, self.floats(hidden.scales))
 
     def _heads(self, x: str, *order: int) -> str:
-        """(b * t, dim) to (b, t, heads, width), then that order of axes."""
+        """Reshape (b * t, dim) to (b, t, heads, width), then permute the axes."""
         return self.op("Transpose", self.op("Reshape", x, self._by_head), perm=list(order))
 
     def _quantize(self, x: str, *, after_gelu: bool = False) -> _Rows:
-        """A scale for each row, from its largest value."""
+        """Quantise rows with one scale each, from the largest value."""
         zero = _GELU_ZERO if after_gelu else _MIDDLE
         sizes = x if after_gelu else self.op("Abs", x)
-        # Below the floor, GELU's least value would not fit; without GELU it only keeps a row of zeros from 0 / 0.
+        # With a smaller scale, GELU's minimum would not fit; without GELU the floor only prevents 0 / 0 for zero rows.
         floor = _GELU_LEAST / zero if after_gelu else 1e-9
         largest = self.op("ReduceMax", sizes, self.ints(-1), keepdims=0)
-        # 255 - 16 steps above the zero point; 127, as many as below, where values have both signs.
+        # 255 - 16 steps above the zero point; 127 (as many as below) for values with both signs.
         steps = self.floats(1 / (255 - zero))
         scale = self.op("Max", self.op("Mul", largest, steps), self.floats(floor))
         if zero not in self._zeros:
@@ -228,11 +228,11 @@ class _Graph(GraphBuilder):
         return _Rows(rows, self.op("Unsqueeze", scale, self.ints(-1)), zero)
 
     def _dense(self, rows: _Rows, name: str, scales: Array | None = None, *, divide: float = 1.0) -> tuple[str, Array]:
-        """Rows times the matrix of a dense layer, and the bias that is to be added.
+        """Multiply rows by the matrix of a dense layer; returns the product, and the bias to add.
 
         Args:
-            rows: The layer's input, divided by `scales` before it was quantised.
-            name: The layer.
+            rows: Input of the layer, divided by `scales` before quantisation.
+            name: Name of the layer.
             scales: (k,), by default 1.
             divide: The result is divided by this.
         """
@@ -253,11 +253,11 @@ class _Graph(GraphBuilder):
         return self.op("Mul", product, rows.scale), self._weights[f"{name}.bias"] / divide + lost
 
     def _sum(self, x: str, bias: Array, *others: str) -> str:
-        # Not Add, which the optimizer fuses with what follows.
+        # Not Add, which the optimizer fuses with the next operator.
         return self.op("Sum", x, self.floats(bias), *others)
 
     def _pool(self, hidden: str, pooling: str) -> str:
-        """(b, t, dim) to (b, dim)."""
+        """Pool (b, t, dim) to (b, dim)."""
         if pooling == "cls":
             return self.op("Gather", hidden, self.constant(np.int64(0)), axis=1)
         mask = self.op("Cast", "attention_mask", to=TensorProto.FLOAT)
@@ -266,6 +266,6 @@ class _Graph(GraphBuilder):
         return self.op("Squeeze", self.op("MatMul", shares, hidden), self.ints(1))
 
     def _matrix(self, name: str) -> Array:
-        """The matrix of a dense layer, (k, n)."""
+        """Return the matrix of a dense layer, (k, n)."""
         transposed: Array = self._weights[f"{name}.weight"].T
         return transposed

@@ -1,13 +1,13 @@
-"""Matrices in 8 bits, made from a network alone: no text is needed.
+"""Quantise matrices to 8 bits from the network only: no text is needed.
 
-Three things keep the loss small; mean 1 - cosine to fp32 of all-MiniLM-L6-v2, products in 8 bits throughout:
+Three measures keep the error small; mean 1 - cosine to fp32 of all-MiniLM-L6-v2, all products in 8 bits:
 
-    one scale a column, clipped where that makes the squared error least              0.0032
+    one scale per column, clipped to minimise the squared error                       0.0032
     input channels scaled by s = max|x|^a / max|w|^(1 - a): x / s, W s                0.0008
-    the mean error of a product, mean(x) (W - Q), given back through the bias         0.0007
+    the mean error of a product, mean(x) (W - Q), corrected by the bias               0.0007
 
-A few input channels of a BERT are ten times the others, and the scale of a token is that of its largest. What a
-channel reaches is read off a run over random tokens; real names gave the same scales and the same loss (0.0008).
+A few input channels of a BERT are ten times larger than the others, and the largest one determines the scale of a
+token. The range of a channel is measured on random tokens; real names gave the same scales and the same error (0.0008).
 
 Source: SmoothQuant (Xiao et al. 2023), Eq. 4, with the mean error as in Nagel et al. 2019 (DFQ), section 4.2.
 """
@@ -26,12 +26,15 @@ from torch import Tensor, nn
 Array = npt.NDArray[np.float32]
 
 _ALPHA = 0.75
-"""How much of the difficulty moves from activations to weights; 0.5, 0.75 and 1 measured 0.0009, 0.0008 and 0.0013."""
+"""Share of the range that moves from activations to weights; 0.5, 0.75 and 1 measured 0.0009, 0.0008 and 0.0013."""
 
 LEVELS = 64
-"""Largest weight of a matrix. Processors without VNNI add two products of a uint8 and an int8 in 16 bits, which
-saturate: 2 * 255 * 64 = 32,640 fits, 2 * 255 * 127 does not, and vectors would be wrong there without an error (mean
-cosine 0.9971 in a simulation). It costs 0.001 of the mean cosine."""
+"""Largest absolute value of an 8-bit weight.
+
+Processors without VNNI add two products of a uint8 and an int8 in 16 bits, which saturate: 2 * 255 * 64 = 32,640 fits,
+2 * 255 * 127 does not, and vectors would be wrong without any error message (mean cosine 0.9971 in a simulation). The
+limit costs 0.001 of the mean cosine.
+"""
 
 _CLIPS = np.linspace(0.6, 1.0, 21)
 _PROBE = (256, 8)
@@ -40,11 +43,11 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """What the input of a dense layer looks like, channel by channel.
+    """Statistics of the input of a dense layer, by channel.
 
     Attributes:
-        largest: Largest absolute value, (k,).
-        mean: (k,).
+        largest: Largest absolute values, (k,).
+        mean: Means, (k,).
     """
 
     largest: Array
@@ -52,7 +55,7 @@ class Channels:
 
 
 def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
-    """The inputs of every dense layer, by the layer's name, over random tokens; the same on each call.
+    """Measure the inputs of every dense layer, by its name, on random tokens; deterministic.
 
     Args:
         encoder: A BERT of transformers, on the CPU.
@@ -62,15 +65,15 @@ def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
     ids = torch.randint(0, config.vocab_size, shape, generator=torch.Generator().manual_seed(0))
     seen: dict[str, Channels] = {}
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def observe(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def record(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             rows = inputs[0].flatten(0, -2)
             seen[name] = Channels(rows.abs().amax(0).numpy(), rows.mean(0).numpy())
 
-        return note
+        return record
 
     layers = [(name, module) for name, module in encoder.named_modules() if isinstance(module, nn.Linear)]
-    hooks = [module.register_forward_pre_hook(watch(name)) for name, module in layers]
+    hooks = [module.register_forward_pre_hook(observe(name)) for name, module in layers]
     was_training = encoder.training
     try:
         with torch.inference_mode():
@@ -83,7 +86,7 @@ def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
 
 
 def channel_scales(largest: Array, matrix: Array) -> Array:
-    """By what to divide the input channels of a product, and to multiply the rows of its matrix.
+    """Return the factors by which to divide the input channels of a product and to multiply the rows of its matrix.
 
     Args:
         largest: Largest absolute value of each channel, (k,).
@@ -99,7 +102,7 @@ def channel_scales(largest: Array, matrix: Array) -> Array:
 
 
 def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """int8 values, at most `LEVELS`, and one scale for each column.
+    """Quantise a matrix to int8 values of at most `LEVELS`, with one scale per column.
 
     Args:
         matrix: (k, n).
@@ -117,7 +120,7 @@ def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
 
 
 def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """int8 values and one scale for each row, without clipping.
+    """Quantise a table to int8 values with one scale per row, without clipping.
 
     Args:
         table: (rows, k).
@@ -130,6 +133,6 @@ def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
 
 
 def _rounded(values: Array, scales: Array, levels: int) -> Array:
-    """Whole numbers from -levels to levels."""
+    """Round to whole numbers from -levels to levels."""
     result: Array = np.clip(np.rint(values / scales), -levels, levels)
     return result

@@ -1,4 +1,4 @@
-"""How near one form of a model is to another: fp32 and int8, torch and ONNX, before and after a conversion."""
+"""Measure how close two forms of a model are: fp32 and int8, torch and ONNX, before and after a conversion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pearl_qdrant.encoder.tokens import IntArray, open_tokenizer
 from pearl_qdrant.encoder.type_head import type_marginals
 
 MIN_MEAN_COSINE = 0.995
-"""Below this a quantised model is refused."""
+"""A quantised model with a lower mean cosine is refused."""
 
 _N_NAMES = 512
 _LONGEST = 5
@@ -26,10 +26,10 @@ class Parity:
 
     Attributes:
         n: Names compared.
-        mean_cosine: Of the two vectors of a name.
-        min_cosine: Likewise, the least.
-        worst: The name with the least.
-        type_agreement: Share of names for which both predict the same entity type; None where a head has learnt none.
+        mean_cosine: Mean cosine of the two vectors of a name.
+        min_cosine: Smallest cosine.
+        worst: The name with the smallest cosine.
+        type_agreement: Share of names for which both predict the same entity type; None if a head has learnt no type.
     """
 
     n: int
@@ -45,12 +45,12 @@ class Parity:
 
 
 def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> Parity:
-    """Encode names with both and compare.
+    """Encode names with both encoders and compare the results.
 
     Args:
         reference: One form.
-        other: Another, with vectors of the same width.
-        names: What to encode.
+        other: Another form, with vectors of the same width.
+        names: Names to encode.
 
     Raises:
         ValueError: If no name is encodable.
@@ -58,7 +58,7 @@ def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> 
     expected, found = reference.encode(names), other.encode(names)
     both = np.flatnonzero(expected.encodable & found.encodable)
     if not len(both):
-        raise ValueError(f"none of the {len(names)} names is encodable: nothing to compare")
+        raise ValueError(f"none of the {len(names)} names can be encoded, so there is nothing to compare")
     cosines = np.einsum("ij,ij->i", expected.vectors[both], found.vectors[both], dtype=np.float64)
     worst = int(cosines.argmin())
     types, others = _types(expected), _types(found)
@@ -73,7 +73,7 @@ def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> 
 
 
 def _types(encoded: Encoded) -> IntArray | None:
-    """The predicted entity types, (n,)."""
+    """Return the predicted entity types, (n,)."""
     if encoded.type_probabilities is None:
         return None
     types: IntArray = type_marginals(encoded.type_probabilities).argmax(axis=1)
@@ -81,12 +81,12 @@ def _types(encoded: Encoded) -> IntArray | None:
 
 
 def sample_names(tokenizer_path: Path, *, n: int = _N_NAMES, rng: random.Random) -> list[str]:
-    """Phrases of one to five random pieces of a vocabulary, where there are no names at hand.
+    """Draw phrases of one to five random pieces of a vocabulary, for when no names are given.
 
     Args:
         tokenizer_path: A tokenizer.json.
-        n: How many.
-        rng: Decides which.
+        n: Number of phrases.
+        rng: Determines the phrases.
     """
     tokenizer = open_tokenizer(tokenizer_path)
     special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}

@@ -1,12 +1,12 @@
-"""A model's weights for torch out of its 8-bit graph, for a shipped form that holds them once.
+"""Rebuild a model's weights for torch from its 8-bit graph, the only place where a shipped model has them.
 
-    W = Q S d / s       Q, S: the product's matrix and column scales; s: the channel scales that the LayerNorm before
-                        was divided by; d: the root of the head's width for queries, else 1
+    W = Q S d / s       Q, S: matrix and column scales of the product; s: the channel scales by which the LayerNorm
+                        before it was divided; d: the root of the head's width for queries, else 1
 
-The scales stand beside the way around each layer, which multiplies them back. Biases are kept as they are, with the
-mean error of the products in them; keys have none. The character encoder comes back equal in what it computes: its
-first matrix is within the third, and the identity stands in its place. What is left between the two forms is the
-rounding of activations, which torch does not do.
+The channel scales are constants of the residual connections, which multiply by them. Biases are unchanged, with the
+mean error of the products in them; keys have none. The rebuilt character encoder computes the same: its first matrix is
+merged into the third, and the identity replaces it. The remaining difference between the two forms is the rounding of
+activations, which torch does not do.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from training.export.int8_graph import PRECISION
 
 Array = npt.NDArray[np.float32]
 
-_FOREIGN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What reading a graph of another maker trips over."""
+_FOREIGN_GRAPH_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors that reading a graph of another program raises."""
 
 
 def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
-    """The weights of the BERT in a checkpoint's 8-bit graph, by their names in transformers.
+    """Rebuild the weights of the BERT in a checkpoint's 8-bit graph, by their names in transformers.
 
     Raises:
         CheckpointError: If there is no such graph, or it was not made by `training.export.int8_graph`.
@@ -43,16 +43,16 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
     config = read_json(checkpoint.folder / "config.json")
     try:
         weights = dict(_weights(graph, config))
-    except _FOREIGN as error:
+    except _FOREIGN_GRAPH_ERRORS as error:
         raise CheckpointError(
             str(checkpoint.onnx_path),
-            f"not a graph that training.export.int8_graph wrote ({error!r}): it cannot be rebuilt",
+            f"was not written by training.export.int8_graph ({error!r}): it cannot be rebuilt",
         ) from error
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
 
 
 def rebuild_character_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
-    """The weights of the character encoder in a checkpoint's 8-bit graph; none if the model has none.
+    """Rebuild the weights of the character encoder in a checkpoint's 8-bit graph; empty if the model has none.
 
     Raises:
         CheckpointError: As for `rebuild_phrase_encoder`.
@@ -74,15 +74,15 @@ def rebuild_character_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array
             "output.bias": tensors[character_graph.OUTPUT_BIAS],
             "projection.weight": tensors[character_graph.PROJECTION].T,
         }
-    except _FOREIGN as error:
+    except _FOREIGN_GRAPH_ERRORS as error:
         raise CheckpointError(
-            str(checkpoint.onnx_path), f"has not the constants of a character encoder ({error!r}): it cannot be rebuilt"
+            str(checkpoint.onnx_path), f"lacks the constants of a character encoder ({error!r}): it cannot be rebuilt"
         ) from error
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
 
 
 class _Graph:
-    """A graph's nodes and constants, by name."""
+    """Nodes and constants of a graph."""
 
     def __init__(self, path: Path) -> None:
         model = onnx.load(str(path))
@@ -90,16 +90,16 @@ class _Graph:
         self.tensors: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
 
     def of_kind(self, kind: str) -> Iterator[NodeProto]:
-        """Nodes of one kind, in their order."""
+        """Yield the nodes of one kind, in order."""
         return (node for node in self.nodes if node.op_type == kind)
 
     def reader(self, value: str, kind: str) -> NodeProto:
-        """The one node of a kind that reads a value."""
+        """Return the only node of a kind that reads a value."""
         (found,) = [node for node in self.of_kind(kind) if value in node.input]
         return found
 
     def channel_scales(self, norm: NodeProto) -> Array:
-        """What the channels of a LayerNorm were divided by: 1 after the last layer, where nothing multiplies."""
+        """Return the divisors of a LayerNorm's channels; 1 after the last layer, which has no multiplication."""
         for node in self.of_kind("Mul"):
             if node.input[0] == norm.output[0] and node.input[1] in self.tensors:
                 scales: Array = self.tensors[node.input[1]]
@@ -109,7 +109,7 @@ class _Graph:
 
 
 def _open(checkpoint: VerifiedCheckpoint) -> _Graph:
-    """The graph of a checkpoint whose weights are in 8 bits."""
+    """Open the graph of a checkpoint whose weights are in 8 bits."""
     precision = checkpoint.config.precision
     if checkpoint.onnx_path is None or precision != PRECISION:
         raise CheckpointError(
@@ -121,7 +121,7 @@ def _open(checkpoint: VerifiedCheckpoint) -> _Graph:
 
 
 def _weights(graph: _Graph, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
-    """Names and weights of a BERT."""
+    """Yield the names and weights of a BERT."""
     dim, n_layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
     root = float(np.sqrt(dim // int(config["num_attention_heads"])))
     yield from _embeddings(graph, dim, int(config.get("type_vocab_size", 2)))
@@ -146,10 +146,10 @@ def _weights(graph: _Graph, config: dict[str, Any]) -> Iterator[tuple[str, Array
 
 
 def _embeddings(graph: _Graph, dim: int, n_types: int) -> Iterator[tuple[str, Array]]:
-    """Words, and positions with the row of type 0 in them."""
+    """Yield the word embeddings, and the positions, which include the row of token type 0."""
     dequantize = next(graph.of_kind("DequantizeLinear"), None)
     if dequantize is None:
-        raise ValueError("no 8-bit table of words")
+        raise ValueError("there is no 8-bit table of words")
     producers = {node.output[0]: node for node in graph.of_kind("Gather")}
     table, scales = (graph.tensors[producers[value].input[0]] for value in dequantize.input[:2])
     yield "embeddings.word_embeddings.weight", table * scales[:, None]
@@ -160,7 +160,7 @@ def _embeddings(graph: _Graph, dim: int, n_types: int) -> Iterator[tuple[str, Ar
 
 
 def _norm(graph: _Graph, norm: NodeProto, name: str) -> Iterator[tuple[str, Array]]:
-    """A LayerNorm with its channels' scales given back."""
+    """Yield a LayerNorm multiplied by the scales of its channels."""
     scales = graph.channel_scales(norm)
     for part, value in zip(("weight", "bias"), norm.input[1:3], strict=True):
         yield f"{name}.LayerNorm.{part}", graph.tensors[value] * scales
@@ -169,15 +169,15 @@ def _norm(graph: _Graph, norm: NodeProto, name: str) -> Iterator[tuple[str, Arra
 def _dense(
     graph: _Graph, product: NodeProto, name: str, rows: npt.NDArray[Any], *, times: float = 1.0, with_bias: bool = True
 ) -> Iterator[tuple[str, Array]]:
-    """A dense layer.
+    """Yield the weights of a dense layer.
 
     Args:
-        graph: Where its constants are.
-        product: Its product in integers.
-        name: Of the layer.
-        rows: By what to multiply the rows of its matrix, (k,).
-        times: By what to multiply its bias.
-        with_bias: Whether the graph has one.
+        graph: Has its constants.
+        product: Its integer product.
+        name: Name of the layer.
+        rows: Factors of the rows of its matrix, (k,).
+        times: Factor of its bias.
+        with_bias: Whether the graph has a bias.
     """
     matrix = graph.tensors[product.input[1]].astype(np.float32) * graph.tensors[product.input[3]]
     yield f"{name}.weight", (matrix * rows[:, None]).T

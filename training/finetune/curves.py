@@ -1,4 +1,4 @@
-"""The record of a run: log.csv a row a step, evaluation.csv a row a metric, and curves.png of both."""
+"""The log of a run: log.csv with a row per step, evaluation.csv with a row per metric, and curves.png of both."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ LOG = "log.csv"
 EVALUATION = "evaluation.csv"
 CURVES = "curves.png"
 
-_EVERY = 60.0  # seconds between two pictures
-_SMOOTHING = 0.98  # of the exponential mean drawn over the steps
-_WIDEST = 4000  # points drawn a curve
+_EVERY = 60.0  # seconds between two drawings
+_SMOOTHING = 0.98  # of the exponential mean of the curves
+_WIDEST = 4000  # points per curve
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What one step did.
+    """Figures of one step.
 
     Attributes:
         step: From 1.
         contrastive: Contrastive loss, in nats.
         type_loss: Type loss, in nats, before its weight.
         distillation: One minus the mean cosine of the plain phrases, before its weight.
-        learning_rate: Of the phrase encoder.
-        seconds: That the step took, waiting included.
-        waited: Share of these that it waited for data, in [0, 1].
-        phrases: Encoded, of all processes.
+        learning_rate: Learning rate of the phrase encoder.
+        seconds: Duration of the step, waiting included.
+        waited: Share of the duration spent waiting for data, in [0, 1].
+        phrases: Phrases encoded by all processes.
     """
 
     step: int
@@ -51,20 +51,20 @@ class StepRecord:
 
 
 class RunLog:
-    """Writes the record of a run into a folder; after a resume, rows past the checkpoint are taken back first.
+    """Writes the log of a run into a folder; on a resume, rows after the saved state are removed first.
 
     Args:
-        folder: Where.
-        done: Steps that the run goes on from.
-        tensorboard: Write event files for TensorBoard, which has to be installed, as well.
+        folder: Where to write.
+        done: Steps done before the run resumes.
+        tensorboard: Write event files for TensorBoard too; it must be installed.
 
     Raises:
-        SettingsError: If TensorBoard is wished for but not installed.
+        SettingsError: If TensorBoard is requested but not installed.
     """
 
     def __init__(self, folder: Path, *, done: int, tensorboard: bool = False) -> None:
         self._folder = folder
-        self._said = False
+        self._warned = False
         self._drawn = time.monotonic()
         self._board = _open_board(folder) if tensorboard else None
         names = [field.name for field in fields(StepRecord)]
@@ -83,7 +83,7 @@ class RunLog:
             self._board.close()
 
     def step(self, record: StepRecord) -> None:
-        """Write what a step did."""
+        """Write the figures of a step."""
         row = [value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]
         _write(self._steps, [row])
         if self._board is not None:
@@ -91,32 +91,32 @@ class RunLog:
                 self._board.add_scalar(name, value, record.step)
 
     def scores(self, step: int, scores: Mapping[str, float]) -> None:
-        """Write what an evaluation found."""
+        """Write the scores of an evaluation."""
         _write(self._scores, [[step, name, f"{value:.6g}"] for name, value in scores.items()])
         if self._board is not None:
             for name, value in scores.items():
                 self._board.add_scalar(f"evaluation/{name}", value, step)
 
     def plot(self, *, final: bool) -> None:
-        """Draw the curves anew, at most once a minute before the end; without matplotlib there is no picture."""
+        """Draw the curves, at most once a minute before the end; without matplotlib nothing is drawn."""
         if not final and time.monotonic() - self._drawn < _EVERY:
             return
         self._drawn = time.monotonic()
         if importlib.util.find_spec("matplotlib") is not None:
             plot_curves(self._folder)
-        elif not self._said:
-            self._said = True
-            _log.warning("matplotlib is not installed: no %s is drawn. %s has the figures", CURVES, LOG)
+        elif not self._warned:
+            self._warned = True
+            _log.warning("matplotlib is not installed, so %s is not drawn. The figures are in %s", CURVES, LOG)
 
 
 def read_log(folder: Path) -> list[dict[str, float]]:
-    """Rows of a run's log.csv."""
+    """Read the rows of a run's log.csv."""
     with (folder / LOG).open(encoding="utf-8", newline="") as file:
         return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def plot_curves(folder: Path) -> Path:
-    """Draw losses, learning rate and scores of a run into curves.png, and return its path."""
+    """Draw losses, learning rate and scores of a run into curves.png; returns its path."""
     from matplotlib.figure import Figure
 
     rows = read_log(folder)
@@ -143,7 +143,7 @@ def plot_curves(folder: Path) -> Path:
 
 
 def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """Points of evaluation.csv by metric."""
+    """Read the points of evaluation.csv, by metric."""
     curves: dict[str, list[tuple[int, float]]] = {}
     with (folder / EVALUATION).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -152,7 +152,7 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def _smooth(values: Sequence[float]) -> list[float]:
-    """Exponential mean, unbiased at its start."""
+    """Smooth values by an exponential mean without bias at the start."""
     smoothed, mean, weight = [], 0.0, 0.0
     for value in values:
         mean = _SMOOTHING * mean + (1 - _SMOOTHING) * value
@@ -162,7 +162,7 @@ def _smooth(values: Sequence[float]) -> list[float]:
 
 
 def _reopen(path: Path, header: list[str], done: int) -> TextIO:
-    """A CSV to append to, with its rows up to a step."""
+    """Open a CSV file to append to; keeps its rows up to a step."""
     kept: list[list[str]] = []
     if done and path.exists():
         with path.open(encoding="utf-8", newline="") as file:
@@ -185,7 +185,7 @@ def _open_board(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise SettingsError(
-            "TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out"
+            "TensorBoard is not installed. Install it with: pip install tensorboard; or leave out 'tensorboard'"
         ) from error
     writer: Any = SummaryWriter
     return writer(folder)

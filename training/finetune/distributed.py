@@ -1,9 +1,9 @@
-"""Training in several processes, one a GPU, started by torchrun or `accelerate launch`.
+"""Training in several processes, one per GPU, started by torchrun or `accelerate launch`.
 
     each process encodes its own pairs -> vectors and keys are gathered from all -> every process computes the loss of
-    the whole batch, in which only its own vectors carry gradients -> gradients are summed over the processes
+    the whole batch, in which only its own vectors have gradients -> gradients are summed over the processes
 
-The sum is the gradient of the whole batch's loss, as one process with all pairs would find it. A gathered vector is
+The sum equals the gradient that one process with all pairs would compute. A gathered vector is
 dim x 4 bytes: 4,096 pairs of 384 are 12 MB a step.
 """
 
@@ -20,21 +20,21 @@ from torch import Tensor, distributed, nn
 from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 from training.data.batches import Shard
 
-_PATIENCE = timedelta(hours=2)
-"""How long the others wait while the first process evaluates."""
+_TIMEOUT = timedelta(hours=2)
+"""How long the other processes wait while the first one evaluates."""
 
 
 def shard_of_environment() -> Shard:
-    """Rank and number of processes as torchrun and accelerate set them; the only process without them."""
+    """Return rank and number of processes as torchrun and accelerate set them; without these, a single process."""
     return Shard(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[Shard]:
-    """Join the other processes for the time of a `with` block; alone if there are none.
+    """Join the other processes for the duration of a `with` block; does nothing for a single process.
 
     Args:
-        device: NCCL connects GPUs, gloo processors.
+        device: Decides the backend: NCCL for GPUs, gloo for CPUs.
     """
     shard = shard_of_environment()
     if shard.world_size == 1:
@@ -43,7 +43,7 @@ def process_group(device: torch.device) -> Iterator[Shard]:
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=_PATIENCE)
+    distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=_TIMEOUT)
     try:
         yield shard
     finally:
@@ -51,9 +51,9 @@ def process_group(device: torch.device) -> Iterator[Shard]:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """The GPU of this process among those of its machine, made the current one; another device as it is.
+    """Return the GPU of this process on its machine and make it the current one; other devices come back unchanged.
 
-    Call it before anything is loaded onto a GPU: what asks for "cuda" alone gets the current one.
+    Call it before anything is loaded onto a GPU: a load onto plain "cuda" uses the current GPU.
 
     Raises:
         DeviceError: If the machine has fewer GPUs than processes.
@@ -67,7 +67,7 @@ def local_device(device: torch.device) -> torch.device:
 
 
 def gather_rows(rows: Tensor) -> Tensor:
-    """Rows of all processes in the order of their ranks, (sum of n, ...); gradients flow to the own ones alone.
+    """Gather the rows of all processes in the order of ranks, (sum of n, ...); only the own rows have gradients.
 
     Args:
         rows: (n, ...); n may differ between processes.
@@ -88,7 +88,7 @@ def gather_rows(rows: Tensor) -> Tensor:
 
 
 def sum_over_processes(value: Tensor) -> Tensor:
-    """Sum of a tensor over the processes, without gradients."""
+    """Sum a tensor over the processes, without gradients."""
     total = value.detach().clone()
     if _is_joined():
         distributed.all_reduce(total)
@@ -96,7 +96,7 @@ def sum_over_processes(value: Tensor) -> Tensor:
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Set the gradient of each parameter to its sum over the processes; one without any counts as zero."""
+    """Set the gradient of each parameter to its sum over the processes; a missing gradient counts as zero."""
     if not _is_joined():
         return
     for parameter in parameters:
@@ -106,14 +106,14 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def same_start(network: nn.Module) -> None:
-    """Give every process the weights of the first."""
+    """Copy the weights of the first process to all others."""
     if _is_joined():
         for tensor in network.state_dict().values():
             distributed.broadcast(tensor, 0)
 
 
 def wait_for_all() -> None:
-    """Return when every process has come here."""
+    """Block until every process has made this call."""
     if _is_joined():
         distributed.barrier()
 

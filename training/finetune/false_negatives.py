@@ -1,4 +1,4 @@
-"""Which rows of a batch mean the same, so that they must not be pushed apart.
+"""Find the rows of a batch that mean the same, so that they are not used as negatives.
 
     by label      pair i and pair j are of one entity, or share a string after case and punctuation folding
     by a teacher  another encoder finds the two closer than the row's own pair (GIST)
@@ -33,17 +33,17 @@ class Keys:
 
 
 def same_entity(keys: Keys) -> Tensor:
-    """(2n, 2n + m) bool: row and column are names of one entity, a row's own pair included; unknown is none."""
+    """Return (2n, 2n + m) bool: row and column are names of one known entity, or one pair."""
     n = len(keys.entities)
     known = keys.entities != NO_KEY
     pairs = (keys.entities[:, None] == keys.entities[None, :]) & known[:, None]
     pairs = pairs | torch.eye(n, dtype=torch.bool, device=pairs.device)
     negatives = (keys.entities[:, None] == keys.negative_entities[None, :]) & known[:, None]
-    return _of_rows(pairs, negatives)
+    return _expand(pairs, negatives)
 
 
 def same_meaning(keys: Keys) -> Tensor:
-    """(2n, 2n + m) bool: row and column are of one entity, or their pairs share a string."""
+    """Return (2n, 2n + m) bool: row and column are of one entity, or their pairs share a string."""
     strings = (keys.anchors, keys.positives)
     pairs = torch.zeros(len(keys.entities), len(keys.entities), dtype=torch.bool, device=keys.entities.device)
     negatives = torch.zeros(len(keys.entities), len(keys.negatives), dtype=torch.bool, device=keys.entities.device)
@@ -51,16 +51,16 @@ def same_meaning(keys: Keys) -> Tensor:
         for right in strings:
             pairs |= left[:, None] == right[None, :]
         negatives |= left[:, None] == keys.negatives[None, :]
-    return same_entity(keys) | _of_rows(pairs, negatives)
+    return same_entity(keys) | _expand(pairs, negatives)
 
 
 def closer_than_positive(vectors: Tensor, n_pairs: int, *, floor: float = 0.0) -> Tensor:
-    """Where a teacher finds a column closer to the row than the row's own partner.
+    """Return where a teacher finds a column closer to the row than the row's own partner.
 
     Args:
-        vectors: The teacher's, L2-normalised: n anchors, n positives, m negatives, (2n + m, dim).
+        vectors: The teacher's vectors, L2-normalised: n anchors, n positives, m negatives, (2n + m, dim).
         n_pairs: n.
-        floor: A cosine up to here is never enough to be taken for the same; 0 is GIST's own rule.
+        floor: With a cosine up to this value, two rows always count as different; 0 is GIST's own rule.
 
     Returns:
         (2n, 2n + m) bool.
@@ -72,6 +72,6 @@ def closer_than_positive(vectors: Tensor, n_pairs: int, *, floor: float = 0.0) -
     return cosines > own
 
 
-def _of_rows(pairs: Tensor, negatives: Tensor) -> Tensor:
-    """What holds for pairs, (n, n), and for pairs and negatives, (n, m), spread over rows and columns."""
+def _expand(pairs: Tensor, negatives: Tensor) -> Tensor:
+    """Expand masks of pairs, (n, n), and of pairs and negatives, (n, m), to all rows and columns."""
     return torch.cat([pairs.repeat(2, 2), negatives.repeat(2, 1)], dim=1)

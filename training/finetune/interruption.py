@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM put off to a moment at which the work can be saved."""
+"""Defer Ctrl-C and SIGTERM to a moment at which the work can be saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StopRequest:
-    """Whether a signal has asked the work to stop, and which one."""
+    """A signal that requested a stop, or none.
+
+    Attributes:
+        number: Number of the signal; None if there was none.
+    """
 
     number: int | None = None
 
@@ -26,28 +30,28 @@ class StopRequest:
 
 @contextmanager
 def deferred_stop() -> Iterator[StopRequest]:
-    """Within the block a first Ctrl-C or SIGTERM is only noted; it takes effect at the end of the block.
+    """Record a first Ctrl-C or SIGTERM within the block; it takes effect at the end of the block.
 
-    A second one takes effect at once. A signal that is ignored stays so. Handlers belong to the main thread: in
-    another one nothing is put off.
+    A second signal takes effect at once. An ignored signal stays ignored. Only the main thread can set handlers: in
+    another thread nothing is deferred.
     """
     stop = StopRequest()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    # None is a handler that was not set from Python and could not be put back.
-    mine = [number for number in _SIGNALS if before[number] not in (signal.SIG_IGN, None)]
+    # None is a handler that was not set from Python, and that Python cannot restore.
+    deferred = [number for number in _SIGNALS if before[number] not in (signal.SIG_IGN, None)]
     if threading.current_thread() is not threading.main_thread():
-        mine = []
+        deferred = []
 
     def restore() -> None:
-        for number in mine:
+        for number in deferred:
             signal.signal(number, before[number])
 
     def note(number: int, _: object) -> None:
         stop.number = number
         restore()
-        _log.warning("stopping after this step; once more, and it stops without saving")
+        _log.warning("stopping after this step; a second signal stops without saving")
 
-    for number in mine:
+    for number in deferred:
         signal.signal(number, note)
     try:
         yield stop

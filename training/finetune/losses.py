@@ -1,4 +1,4 @@
-"""The losses of PEARL, with false negatives masked and unknown lexical classes summed out, and SapBERT's.
+"""The losses of PEARL and SapBERT; false negatives are masked, unknown lexical classes are summed out.
 
 L = L_CL + weight * L_CE                                                       Eq. 4
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 MASKED_LOGIT = -1e4
-"""Stands for minus infinity; finite, so that a row without any allowed entry gives no NaN."""
+"""Replaces minus infinity; finite, so that a row without any allowed entry does not give NaN."""
 
 
 def nt_xent(
@@ -26,16 +26,16 @@ def nt_xent(
         anchors: Phrase vectors, (n, dim), any norm.
         positives: Vectors of the other name or the augmented phrase, (n, dim), any norm.
         temperature: Divides the cosine similarities; > 0, no unit. PEARL trains with 0.07.
-        negatives: Hard negatives, (m, dim), any norm: further columns for all 2n rows, without a loss of their own.
+        negatives: Hard negatives, (m, dim), any norm: additional columns for all 2n rows, without a loss of their own.
         same: (2n, 2n + m) bool; rows are anchors, then positives, columns these and the negatives. True where the
-            column means the same as the row, so that it must not be its negative. A row's own column and its
-            partner's do not matter. None: every other column is a negative (the paper).
+            column means the same as the row and is not used as its negative. The entries of a row itself and of its
+            partner are ignored. None: every other column is a negative (the paper).
 
     Returns:
         Mean loss over the 2n rows, in nats, ().
 
     Raises:
-        ValueError: If the tensors do not fit each other, or the temperature is not positive.
+        ValueError: If the shapes do not match, or the temperature is not positive.
 
     Source:
         PEARL (Chen et al. 2024), Eq. 2; masking by label as in SapBERT (Liu et al. 2021).
@@ -71,21 +71,21 @@ def multi_similarity(
 ) -> Tensor:
     """Multi-similarity loss with online mining: all names of an entity are positives of each other.
 
-    Of a row's positives those count that are not closer than its closest negative by more than the margin, of its
-    negatives those that are not farther than its farthest positive by more than the margin.
+    Mining: a positive counts unless it is closer than the row's closest negative by more than the margin. A negative
+    counts unless it is farther than the row's farthest positive by more than the margin.
 
     Args:
         rows: Phrase vectors, (r, dim), any norm.
-        columns: What they are compared with, (c, dim), any norm.
-        positive: (r, c) bool, of the same entity; not the row itself.
-        negative: (r, c) bool, of another one.
-        alpha: Weight of positives' similarities, no unit.
-        beta: Weight of negatives' similarities, no unit.
-        base: Similarity that counts nothing, in [-1, 1].
-        margin: Of the mining, in cosine.
+        columns: Vectors that they are compared with, (c, dim), any norm.
+        positive: (r, c) bool: the column is of the same entity, and not the row itself.
+        negative: (r, c) bool: the column is of another entity.
+        alpha: Weight of the similarities of positives, no unit.
+        beta: Weight of the similarities of negatives, no unit.
+        base: Similarity that is subtracted, in [-1, 1].
+        margin: Margin of the mining, in cosine.
 
     Returns:
-        Mean over the rows, (); a row without anything left counts as 0.
+        Mean over the rows, (); a row without any pair left counts as 0.
 
     Source:
         Wang et al. (2019), with the constants of SapBERT (Liu et al. 2021), which mines by Euclidean distance.
@@ -103,24 +103,24 @@ def multi_similarity(
 
 
 def _log1p_sum_exp(exponents: Tensor, chosen: Tensor) -> Tensor:
-    """log(1 + sum of e^x over the chosen columns), (r,), without overflow."""
+    """Return log(1 + sum of e^x over the chosen columns), (r,), without overflow."""
     kept = exponents.masked_fill(~chosen, MASKED_LOGIT)
     one = torch.zeros_like(kept[:, :1])
     return torch.cat([one, kept], dim=1).logsumexp(dim=1)
 
 
 def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Cross entropy against a set of phrase types: the likelihood that any of the allowed ones is right.
+    """Cross entropy against a set of phrase types: minus the log of the probability of the set.
 
-    With one label allowed it is the plain cross entropy of Eq. 3; with the five classes of one entity type allowed,
-    the lexical class is summed out.
+    With one allowed label this is the cross entropy of Eq. 3. With the five classes of one entity type allowed, the
+    lexical class is summed out.
 
     Args:
         logits: (n, 95).
-        allowed: (n, 95) bool; a row without any allowed label does not count.
+        allowed: (n, 95) bool; a row without any allowed label is skipped.
 
     Returns:
-        Mean loss over the rows that count, in nats, (); 0 if there are none.
+        Mean loss over the remaining rows, in nats, (); 0 if there are none.
 
     Source:
         PEARL (Chen et al. 2024), Eq. 3; the marginal is ours.
@@ -130,14 +130,14 @@ def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
 
 
 def summed_distillation(vectors: Tensor, wanted: Tensor) -> Tensor:
-    """How far phrases have moved from where a teacher has them: one minus the cosine, summed, ().
+    """Distance of phrases from their vectors by a teacher: one minus the cosine, summed, ().
 
     Args:
-        vectors: (n, dim), any norm; the first columns are the phrase encoder's, a character encoder's follow.
-        wanted: The teacher's, (n, phrase_dim), any norm.
+        vectors: (n, dim), any norm; the columns of the phrase encoder come first, then those of a character encoder.
+        wanted: The teacher's vectors, (n, phrase_dim), any norm.
 
     Raises:
-        ValueError: If the teacher's vectors are wider, or of another number.
+        ValueError: If the teacher's vectors are wider, or there is another number of them.
     """
     if len(vectors) != len(wanted) or vectors.shape[1] < wanted.shape[1]:
         raise ValueError(f"vectors {tuple(vectors.shape)} cannot be distilled from {tuple(wanted.shape)}")
@@ -146,7 +146,7 @@ def summed_distillation(vectors: Tensor, wanted: Tensor) -> Tensor:
 
 
 def summed_type_loss(logits: Tensor, allowed: Tensor) -> tuple[Tensor, int]:
-    """`marginal_type_loss` before the mean: the sum, (), in nats, and over how many rows it goes."""
+    """Return the sum of `marginal_type_loss` before the mean, (), in nats, and the number of its rows."""
     counts = allowed.any(dim=1)
     kept, mask = logits[counts], allowed[counts]
     log_all = kept.logsumexp(dim=1)

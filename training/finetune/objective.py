@@ -1,4 +1,4 @@
-"""The losses of one batch from its vectors, over all processes that train together."""
+"""Compute the losses of one batch from its vectors, over all processes that train together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.finetune.false_negatives import Keys, closer_than_positive, same_e
 from training.finetune.losses import multi_similarity, nt_xent, summed_distillation, summed_type_loss
 
 Teacher = Callable[[Sequence[str]], Tensor]
-"""Phrases to vectors, (n, dim), L2-normalised, without gradients."""
+"""Encodes phrases as vectors, (n, dim), L2-normalised, without gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Losses:
     """Losses of one batch, each ().
 
     Attributes:
-        total: What is minimised on this process; summing its gradients over the processes gives those of the whole.
-        contrastive: Of the whole batch.
-        type_loss: Of the whole batch, before its weight.
-        distillation: Of the whole batch, before its weight; 0 without plain phrases.
+        total: Minimised on this process; the sum of its gradients over the processes is the gradient of the whole loss.
+        contrastive: Contrastive loss of the whole batch.
+        type_loss: Type loss of the whole batch, before its weight.
+        distillation: Distillation loss of the whole batch, before its weight; 0 without plain phrases.
     """
 
     total: Tensor
@@ -44,23 +44,23 @@ def batch_losses(
     teacher: Teacher | None = None,
     distil_from: Teacher | None = None,
 ) -> Losses:
-    """Eq. 4 for the batch of all processes, and the distillation of its plain phrases.
+    """Compute Eq. 4 for the batch of all processes, and the distillation of its plain phrases.
 
     Args:
-        vectors: Of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before
+        vectors: Vectors of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before
             normalisation.
-        batch: This process's.
-        type_head: dim -> 95; None leaves the type loss out.
-        config: Which losses, with what weights.
-        teacher: Says what means the same, besides the labels.
-        distil_from: Gives the vectors that the phrase encoder's part keeps near for plain phrases.
+        batch: The batch of this process.
+        type_head: dim -> 95; None skips the type loss.
+        config: The losses and their weights.
+        teacher: Decides, besides the labels, which phrases mean the same.
+        distil_from: Encodes the plain phrases; the phrase encoder's part of their vectors stays close to its vectors.
     """
     n, device = len(batch.anchors), vectors.device
     paired = 2 * n + len(batch.negatives)
     parts = [gather_rows(part) for part in _parts(vectors[:paired], n)]
     keys = _keys(batch, device)
-    judged = None if teacher is None else [gather_rows(p) for p in _parts(_judge(teacher, batch).to(device), n)]
-    contrastive = _contrastive(parts, keys, judged, config)
+    of_teacher = None if teacher is None else [gather_rows(p) for p in _parts(_teach(teacher, batch).to(device), n)]
+    contrastive = _contrastive(parts, keys, of_teacher, config)
     total = contrastive
     type_loss = distillation = torch.zeros((), device=device)
     if type_head is not None and config.type_weight > 0:
@@ -77,18 +77,18 @@ def batch_losses(
 
 
 def _mean_over_processes(summed: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """This process's share of a mean over the rows of all processes, with its gradient, and the mean without."""
+    """Return this process's share of a mean over the rows of all processes, with gradient; and the mean, without."""
     whole = sum_over_processes(torch.stack([summed.detach(), torch.tensor(float(count), device=summed.device)]))
     n = whole[1].clamp(min=1.0)
     return summed / n, whole[0] / n
 
 
-def _contrastive(parts: list[Tensor], keys: Keys, judged: list[Tensor] | None, config: FitConfig) -> Tensor:
+def _contrastive(parts: list[Tensor], keys: Keys, of_teacher: list[Tensor] | None, config: FitConfig) -> Tensor:
     """Contrastive loss of the whole batch."""
     anchors, positives, negatives = parts
     same = same_meaning(keys) if config.mask == "label" else None
-    if judged is not None:
-        closer = closer_than_positive(torch.cat(judged), len(anchors), floor=config.teacher_floor)
+    if of_teacher is not None:
+        closer = closer_than_positive(torch.cat(of_teacher), len(anchors), floor=config.teacher_floor)
         same = closer if same is None else same | closer
     if config.objective == "nt-xent":
         return nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
@@ -118,7 +118,7 @@ def _keys(batch: PairBatch, device: torch.device) -> Keys:
     return Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays))
 
 
-def _judge(teacher: Teacher, batch: PairBatch) -> Tensor:
+def _teach(teacher: Teacher, batch: PairBatch) -> Tensor:
     """The teacher's vectors of a batch."""
     with torch.no_grad():
         return teacher([*batch.anchors, *batch.positives, *batch.negatives])

@@ -1,11 +1,11 @@
-"""The state of a training run, to go on from after a kill: one safetensors file, no pickle.
+"""The state of a training run, from which it resumes: one safetensors file, no pickle.
 
     network.NAME            weights
     optimizer.I.NAME        the optimizer's state of parameter I
-    metadata                step, and the settings that decide what is learnt, as JSON
+    metadata                step, and the settings that affect what is learnt, as JSON
 
-No random state is kept: batches and dropout are functions of seed, rank and step. The file is written beside the old
-one and put in its place, so that a kill at any moment leaves one that is whole.
+No random state is stored: batches and dropout are functions of seed, rank and step. The file is written beside the old
+one and then replaces it, so that there is a complete file even if the process is killed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def save_state(
     """Write the state after a step.
 
     Args:
-        path: The file; replaced whole.
+        path: The file; an old one is replaced.
         step: Steps done.
-        network: Its weights.
-        optimizer: Its moments.
-        identity: What a resumed run must have in common, as JSON takes it.
+        network: Its weights are stored.
+        optimizer: Its moments are stored.
+        identity: Settings that a resumed run must share, serialisable as JSON.
     """
     from safetensors.torch import save_file
 
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
-    # Weights that are tied share memory, which safetensors refuses.
+    # Tied weights share memory, which safetensors does not accept.
     copied = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
@@ -51,10 +51,10 @@ def save_state(
 
 
 def load_state(path: Path, *, network: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]) -> int:
-    """Put a state back; returns the steps done, 0 if there is no state.
+    """Restore a state; returns the steps done, 0 if there is no state.
 
     Raises:
-        TrainingError: If the file is damaged, or is of a run with other settings or another network.
+        TrainingError: If the file is damaged, or belongs to a run with other settings or another network.
     """
     if not path.exists():
         return 0
@@ -63,30 +63,30 @@ def load_state(path: Path, *, network: nn.Module, optimizer: torch.optim.Optimiz
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
         step, before = int(metadata["step"]), dict(json.loads(metadata["identity"]))
         states: dict[int, dict[str, Tensor]] = {}
         for name, tensor in _under(tensors, "optimizer.").items():
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = tensor
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise TrainingError(f"{path} is no state of a training run ({error}). Remove it to start again") from error
+        raise TrainingError(f"{path} is not the state of a training run ({error}). Remove it to start over") from error
     now = json.loads(json.dumps(dict(identity)))
     keys = sorted({*before, *now})
     other = [f"{key} {before.get(key)!r}, now {now.get(key)!r}" for key in keys if before.get(key) != now.get(key)]
     if other:
         raise TrainingError(
-            f"{path} is of a run with other settings ({'; '.join(other[:4])}). Give the same ones to go on, name "
-            f"another folder, or start again with --restart"
+            f"{path} is of a run with other settings ({'; '.join(other[:4])}). Resume with the same settings, write to "
+            f"another folder, or start over with restart"
         )
     try:
         network.load_state_dict(_under(tensors, "network."))
     except RuntimeError as error:
-        raise TrainingError(f"{path} is of another network ({error}). Name another folder") from error
+        raise TrainingError(f"{path} is of another network ({error}). Write to another folder") from error
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
     return step
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin so, without it."""
+    """Return the tensors whose names start with a prefix, without the prefix."""
     return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -59,9 +59,9 @@ def fit(
 ) -> None:
     """Fine-tune `network` in place, on the device where it is.
 
-    Writes into `folder`: state.safetensors (to resume), log.csv, evaluation.csv, curves.png. With several processes
-    (`distributed.process_group`) all of them call this function with the same arguments, and the first one writes. On
-    Ctrl-C or SIGTERM a single process finishes its step and writes its state before it stops.
+    Writes state.safetensors (to resume), log.csv, evaluation.csv and curves.png. With several processes
+    (`distributed.process_group`) all make the same call, and the first one writes. On Ctrl-C or SIGTERM a single
+    process finishes its step and writes its state before it stops.
 
     Args:
         network: With a type head, unless the type loss has no weight.
@@ -80,8 +80,7 @@ def fit(
     Raises:
         TrainingError: If the state in `folder` is of another run, or the loss is not finite.
         SettingsError: If TensorBoard is requested but not installed.
-        ValueError: If the type loss has a weight but the network no type head, or there are plain phrases but no
-            encoder to distil them from.
+        ValueError: If the network lacks a type head, or plain phrases an encoder to distil them from.
     """
     if network.type_head is None and config.type_weight > 0:
         raise ValueError("fit needs a network with a type head, or type_weight=0")

@@ -1,1 +1,1 @@
-"""A type head on a frozen encoder."""
+"""Head: fits a type head on a frozen encoder."""

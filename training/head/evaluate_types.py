@@ -1,4 +1,4 @@
-"""How well a type head knows names that it never saw."""
+"""Score a type head on names that it never saw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def score_types(logits: Tensor, types: Sequence[set[str]]) -> TypeScores:
 
     Args:
         logits: (n, 95).
-        types: The right entity types of each name, at least one; any of them counts as right.
+        types: The right entity types of each name, at least one; each of them counts as right.
     """
     probabilities = logits.softmax(dim=1).reshape(-1, len(LEXICAL_CLASSES), len(ENTITY_TYPES))
     predicted = [ENTITY_TYPES[i] for i in torch.argmax(probabilities.sum(1), dim=1).tolist()]

@@ -1,6 +1,6 @@
-"""A type head on a frozen encoder: softmax regression on phrase vectors, with the marginal type loss.
+"""Fit a type head: softmax regression on phrase vectors with the marginal type loss.
 
-Cost: the vectors are made once; an epoch over 200,000 of them takes a few seconds.
+Cost: each name is encoded once; an epoch over 200,000 vectors takes a few seconds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def fit_head(
     Args:
         vectors: Phrase vectors before normalisation, (n, dim).
         allowed: (n, 95) bool, the phrase types that are right.
-        weights: (n,), how often an example is drawn, in proportion; evens out rare types.
-        epochs: Times n examples are drawn.
-        batch: Examples a step.
+        weights: (n,), relative frequency with which an example is drawn; balances rare types.
+        epochs: Passes: n examples are drawn per epoch.
+        batch: Examples per step.
         learning_rate: Peak; falls to zero as a cosine.
-        weight_decay: Of AdamW.
-        generator: Decides the order and the start.
+        weight_decay: Weight decay of AdamW.
+        generator: Determines the order and the initial weights.
 
     Returns:
         The head, dim -> 95, without a bias.

@@ -1,7 +1,7 @@
-"""A type head on a frozen encoder, from files to a checkpoint: what `pearl-qdrant train head` runs.
+"""Fit a type head on a frozen network, and write both as a checkpoint.
 
-The vectors are made once, so that the cost is that of encoding the names; an epoch over 200,000 vectors takes a few
-seconds. A tenth of the names, chosen by their hash, is held out to say how well the head knows names it never saw.
+Each name is encoded once, which is most of the cost: an epoch over 200,000 vectors takes a few seconds. A tenth of the
+names, chosen by their hash, is held out to measure the head on names that it never saw.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from training.networks.base_network import BaseModel
 from training.networks.phrase_vectors import pool_phrases
 from training.networks.torch_checkpoint import write_network
 
-_CHUNK = 2048  # names between two moves of the progress bar
+_CHUNK = 2048  # names between two updates of the progress bar
 
 
 @torch.inference_mode()
 def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64, micro_batch: int = 64) -> Tensor:
-    """Vectors before normalisation on the CPU, (n, dim), as the head will see them."""
+    """Encode names: vectors before normalisation on the CPU, (n, dim), the input of the head."""
     parts = []
     with tqdm(total=len(names), desc="encode", unit=" names", unit_scale=True, disable=None) as bar:
         for start in range(0, len(names), _CHUNK):
@@ -48,9 +48,9 @@ def run_head(
     """Fit a type head on a frozen network and write both as a checkpoint.
 
     Args:
-        base: Its network stays as it is, but for the head.
-        examples: Those without a type are passed over; names whose class is open count as noun phrases.
-        options: How.
+        base: Its network stays unchanged, except for the head.
+        examples: Those without a type are skipped; names with an open lexical class count as noun phrases.
+        options: How to fit.
         out: The checkpoint to write.
         device: Where names are encoded.
 
@@ -61,7 +61,7 @@ def run_head(
         OptionError: If no example has a type.
     """
     base.network.to(device).eval()
-    typed = _chosen([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)
+    typed = _choose([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)
     if not typed:
         raise OptionError(
             "phrases", "None of the names has an entity type. Give phrase_with_etype.txt, or a corpus with types."
@@ -77,7 +77,7 @@ def run_head(
     sizes = Counter(example.allowed for example in kept)
     weights = torch.tensor([sizes[example.allowed] ** -options.balance for example in kept])
     head = fit_head(
-        # Inference tensors cannot take part in what follows.
+        # Tensors of inference mode cannot be used in training.
         vectors.clone(),
         allowed,
         weights=weights,
@@ -99,8 +99,8 @@ def run_head(
     return scores
 
 
-def _chosen(examples: list[Example], options: HeadOptions) -> list[Example]:
-    """At most so many of each set of types, chosen by a hash of the name, in the order given."""
+def _choose(examples: list[Example], options: HeadOptions) -> list[Example]:
+    """Choose at most `max_each` examples of each set of types, by a hash of the name."""
     seen: Counter[tuple[int, ...]] = Counter()
     chosen = []
     distinct = {(e.name, e.allowed): e for e in examples}
@@ -112,7 +112,7 @@ def _chosen(examples: list[Example], options: HeadOptions) -> list[Example]:
 
 
 def hash_order(name: str, seed: int) -> bytes:
-    """A place in an order that looks random and is the same everywhere."""
+    """Return a sort key for an order that looks random and is the same everywhere."""
     from hashlib import blake2b
 
     return blake2b(f"{seed}/{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -120,7 +120,7 @@ def hash_order(name: str, seed: int) -> bytes:
 
 @torch.inference_mode()
 def _score(base: BaseModel, head: torch.nn.Module, held: list[Example]) -> TypeScores | None:
-    """How well the head knows names that it never saw."""
+    """Score the head on names that it never saw."""
     if not held:
         return None
     kinds = [{PHRASE_TYPES[i].partition("-")[2] for i in example.allowed} for example in held]

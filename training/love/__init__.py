@@ -1,1 +1,1 @@
-"""Pre-training of the character encoder (LOVE)."""
+"""LOVE: pre-trains a character encoder that mimics word vectors, typos included."""

@@ -1,15 +1,15 @@
-"""Pre-training of the character encoder: words with typos are to get the vectors that the words have.
+"""Pre-train the character encoder: words with typos learn the vectors of the correct words.
 
     each step: draw words -> half of them with one edit -> character encoder -> linear layer to the width of the targets
                -> NT-Xent against the words' own vectors, other words of the batch and look-alikes as negatives -> Adam
 
-Look-alikes are words at a small edit distance, whose vectors tell "angel" from "angle". Batches, edits and negatives
-are functions of seed and step, so a run that was killed goes on to the same weights. The linear layer is thrown away.
+Look-alikes are words at a small edit distance, such as "angel" and "angle". Batches, edits and negatives are functions
+of seed and step, so that a resumed run ends with the same weights. The linear layer is discarded.
 
-Cost: a step of 128 words takes about 30 ms of one core; 22,000 words and 20 epochs, two minutes.
+Cost: a step of 128 words takes about 30 ms on one core; 22,000 words and 20 epochs take two minutes.
 
 Source: LOVE (Chen et al. 2022), sections 4.2 and 4.3: NT-Xent at 0.07, three hard negatives, Adam at 2e-3 decaying by
-0.97 an epoch, 20 epochs. Batches are larger here than its 32.
+0.97 an epoch, 20 epochs. Our batches are larger than the 32 of the paper.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from training.love.targets import Targets
 from training.mining.edit_pairs import edit_pairs
 
 MAX_TOKENS = 16
-"""Of a word; more pieces than the encoder looks at."""
+"""Longest word in tokens; the encoder looks at fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Mimicry:
     """How well words are recognised.
 
     Attributes:
-        n: Words.
-        accuracy: Share whose own vector is the nearest of all to what the encoder makes of the word.
-        typo_accuracy: Likewise, of the word with one edit.
+        n: Words tested.
+        accuracy: Share of the words whose own vector is the nearest one to the encoder's vector.
+        typo_accuracy: The same for the word with one edit.
     """
 
     n: int
@@ -68,7 +68,7 @@ class Mimic(nn.Module):
         nn.init.xavier_uniform_(self.to_target.weight, generator=generator)
 
     def forward(self, tokenizer: Any, words: Sequence[str]) -> Tensor:
-        """Vectors of words, (n, dim), any length."""
+        """Return vectors of words, (n, dim), any norm."""
         ids, mask = _padded(tokenizer, words, device=self.to_target.weight.device)
         vectors: Tensor = self.to_target(self.encoder.phrase_vectors(ids, mask))
         return vectors
@@ -84,32 +84,32 @@ def pretrain(
     resume: bool = True,
     progress: bool = True,
 ) -> Mimicry:
-    """Train `encoder` in place, and say how well it mimics.
+    """Train `encoder` in place, and measure how well it mimics.
 
     Writes `folder`/state.safetensors after each epoch, to resume, and `folder`/log.csv.
 
     Args:
-        encoder: On the device to train on.
+        encoder: Is on the device to train on.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation, of the encoder's vocabulary.
-        targets: What to mimic.
-        config: How.
-        folder: Made if it does not exist.
-        resume: Go on from the state in `folder` if there is one.
-        progress: Show a bar on stderr.
+        targets: The vectors to mimic.
+        config: How to train.
+        folder: Created if absent.
+        resume: Resume from the state in `folder`, if there is one; otherwise it is removed.
+        progress: Show a progress bar on stderr.
 
     Raises:
-        TrainingError: If there are fewer words than a batch has, the state is of another run, or the loss is no number.
+        TrainingError: If there are fewer words than in a batch, the state is of another run, or the loss diverges.
     """
     if len(targets.words) < config.batch:
         raise TrainingError(
-            f"{len(targets.words)} words are fewer than a batch of {config.batch}. Give more, or --batch"
+            f"{len(targets.words)} words are fewer than a batch of {config.batch}. Give more words, or a smaller batch"
         )
     folder.mkdir(parents=True, exist_ok=True)
     mimic = Mimic(encoder, targets.vectors.shape[1], generator=torch.Generator().manual_seed(config.seed))
     mimic.to(encoder.nearness.device).train()
     optimizer = torch.optim.Adam(mimic.parameters(), lr=config.learning_rate, fused=True)
     identity = {**asdict(config), "encoder": encoder.config.model_dump(), "targets": _digest(targets)}
-    identity.pop("epochs")  # more of them may be asked for later
+    identity.pop("epochs")  # a later call may ask for more epochs
     state = folder / "state.safetensors"
     done = load_state(state, network=mimic, optimizer=optimizer, identity=identity) if resume else 0
     if not resume:
@@ -142,7 +142,7 @@ class _Loop:
         self._alike = look_alikes(targets.words) if config.hard_negatives else {}
 
     def run(self, epoch: int) -> tuple[float, float]:
-        """One epoch; its mean loss and its learning rate."""
+        """Train one epoch; returns its mean loss and its learning rate."""
         config = self._config
         rate = config.learning_rate * config.decay**epoch
         for group in self._optimizer.param_groups:
@@ -154,7 +154,7 @@ class _Loop:
         for step in range(n_steps):
             loss = self._loss(order[step * config.batch : (step + 1) * config.batch].tolist(), rng)
             if not bool(torch.isfinite(loss)):
-                raise TrainingError(f"the loss is {loss.item()} in epoch {epoch + 1}. Lower --learning-rate")
+                raise TrainingError(f"the loss is {loss.item()} in epoch {epoch + 1}. Use a lower learning rate")
             self._optimizer.zero_grad()
             torch.autograd.backward(loss)
             self._optimizer.step()
@@ -162,7 +162,7 @@ class _Loop:
         return total / n_steps, rate
 
     def _loss(self, rows: list[int], rng: random.Random) -> Tensor:
-        """The loss of a batch of words."""
+        """Compute the loss of a batch of words."""
         config = self._config
         views = [
             (rng.random() < config.typo_share and edit_letters(self._words[i], rng)) or self._words[i] for i in rows
@@ -181,7 +181,7 @@ class _Loop:
 
 
 def look_alikes(words: Sequence[str]) -> dict[int, tuple[int, ...]]:
-    """For each word the places of others within two edits; words without any are left out."""
+    """Return, for each word, the indices of others within two edits; words without any are skipped."""
     order = sorted(range(len(words)), key=lambda i: words[i])
     pairs, _ = edit_pairs([words[i] for i in order])
     found: dict[int, list[int]] = {}
@@ -192,7 +192,7 @@ def look_alikes(words: Sequence[str]) -> dict[int, tuple[int, ...]]:
 
 
 def measure_mimicry(mimic: Mimic, tokenizer: Any, targets: Targets, *, n: int = 2000, rng: random.Random) -> Mimicry:
-    """How many of `n` words find their own vector among those of all `n`, with and without an edit."""
+    """Measure how many of `n` words find their own vector among those of all `n`, with and without an edit."""
     rows = rng.sample(range(len(targets.words)), min(n, len(targets.words)))
     words = [targets.words[i] for i in rows]
     typos = [edit_letters(word, rng) or word for word in words]
@@ -212,7 +212,7 @@ def _draw(others: Sequence[int], n: int, rng: random.Random) -> Sequence[int]:
 
 
 def _padded(tokenizer: Any, words: Sequence[str], *, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids and mask of words, (n, t)."""
+    """Return token ids and mask of words, (n, t)."""
     ids = [encoding.ids[:MAX_TOKENS] for encoding in tokenizer.encode_batch(list(words))]
     width = max(1, *map(len, ids))
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids], device=device)
@@ -220,7 +220,7 @@ def _padded(tokenizer: Any, words: Sequence[str], *, device: torch.device) -> tu
 
 
 def _digest(targets: Targets) -> str:
-    """What was to be mimicked, in a few characters."""
+    """Return a short digest of the targets."""
     digest = hashlib.sha256("\0".join(targets.words).encode("utf-8", "replace"))
     digest.update(np.ascontiguousarray(targets.vectors).tobytes())
     return digest.hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Word vectors for the character encoder to mimic: from a file, or from the phrase encoder that it will stand beside.
+"""Word vectors that the character encoder mimics: from a file, or from the phrase encoder that it joins.
 
-What an encoder gives is centred (its mean over the words taken away): embeddings of a transformer lie in a narrow
-cone, and a contrast between cosines of 0.9 teaches little.
+The vectors of an encoder are centred (their mean is subtracted): embeddings of a transformer lie in a narrow cone, and
+differences between cosines of 0.9 teach little.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Targets:
     """Words with the vectors to mimic.
 
     Attributes:
-        words: Distinct.
-        vectors: (n, dim), any length.
+        words: Distinct words.
+        vectors: (n, dim), any norm.
     """
 
     words: tuple[str, ...]
@@ -46,14 +46,14 @@ class Targets:
 
 
 def file_targets(path: Path, *, limit: int | None = None) -> Targets:
-    """The vectors of a `.vec` file, of FastText or GloVe: those of words with a letter.
+    """Read the vectors of words with a letter from a `.vec` file of FastText or GloVe.
 
     Args:
         path: The file, compressed or not.
-        limit: So many at most: the most frequent ones.
+        limit: At most this many words, the most frequent ones.
 
     Raises:
-        FormatError: If it is no such file.
+        FormatError: If it is not such a file.
         InputError: If it has no word with a letter.
     """
     words, vectors = read_vectors(path, limit=limit)
@@ -64,11 +64,11 @@ def file_targets(path: Path, *, limit: int | None = None) -> Targets:
 
 
 def embedding_targets(phrase_encoder: Any, table: CharacterTable) -> Targets:
-    """The encoder's own input embeddings of the tokens that are whole words.
+    """Return the encoder's input embeddings of the tokens that are whole words.
 
     Args:
-        phrase_encoder: Of transformers.
-        table: Of its tokenizer.
+        phrase_encoder: A model of transformers.
+        table: Character table of its tokenizer.
     """
     ids = whole_words(table)
     with torch.inference_mode():
@@ -78,12 +78,12 @@ def embedding_targets(phrase_encoder: Any, table: CharacterTable) -> Targets:
 
 
 def encoder_targets(network: PearlNetwork, tokenizer: Any, words: Sequence[str]) -> Targets:
-    """The encoder's own vectors of single words.
+    """Return the encoder's vectors of single words.
 
     Args:
-        network: Without a character encoder.
+        network: Has no character encoder.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        words: Repeated ones count once.
+        words: Repeated words count once.
     """
     distinct = tuple(dict.fromkeys(words))
     rows: list[Array] = [np.zeros(0, dtype=np.float32)] * len(distinct)
@@ -96,7 +96,7 @@ def encoder_targets(network: PearlNetwork, tokenizer: Any, words: Sequence[str])
 
 
 def whole_words(table: CharacterTable) -> dict[str, int]:
-    """Words of a vocabulary with their ids: tokens that begin a word and are letters alone, lower-cased, once each."""
+    """Return the words of a vocabulary with their ids: tokens that start a word and have only letters, lower-cased."""
     found: dict[str, int] = {}
     for token_id in np.flatnonzero(~table.special & ~table.continuation).tolist():
         word = "".join(table.alphabet[code - N_MARKS] for code in table.codes[token_id] if code)

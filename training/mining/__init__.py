@@ -1,1 +1,1 @@
-"""Hard negatives: phrases that are spelled almost alike and mean something else."""
+"""Mining: finds hard negatives, phrases that are spelled almost alike and mean something else."""

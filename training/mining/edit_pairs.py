@@ -1,13 +1,13 @@
-"""All pairs of strings within a small edit distance, without comparing each with each.
+"""Find all pairs of strings within a small edit distance, without comparing every pair.
 
     short strings   two strings within distance d share a variant with up to d characters deleted (SymSpell)
-    long strings    of d + 1 segments of a string, at least one stands unchanged in any string within distance d,
-                    shifted by the difference of lengths at most (Pass-Join)
+    long strings    of d + 1 segments of a string, at least one is unchanged in any string within distance d, shifted
+                    by the difference of lengths at most (Pass-Join)
     both            pairs whose character pairs differ too much are dropped, rapidfuzz measures the rest
 
-Cost: about 90 hashes a short string and 15 a long one, sorted in parts; linear in the number of strings, because a
-block of strings that share a key is searched only as far as a window around each of them. In blocks larger than that
-(thousands of names of one template) some pairs are missed; the alphabetically nearest are not.
+Cost: about 90 hashes per short string and 15 per long one, sorted in parts. It is linear in the number of strings: in a
+block of strings that share a key, only a window around each string is searched. In larger blocks (thousands of names of
+one template) some pairs are missed, but not the alphabetically nearest ones.
 
 Source: Pass-Join (Li et al. 2011), multi-match-aware substrings; SymSpell (Garbe 2012).
 """
@@ -31,17 +31,17 @@ from training.mining.packed_strings import (
 
 MAX_DISTANCE = 2
 SHORT = 14
-"""Characters of the longest string that gets deletion variants: 106 of them."""
+"""Length of the longest strings that get deletion variants: 106 variants each."""
 N_PARTS = 8
-"""The variants are sorted in so many parts, which bounds the memory: 60 bytes a string at once."""
+"""Number of parts in which the variants are sorted, which bounds the memory: 60 bytes per string at once."""
 WINDOW = 256
-"""Partners that a string is given in one block of deletion variants, at most; and in one block of segments, x 4.
+"""Partners of a string in one block of deletion variants, at most; four times as many in a block of segments.
 
-Of 20,000 neighbouring names with many acronyms, 64 finds 82 % of the pairs and 256 all.
+Of 20,000 neighbouring names with many acronyms, a window of 64 finds 82 % of the pairs and 256 all.
 """
 CHUNK = 1 << 21
-"""Pairs handled at once."""
-_CHANGED_BITS = 4  # of a signature, by one edit
+"""Pairs processed at once."""
+_CHANGED_BITS = 4  # of a signature, per edit
 
 Pairs = npt.NDArray[np.int64]
 
@@ -49,25 +49,25 @@ Pairs = npt.NDArray[np.int64]
 def edit_pairs(
     texts: Sequence[str], *, max_distance: int = MAX_DISTANCE, window: int = WINDOW, threads: int = 1
 ) -> tuple[Pairs, npt.NDArray[np.uint8]]:
-    """Pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute).
+    """Return pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute).
 
     Args:
-        texts: The strings, best in alphabetical order, so that the partners taken from a crowded block are near.
+        texts: The strings, best in alphabetical order, so that the partners taken from a large block are near.
         max_distance: 1 or 2.
-        window: See `WINDOW`; more finds more in crowded blocks, and takes longer.
-        threads: For rapidfuzz.
+        window: See `WINDOW`; a larger window finds more pairs in large blocks, and takes longer.
+        threads: Threads of rapidfuzz.
 
     Returns:
         Pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at
-        least 1: equal strings are no pair.
+        least 1: equal strings are not a pair.
 
     Raises:
-        ValueError: If the distance is not 1 or 2, or there are more strings than 32 bits count.
+        ValueError: If the distance is not 1 or 2, or there are more strings than fit in 31 bits.
     """
     if max_distance not in (1, 2):
-        raise ValueError(f"max_distance is 1 or 2, not {max_distance}")
+        raise ValueError(f"max_distance must be 1 or 2, not {max_distance}")
     if len(texts) >= 1 << 31:
-        raise ValueError(f"{len(texts):,} strings are too many at once: split them, as by language")
+        raise ValueError(f"{len(texts):,} strings are too many at once. Split them, for example by language")
     packed = PackedStrings(texts)
     signatures = packed.signatures()
     found: list[UInt64Array] = []
@@ -88,13 +88,13 @@ def edit_pairs(
 
 
 def edit_distances(texts: Sequence[str], pairs: Pairs, *, limit: int = 254, threads: int = 1) -> npt.NDArray[np.uint8]:
-    """Edit distance of each pair, (m,); `limit` + 1 stands for all that is over the limit.
+    """Return the edit distance of each pair, (m,); `limit` + 1 for every distance over the limit.
 
     Args:
         texts: The strings.
         pairs: Indices, (m, 2).
         limit: Distances up to here are exact; at most 254.
-        threads: Of rapidfuzz.
+        threads: Threads of rapidfuzz.
     """
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import cpdist
@@ -113,7 +113,7 @@ def edit_distances(texts: Sequence[str], pairs: Pairs, *, limit: int = 254, thre
 def _plausible(
     first: IntArray, second: IntArray, lengths: IntArray, signatures: UInt64Array, max_distance: int
 ) -> npt.NDArray[np.bool_]:
-    """Whether lengths and character pairs allow the distance; never false where the distance is within it."""
+    """Return whether lengths and character pairs allow the distance; never false for a pair within it."""
     close = np.abs(lengths[first] - lengths[second]) <= max_distance
     changed = count_bits(signatures[first] ^ signatures[second])
     kept: npt.NDArray[np.bool_] = close & (changed <= _CHANGED_BITS * max_distance)
@@ -121,7 +121,7 @@ def _plausible(
 
 
 def _by_deletions(packed: PackedStrings, max_distance: int, window: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs of short strings that share a variant with characters deleted."""
+    """Yield pairs of short strings that share a variant with characters deleted."""
     id_bits = np.uint64(max(1, len(packed.lengths)).bit_length())
     groups = [(length, np.flatnonzero(packed.lengths == length)) for length in range(1, SHORT + 1 + max_distance)]
     for part in range(N_PARTS):
@@ -141,7 +141,7 @@ def _by_deletions(packed: PackedStrings, max_distance: int, window: int) -> Iter
 def _neighbours_of_one_key(
     ordered: UInt64Array, id_bits: np.uint64, window: int
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs of ids that stand within `window` of each other under one key."""
+    """Yield pairs of ids within `window` of each other under one key."""
     ids = (ordered & ((np.uint64(1) << id_bits) - np.uint64(1))).astype(np.int64)
     hashes = ordered >> id_bits
     at = np.arange(len(ordered) - 1)
@@ -156,7 +156,7 @@ def _neighbours_of_one_key(
 
 
 def _by_segments(packed: PackedStrings, max_distance: int, window: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs of long strings, one of which has a segment of the other in its place."""
+    """Yield pairs of long strings of which one contains a segment of the other at its position."""
     longest = int(packed.lengths.max(initial=0))
     by_length = np.argsort(packed.lengths, kind="stable")
     bounds = np.searchsorted(packed.lengths[by_length], np.arange(longest + 2))
@@ -180,10 +180,10 @@ def _join(
     max_distance: int,
     window: int,
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs of strings of length `length` and `length + extra` by their segments.
+    """Yield pairs of strings of length `length` and `length + extra` by their segments.
 
-    The substrings of the longer one that have to be looked at: those from which the rest can still be reached on
-    both sides with the edits left (Li et al. 2011, section 4.2).
+    Of the longer string, only those substrings are compared from which both ends can be reached with the edits that are
+    left (Li et al. 2011, section 4.2).
     """
     rows, prefixes = shorter
     probes, probe_prefixes = longer
@@ -202,7 +202,7 @@ def _join(
 
 
 def _bound(length: int, segment: int, n_segments: int) -> int:
-    """Where a segment begins; the last ones are longer by a character if the length does not divide."""
+    """Return the start of a segment; if the length does not divide, the last segments are one character longer."""
     short = length // n_segments
     return segment * short + max(0, segment - (n_segments - length % n_segments))
 
@@ -210,7 +210,7 @@ def _bound(length: int, segment: int, n_segments: int) -> int:
 def _matches(
     keys: UInt64Array, ids: IntArray, wanted: UInt64Array, probes: IntArray, window: int
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs of an id and a probe of equal keys; of a crowded key only those whose ids are nearest the probe's."""
+    """Yield pairs of an id and a probe with equal keys; for a frequent key only the ids nearest to the probe's."""
     low, high = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
     hit = np.flatnonzero(high > low)
     low, high = low[hit], high[hit]
@@ -228,7 +228,7 @@ def _matches(
 
 
 def _cuts(ends: IntArray) -> Iterator[tuple[int, int]]:
-    """Runs of rows whose pairs together are about `CHUNK`."""
+    """Yield ranges of rows with about `CHUNK` pairs each."""
     start = 0
     while start < len(ends):
         before = ends[start - 1] if start else 0

@@ -1,12 +1,12 @@
-"""Hard negatives: for each phrase, others that are spelled almost like it and mean something else.
+"""Mine hard negatives: for each phrase, others that are spelled almost like it and mean something else.
 
     candidates   pairs within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from
-                 the start, from the end, by the rarest word); all at a distance of half the longer one's length at most
-    left out     of the same entity; equal after case and punctuation folding; teacher cosine over 0.9
+                 the start, from the end, by the rarest word); edit distance up to half the length of the longer phrase
+    skipped      of the same entity; equal after case and punctuation folding; teacher cosine over 0.9
     kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
 
-Cost: linear in the number of phrases; a million take a few minutes besides the encoder's time. Memory: about
-2 KB a phrase, of which 768 bytes are its vector in half precision.
+Cost: linear in the number of phrases; a million take a few minutes besides the encoder's time. Memory: about 2 KB per
+phrase, of which 768 bytes are its vector in half precision.
 
 Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published code.
 """
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 Encode = Callable[[Sequence[str]], FloatArray]
-"""Phrases to vectors, (n, dim), L2-normalised; zeros for a phrase that the encoder cannot see."""
+"""Encodes phrases as vectors, (n, dim), L2-normalised; zeros for a phrase without known tokens."""
 
 _ID_BITS = 28  # of a packed (phrase, distance, phrase)
 _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
@@ -39,22 +39,22 @@ _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
 def mine_hard_negatives(
     phrases: Sequence[Phrase], encode: Encode, *, teacher: Encode | None = None, config: MiningConfig | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """Phrases with their hard negatives, lowest cosine first; phrases without any are passed over.
+    """Yield phrases with their hard negatives, lowest cosine first; phrases without any are skipped.
 
     Args:
-        phrases: Those of one text (whatever its case and outer spaces) count as one, written as the first.
+        phrases: Phrases that differ only in case and white space count as one, with the text of the first.
         encode: The base encoder.
-        teacher: Says what means the same; the base encoder itself by default.
-        config: What is a hard negative.
+        teacher: Decides what means the same; by default the base encoder.
+        config: What counts as a hard negative.
 
     Raises:
-        ValueError: If there are too many phrases, or an encoder gives vectors of another number than it was given.
+        ValueError: If there are too many phrases, or an encoder returns another number of vectors than phrases.
     """
     config = config or MiningConfig()
     merged = _merge(phrases)
     texts = list(merged)
     if len(texts) >= 1 << _ID_BITS:
-        raise ValueError(f"{len(texts):,} phrases are too many at once: split them, as by language")
+        raise ValueError(f"{len(texts):,} phrases are too many at once. Split them, for example by language")
     units = list(merged.values())
     near, distances = _near_pairs(texts, config)
     _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
@@ -64,7 +64,7 @@ def mine_hard_negatives(
 
 
 def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
-    """One phrase for each case-folded text, in alphabetical order, with the entities and types of all."""
+    """Merge phrases with the same case-folded text, in alphabetical order; entities and types are united."""
     merged: dict[str, Phrase] = {}
     for phrase in phrases:
         key = " ".join(phrase.text.casefold().split())
@@ -81,7 +81,7 @@ def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
 
 
 def _near_pairs(texts: Sequence[str], config: MiningConfig) -> tuple[Pairs, npt.NDArray[np.uint8]]:
-    """Pairs that are spelled alike, smaller index first, each once, with their edit distances."""
+    """Return pairs with similar spelling, smaller index first, each once; and their edit distances."""
     lengths = np.fromiter((len(text) for text in texts), dtype=np.int64, count=len(texts))
     pairs, distances = edit_pairs(texts, threads=config.threads)
     close = distances <= config.max_share * lengths[pairs].max(axis=1, initial=1)
@@ -89,7 +89,7 @@ def _near_pairs(texts: Sequence[str], config: MiningConfig) -> tuple[Pairs, npt.
     if config.neighbours:
         wide = _sorted_neighbours(texts, config.neighbours)
         longer = lengths[wide].max(axis=1, initial=1)
-        # Lengths alone rule out many, before anything is measured.
+        # The lengths alone exclude many pairs before any distance is computed.
         wide = wide[np.abs(lengths[wide[:, 0]] - lengths[wide[:, 1]]) <= config.max_share * longer]
         far = edit_distances(texts, wide, threads=config.threads)
         close = (far > 0) & (far <= config.max_share * lengths[wide].max(axis=1, initial=1)) & (far < 255)
@@ -100,7 +100,7 @@ def _near_pairs(texts: Sequence[str], config: MiningConfig) -> tuple[Pairs, npt.
 
 
 def _sorted_neighbours(texts: Sequence[str], width: int) -> Pairs:
-    """Pairs that stand within `width` of each other in one of three orders; `texts` is in the first of them."""
+    """Return pairs within `width` of each other in one of three orders; `texts` is in the first of them."""
     counts = Counter(word for text in texts for word in set(text.split()))
     orders = [
         range(len(texts)),
@@ -118,7 +118,7 @@ def _sorted_neighbours(texts: Sequence[str], width: int) -> Pairs:
 
 
 def _may_differ(units: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> npt.NDArray[np.bool_]:
-    """Which pairs may be negatives: no entity in common, not equal when folded, of another type if so wished."""
+    """Return which pairs may be negatives: no common entity, not equal when folded, of another type if requested."""
     folded = np.array([_hash(fold_phrase(unit.text)) for unit in units], dtype=np.int64)
     allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
     if config.different_type:
@@ -135,7 +135,7 @@ def _may_differ(units: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> 
 
 
 def _share_entity(units: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_]:
-    """Whether both phrases of a pair name one entity, exactly, however many entities each names."""
+    """Return whether the phrases of a pair have an entity in common; exact for any number of entities."""
     ids: dict[str, int] = {}
     degrees = np.array([len(unit.entities) for unit in units], dtype=np.int64)
     flat = [ids.setdefault(entity, len(ids)) for unit in units for entity in unit.entities]
@@ -157,7 +157,7 @@ def _share_entity(units: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_
 
 
 def _nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs:
-    """Of each phrase the `pool` partners at the smallest distance: (m, 2), phrase and candidate, both ways."""
+    """Return the `pool` partners of each phrase at the smallest distance: (m, 2), phrase and candidate."""
     first, second = pairs.T.astype(np.uint64)
     far = distances.astype(np.uint64) << np.uint64(_ID_BITS)
     shift = np.uint64(_ID_BITS + 8)
@@ -174,13 +174,13 @@ def _nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs
 def _lowest_cosine(
     units: Sequence[Phrase], pool: Pairs, encode: Encode, teacher: Encode | None, config: MiningConfig
 ) -> Iterator[tuple[str, list[str]]]:
-    """The candidates of each phrase that the base encoder finds least alike, without those that mean the same."""
+    """Yield the candidates of each phrase with the lowest cosines, without those that mean the same."""
     used = np.unique(pool)
     place = np.zeros(len(units), dtype=np.int64)
     place[used] = np.arange(len(used))
     names = [units[i].text for i in used.tolist()]
     vectors = _encode_all(encode, names)
-    judges = vectors if teacher is None else _encode_all(teacher, names)
+    teacher_vectors = vectors if teacher is None else _encode_all(teacher, names)
     owners, begins = np.unique(pool[:, 0], return_index=True)
     ends = np.append(begins[1:], len(pool))
     step = max(1, _CHUNK // config.pool)
@@ -189,9 +189,9 @@ def _lowest_cosine(
         rows = pool[begins[start] : ends[stop - 1]]
         left, right = place[rows[:, 0]], place[rows[:, 1]]
         cosines = _cosines(vectors, left, right)
-        meaning = cosines if teacher is None else _cosines(judges, left, right)
-        seen = vectors[right].any(axis=1) & vectors[left].any(axis=1)
-        usable = seen & (meaning <= config.max_cosine)
+        meaning = cosines if teacher is None else _cosines(teacher_vectors, left, right)
+        encoded = vectors[right].any(axis=1) & vectors[left].any(axis=1)
+        usable = encoded & (meaning <= config.max_cosine)
         order = np.lexsort((rows[:, 1], cosines, rows[:, 0]))
         order = order[usable[order]]
         chosen = rows[order]
@@ -202,13 +202,13 @@ def _lowest_cosine(
 
 
 def _encode_all(encode: Encode, names: Sequence[str]) -> npt.NDArray[np.float16]:
-    """Vectors of all names in half precision, (n, dim)."""
+    """Encode all names; vectors in half precision, (n, dim)."""
     parts = []
     for start in range(0, len(names), _CHUNK):
         chunk = names[start : start + _CHUNK]
         vectors = encode(chunk)
         if len(vectors) != len(chunk):
-            raise ValueError(f"the encoder gave {len(vectors)} vectors for {len(chunk)} phrases")
+            raise ValueError(f"the encoder returned {len(vectors)} vectors for {len(chunk)} phrases")
         parts.append(vectors.astype(np.float16))
     return np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
 
@@ -220,7 +220,7 @@ def _cosines(vectors: npt.NDArray[np.float16], left: IntArray, right: IntArray) 
 
 
 def _bits(types: Sequence[int]) -> int:
-    """A set of label indices as the bits of an integer."""
+    """Pack a set of label indices into the bits of an integer."""
     mask = 0
     for index in types:
         mask |= 1 << index
@@ -228,6 +228,6 @@ def _bits(types: Sequence[int]) -> int:
 
 
 def _hash(text: str) -> int:
-    """A 63-bit hash that is the same in every process."""
+    """Return a 63-bit hash that is the same in every process."""
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

@@ -5,7 +5,7 @@
     one deletion  h(s without i) = P[L] + (P[i] - P[i + 1]) B^(L - 1 - i)
     two           h(s without i < j) = P[L] + d_j + d_i / B     where d_k = (P[k] - P[k + 1]) B^(L - 1 - k)
 
-B is odd, so that it has an inverse modulo 2^64, and a variant with two deletions costs two additions.
+B is odd, so it has an inverse modulo 2^64, and a variant with two deletions costs two additions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PackedStrings:
     """Strings as one array of code points.
 
     Args:
-        texts: The strings; lone surrogates are let through.
+        texts: The strings; lone surrogates are allowed.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class PackedStrings:
         self._starts = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]
 
     def prefix_hashes(self, rows: IntArray, length: int) -> UInt64Array:
-        """Prefix hashes of strings of one length.
+        """Return the prefix hashes of strings of one length.
 
         Args:
             rows: Indices of strings that are all `length` long.
@@ -63,7 +63,7 @@ class PackedStrings:
         return hashes
 
     def signatures(self) -> UInt64Array:
-        """A bit for each pair of neighbouring characters, ends included, (n,): one edit changes at most four bits."""
+        """Return a bit per pair of adjacent characters, ends included, (n,); one edit changes at most four bits."""
         n, points = len(self.lengths), self._points
         signatures = np.zeros(n, dtype=np.uint64)
         owners = np.repeat(np.arange(n), self.lengths)
@@ -80,21 +80,21 @@ class PackedStrings:
 
 
 def substring_hashes(prefixes: UInt64Array, start: int, stop: int) -> UInt64Array:
-    """Hash of characters `start` to `stop` of each row, from its prefix hashes."""
+    """Return the hash of characters `start` to `stop` of each row, from its prefix hashes."""
     power = np.uint64(pow(_BASE, stop - start, _MODULUS))
     hashes: UInt64Array = prefixes[:, stop] - prefixes[:, start] * power
     return hashes
 
 
 def deletion_hashes(prefixes: UInt64Array, deletions: int) -> UInt64Array:
-    """Hashes of all variants of each row with up to that many characters deleted.
+    """Return the hashes of all variants of each row with up to this many characters deleted.
 
     Args:
         prefixes: Prefix hashes of strings of one length L, (n, L + 1).
         deletions: 1 or 2.
 
     Returns:
-        (n, 1 + L) or (n, 1 + L + L (L - 1) / 2); a string that repeats a character has some twice.
+        (n, 1 + L) or (n, 1 + L + L (L - 1) / 2); a string with a repeated character has some hashes twice.
     """
     length = prefixes.shape[1] - 1
     powers = np.array([pow(_BASE, length - 1 - k, _MODULUS) for k in range(length)], dtype=np.uint64)
@@ -108,7 +108,7 @@ def deletion_hashes(prefixes: UInt64Array, deletions: int) -> UInt64Array:
 
 
 def count_bits(values: UInt64Array) -> npt.NDArray[np.uint8]:
-    """Set bits of each value; numpy has it from 2.0 on."""
+    """Count the set bits of each value; numpy has a function for this since 2.0."""
     if hasattr(np, "bitwise_count"):
         counted: npt.NDArray[np.uint8] = np.bitwise_count(values)
         return counted

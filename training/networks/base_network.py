@@ -1,4 +1,4 @@
-"""The network that a training run starts from: an encoder by name, with or without a character encoder and a head."""
+"""Load the network that a training run starts from, with or without a character encoder and a type head."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class BaseModel:
 
     Attributes:
         network: In float32 on the CPU, with a type head.
-        config: What its pearl.json will say, but for what training changes.
-        folder: config.json and tokenizer files of its phrase encoder.
+        config: pearl.json of the new model, except for what training changes.
+        folder: Has config.json and the tokenizer files of its phrase encoder.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        has_trained_head: Whether the head is the base's own; a fresh one knows nothing.
+        has_trained_head: Whether the head is that of the model; otherwise it has random weights.
     """
 
     network: PearlNetwork
@@ -52,15 +52,15 @@ def open_base_model(
     prefix: str | None = None,
     seed: int = 0,
 ) -> BaseModel:
-    """Load what a run starts from.
+    """Load the network that a run starts from.
 
     Args:
         model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
-        name: Of the model that will be made.
-        character: A character encoder that `train love` made; a checkpoint brings its own.
-        pooling: "mean" or "cls", in place of what a plain encoder's folder says.
-        prefix: Text before each name, likewise.
-        seed: Of a fresh head.
+        name: Name of the new model.
+        character: Folder of a pre-trained character encoder; a checkpoint may have its own.
+        pooling: "mean" or "cls", instead of the setting of a plain encoder.
+        prefix: Text before each name, instead of the setting of the model.
+        seed: Seed of a new head.
 
     Raises:
         ModelNotFoundError: If there is no such model.
@@ -71,7 +71,7 @@ def open_base_model(
     if is_checkpoint(folder):
         network, config = read_network(folder)
         if pooling not in (None, config.pooling):
-            raise CheckpointError(str(folder), f"was trained with {config.pooling} pooling. Leave --pooling out")
+            raise CheckpointError(str(folder), f"was trained with {config.pooling} pooling. Leave out 'pooling'")
         config = config.model_copy(update={"name": name, "weights_hash": ""})
         if prefix is not None:
             config = config.model_copy(update={"prefix": prefix})
@@ -99,11 +99,11 @@ def open_base_model(
     return BaseModel(network, config, folder, open_tokenizer(folder / "tokenizer.json"), has_trained_head)
 
 
-def find_device(wish: str) -> torch.device:
-    """The device to train on.
+def find_device(requested: str) -> torch.device:
+    """Return the device to train on.
 
     Args:
-        wish: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
+        requested: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
 
     Raises:
         DeviceError: If there is no such device.
@@ -112,9 +112,9 @@ def find_device(wish: str) -> torch.device:
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
     try:
-        check_device(wish)
+        check_device(requested)
     except ValueError as error:
-        raise DeviceError(wish, str(error)) from error
-    if wish == "cpu" or (wish == "auto" and not torch.cuda.is_available()):
+        raise DeviceError(requested, str(error)) from error
+    if requested == "cpu" or (requested == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
-    return torch.device(resolve_cuda("cuda" if wish == "auto" else wish))
+    return torch.device(resolve_cuda("cuda" if requested == "auto" else requested))

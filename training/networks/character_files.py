@@ -1,6 +1,6 @@
-"""A character encoder in a folder of its own, between its pre-training and the network that takes it.
+"""Files of a character encoder between its pre-training and the network that it joins.
 
-character.json              `CharacterConfig`, char_dim and how it was trained
+character.json              `CharacterConfig`, char_dim and a record of the training
 character.safetensors       its weights
 """
 
@@ -24,7 +24,7 @@ WEIGHTS_FILE = "character.safetensors"
 
 
 def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training: Mapping[str, Any]) -> None:
-    """Write an encoder; `training` is how it was made, as JSON takes it."""
+    """Write an encoder; `training` is the record of its training, serialisable as JSON."""
     from safetensors.torch import save
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -36,15 +36,15 @@ def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training
 
 
 def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float | None = None) -> CharacterEncoder:
-    """An encoder that `write_character_encoder` wrote.
+    """Read an encoder that `write_character_encoder` wrote.
 
     Args:
-        folder: Where it lies.
-        tokenizer_folder: Where the tokenizer.json of the network lies.
-        share: Of the cosine, in place of the one it was made with.
+        folder: The folder of the encoder.
+        tokenizer_folder: Has the tokenizer.json of the network.
+        share: Share of the cosine, instead of the stored one.
 
     Raises:
-        CheckpointError: If a file is missing or broken, or the tokenizer is another one.
+        CheckpointError: If a file is missing or broken, or belongs to another tokenizer.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -56,9 +56,9 @@ def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float
         config = CharacterConfig.model_validate(described if share is None else {**described, "share": share})
         char_dim = int(record["char_dim"])
     except (KeyError, TypeError, ValueError, ValidationError) as error:
-        raise CheckpointError(str(path), f"describes no character encoder ({error})") from error
+        raise CheckpointError(str(path), f"does not describe a character encoder ({error})") from error
     try:
         tensors = load_file(folder / WEIGHTS_FILE)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(str(folder / WEIGHTS_FILE), f"no readable weights ({error})") from error
+        raise CheckpointError(str(folder / WEIGHTS_FILE), f"has no readable weights ({error})") from error
     return load_character_encoder(tokenizer_folder, config, char_dim, tensors)

@@ -47,11 +47,11 @@ Made for names and short phrases. The licences of the base model and of the trai
 
 
 def model_card(config: PearlConfig, *, notes: Mapping[str, str] | None = None) -> str:
-    """A card from what pearl.json says.
+    """Make a model card from pearl.json.
 
     Args:
-        config: The checkpoint's.
-        notes: Further lines of the training section, as the parity of a graph.
+        config: pearl.json of the checkpoint.
+        notes: Further lines of the training section, such as the parity of a graph.
     """
     character = "none"
     if config.character is not None:

@@ -1,11 +1,11 @@
-"""Phrases to vectors with gradients, in micro-batches of like length, with or without gradient caching.
+"""Encode phrases with gradients, in micro-batches of similar length, with or without gradient caching.
 
-Gradient caching (GradCache) makes the memory that of one micro-batch, whatever the batch:
+Gradient caching (GradCache) needs the memory of one micro-batch for a batch of any size:
 
     encode all without gradients -> loss and its gradient for each vector -> encode each micro-batch again, with
-    gradients, and carry the vectors' gradients on to the weights
+    gradients, and propagate the gradients of the vectors to the weights
 
-It costs one more forward pass. The random state is put back for the second pass, so that dropout drops the same.
+It costs one more forward pass. The random state is restored for the second pass, so that dropout drops the same units.
 
 Source: Gao et al. (2021), Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup.
 """
@@ -28,10 +28,10 @@ from pearl_qdrant.encoder.tokens import tokenizer_errors
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Phrases of like length.
+    """Phrases of similar length.
 
     Attributes:
-        rows: Their places in the whole batch, (b,).
+        rows: Their indices in the whole batch, (b,).
         input_ids, attention_mask: (b, t) int64.
     """
 
@@ -41,19 +41,20 @@ class MicroBatch:
 
 
 def micro_batches(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int, size: int) -> list[MicroBatch]:
-    """Tokenise phrases and cut them into micro-batches, shortest first.
+    """Tokenise phrases and split them into micro-batches, shortest phrases first.
 
     Args:
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        phrases: Any number.
-        max_tokens: Longer phrases are cut; the end mark stays, as when the model is used.
-        size: Phrases a micro-batch, at most.
+        phrases: Any number of phrases.
+        max_tokens: Longer phrases are truncated; the end token stays, as when the model is used.
+        size: Phrases per micro-batch, at most.
 
     Raises:
         CheckpointError: If the tokenizer fails on a phrase.
     """
-    with tokenizer_errors("the tokenizer", f"cannot take one of {len(phrases):,} phrases, the first {phrases[:1]!r:.80}"):
-        ids = [_cut(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
+    shown = f"{phrases[:1]!r:.80}"
+    with tokenizer_errors("the tokenizer", f"cannot tokenise one of {len(phrases):,} phrases, the first {shown}"):
+        ids = [_truncate(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     found = []
     for start in range(0, len(order), size):
@@ -68,7 +69,7 @@ def micro_batches(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int, si
     return found
 
 
-def _cut(ids: list[int], max_tokens: int) -> list[int]:
+def _truncate(ids: list[int], max_tokens: int) -> list[int]:
     return ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]]
 
 
@@ -76,11 +77,11 @@ class PhraseVectors:
     """The vectors of one batch, through which gradients reach the network.
 
     Args:
-        network: Gives the vectors, before normalisation.
-        batches: Of one batch, from `micro_batches`.
-        device: Where the network is.
-        cached: Gradient caching; else the whole batch's activations are kept.
-        precision: Of the encoder's forward passes, "fp32" or "bf16".
+        network: Computes the vectors, before normalisation.
+        batches: The micro-batches of one batch.
+        device: Device of the network.
+        cached: Gradient caching; otherwise the activations of the whole batch are kept.
+        precision: Precision of the encoder's forward passes, "fp32" or "bf16".
 
     Attributes:
         vectors: (n, dim) in the order of the phrases, float32.
@@ -115,7 +116,7 @@ class PhraseVectors:
         """Add the gradient of a loss over `vectors` to the network's parameters.
 
         Args:
-            loss: (); may depend on parameters besides, as those of the type head.
+            loss: (); may also depend on other parameters, such as those of the type head.
         """
         torch.autograd.backward(loss)
         if not self._cached:
@@ -125,13 +126,13 @@ class PhraseVectors:
         start = 0
         for batch, state in zip(self._batches, self._states, strict=True):
             stop = start + len(batch.rows)
-            with state.again():
+            with state.restored():
                 vectors = self._encode(batch)
             torch.autograd.backward(vectors, gradient[start:stop])
             start = stop
 
     def _encode(self, batch: MicroBatch, *, remember: bool = False) -> Tensor:
-        """Vectors of one micro-batch, (b, dim), float32."""
+        """Encode one micro-batch, (b, dim), float32."""
         if remember:
             self._states.append(_RandomState(self._device))
         with autocast(self._device, self._precision):
@@ -141,13 +142,13 @@ class PhraseVectors:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Matrix products in bfloat16 if the precision is "bf16"; weights stay in float32."""
+    """Return a context in which matrix products are bfloat16 if the precision is "bf16"; weights stay float32."""
     context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
     return context
 
 
 class _RandomState:
-    """Torch's random state at a moment, to be put back for the time of a `with` block."""
+    """Torch's random state at a moment, to be restored for the duration of a `with` block."""
 
     def __init__(self, device: torch.device) -> None:
         self._gpus = [device.index] if device.type == "cuda" else []
@@ -155,8 +156,8 @@ class _RandomState:
         self._gpu = [torch.cuda.get_rng_state(gpu) for gpu in self._gpus]
 
     @contextmanager
-    def again(self) -> Iterator[None]:
-        """Start from the state remembered, and restore the present one on exit."""
+    def restored(self) -> Iterator[None]:
+        """Use the recorded state, and the present one again after the block."""
         with torch.random.fork_rng(self._gpus):
             torch.set_rng_state(self._cpu)
             for gpu, state in zip(self._gpus, self._gpu, strict=True):
@@ -167,11 +168,11 @@ class _RandomState:
 def pool_phrases(
     network: PearlNetwork, tokenizer: Any, phrases: Sequence[str], max_tokens: int, micro_batch: int
 ) -> Tensor:
-    """Phrase vectors before normalisation, (n, dim), in the order of `phrases`, with gradients."""
+    """Encode phrases: vectors before normalisation, (n, dim), in their order, with gradients."""
     batches = micro_batches(tokenizer, phrases, max_tokens=max_tokens, size=micro_batch)
     return PhraseVectors(network, batches, device=device_of(network), cached=False).vectors
 
 
 def device_of(network: torch.nn.Module) -> torch.device:
-    """Where a network's weights are."""
+    """Return the device of a network's weights."""
     return next(network.parameters()).device

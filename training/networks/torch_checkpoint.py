@@ -1,4 +1,4 @@
-"""Networks in checkpoint folders, for the stages of training: each reads one and writes one, weights for torch."""
+"""Read and write networks as checkpoint folders with weights for torch, between the stages of training."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from training.networks.model_card import model_card
 
 
 def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
-    """The network of a checkpoint folder, in float32 on the CPU, and its pearl.json.
+    """Read the network of a checkpoint folder, in float32 on the CPU, and its pearl.json.
 
     Raises:
-        CheckpointError: If the folder is no checkpoint, is broken, or has no weights for torch.
+        CheckpointError: If the folder is not a checkpoint, is broken, or has no weights for torch.
     """
     checkpoint = open_checkpoint(folder)
     if checkpoint.torch_path is None:
@@ -55,20 +55,20 @@ def write_network(
     """Write a network as a checkpoint folder with its weights for torch.
 
     Args:
-        folder: Made if it does not exist.
-        network: With a type head.
+        folder: Created if absent.
+        network: Has a type head.
         config: pearl.json; its widths and `character` are taken from the network.
         transformer: Folder with the phrase encoder's config.json and tokenizer files.
         onnx_path: Its graph, or None.
         weights_hash: As for `seal`.
-        card: README.md; by default one is made from the config.
+        card: README.md; by default made from the config.
 
     Raises:
         ValueError: If the network has no type head.
-        CheckpointError: If the parts do not fit each other.
+        CheckpointError: If the parts do not match.
     """
     if network.type_head is None:
-        raise ValueError("only a network with a type head is written: train one first")
+        raise ValueError("the network has no type head. Fit one first: a checkpoint needs it")
     config = with_widths(config, network)
     with tempfile.TemporaryDirectory() as scratch:
         weights = Path(scratch) / TORCH_FILE
@@ -87,7 +87,7 @@ def write_network(
 
 
 def with_widths(config: PearlConfig, network: PearlNetwork) -> PearlConfig:
-    """The config with the widths, pooling and character encoder of a network."""
+    """Return the config with the widths, pooling and character encoder of a network."""
     encoder: Any = network.phrase_encoder
     phrase_dim, character = int(encoder.config.hidden_size), network.character_encoder
     char_dim = character.char_dim if character is not None else 0
@@ -103,12 +103,12 @@ def with_widths(config: PearlConfig, network: PearlNetwork) -> PearlConfig:
 
 
 def phrase_tensors(encoder: nn.Module) -> dict[str, torch.Tensor]:
-    """The phrase encoder's weights, each with memory of its own, as safetensors wants them."""
+    """Return the phrase encoder's weights without shared memory, as safetensors requires."""
     return {name: tensor.detach().float().cpu().clone().contiguous() for name, tensor in encoder.state_dict().items()}
 
 
 def character_arrays(network: PearlNetwork) -> dict[str, FloatArray]:
-    """The character encoder's weights; none if there is none."""
+    """Return the character encoder's weights; empty if there is no character encoder."""
     if network.character_encoder is None:
         return {}
     state = network.character_encoder.state_dict()

@@ -1,8 +1,8 @@
-"""Averaging a fine-tuned phrase encoder with the one it started from, against forgetting.
+"""Average a fine-tuned phrase encoder with the one that it started from, against forgetting.
 
-Type head and character encoder are left out: the original may have neither, and half a random head is no head. The
-fine-tuned head loses a few points on the averaged vectors (`training.head.fit_head` fits another); one that kept the
-start's (type_weight 0) is nearer to them again.
+Type head and character encoder are not averaged: the original may have neither, and half of a random head is useless.
+The fine-tuned head loses a few points on the averaged vectors (`training.head.fit_head` fits a new one). A head that
+was not trained (type_weight 0) fits the averaged vectors better.
 
 Source: PEARL (Chen et al. 2024), section 3.4.
 """
@@ -20,15 +20,14 @@ def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> N
 
     Args:
         original: The phrase encoder before fine-tuning.
-        tuned: The phrase encoder after it, of the same shape; or the network that holds it, of which nothing else
-            changes.
-        ratio: In [0, 1]. PEARL takes 0.5.
+        tuned: The phrase encoder after fine-tuning, of the same shape; or its network, of which nothing else changes.
+        ratio: In [0, 1]. PEARL: 0.5.
 
     Raises:
         ValueError: If the ratio is out of range, or the two have different tensors.
     """
     if not 0 <= ratio <= 1:
-        raise ValueError(f"ratio is in [0, 1], not {ratio}")
+        raise ValueError(f"ratio must be in [0, 1], not {ratio}")
     before, after = _phrase_encoder(original).state_dict(), _phrase_encoder(tuned).state_dict()
     if before.keys() != after.keys():
         raise ValueError(f"the encoders differ in {sorted(before.keys() ^ after.keys())[:5]}")

@@ -1,1 +1,1 @@
-"""Fitting the coefficients of the linking model."""
+"""Ranking: fits the coefficients of the linking model."""

@@ -1,10 +1,10 @@
-"""The coefficients of `pearl_qdrant.linking.ranking.model`: a multinomial logistic regression over candidates and NIL.
+"""Fit the coefficients of `pearl_qdrant.linking.ranking.model` by logistic regression over candidates and NIL.
 
     loss = mean over tasks of mean over mentions of -log p(right entity, or NIL)  +  l2 * |scaled coefficients|^2
 
-A mention whose entity is not among the candidates counts as NIL: that is the best answer left. Each task weighs the
-same, however many mentions it has. A coefficient keeps the sign that its feature's meaning asks for, or is 0: what a
-single base would turn around (equal names that are seldom right there) must not go into a model for all.
+A mention whose entity is not among the candidates counts as NIL, the best remaining answer. All tasks have the same
+weight, regardless of their number of mentions. A coefficient has the sign that follows from the meaning of its feature,
+or is 0: a property of a single base (such as equal names that are rarely right) must not enter a model for all bases.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES,
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
-"""exp(2): odds 7 times as high."""
+"""Fixed coefficients; exp(2) multiplies the odds by 7."""
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """ScoredMention mentions of one base, as arrays; m mentions, at most k candidates.
+    """Scored mentions of one base as arrays; m mentions, at most k candidates.
 
     Attributes:
-        name: Of the task.
+        name: Name of the task.
         features: (m, k, len(FEATURES)).
-        present: (m, k) bool; false where a mention has fewer candidates.
+        present: (m, k) bool; false if a mention has fewer candidates.
         right: (m, k) bool; the candidates that are the mention's entity.
         nil_features: (m, len(NIL_FEATURES)).
         is_nil: (m,) bool; the base does not have the entity.
@@ -47,12 +47,12 @@ class Task:
 
 
 def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]]) -> Task:
-    """Put scored mentions into arrays.
+    """Convert scored mentions to arrays.
 
     Args:
-        name: Of the task.
+        name: Name of the task.
         scored: m mentions.
-        gold: m sets of entity ids, any of which is right; empty for NIL.
+        gold: m sets of entity ids, each of which counts as right; empty for NIL.
     """
     m, k = len(scored), max((len(one.found) for one in scored), default=0)
     features = np.zeros((m, k, len(FEATURES)))
@@ -70,9 +70,9 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 10
     """Fit the coefficients.
 
     Args:
-        tasks: Each weighs the same.
-        l2: Weight of the squared coefficients, each times the deviation of its feature.
-        iterations: Of L-BFGS-B at most.
+        tasks: All have the same weight.
+        l2: Weight of the squared coefficients, each scaled by the deviation of its feature.
+        iterations: Iterations of L-BFGS-B, at most.
     """
     tasks = list(tasks)
     stacked = np.concatenate([task.features[task.present] for task in tasks])
@@ -105,7 +105,7 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 10
 
 
 def _task_loss(task: Task, weights: FloatArray, nil_weights: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Mean loss of one task, and its gradients."""
+    """Return the mean loss of one task, and its gradients."""
     odds = _odds(task, weights, nil_weights)
     total = odds.sum(axis=1, keepdims=True)
     aim = np.zeros_like(odds)
@@ -124,7 +124,7 @@ def _task_loss(task: Task, weights: FloatArray, nil_weights: FloatArray) -> tupl
 
 
 def _odds(task: Task, weights: FloatArray, nil_weights: FloatArray) -> FloatArray:
-    """(m, k + 1): exponentials of the logits, NIL last, the largest of a row 1."""
+    """Return (m, k + 1): exponentials of the logits, NIL last; the largest of a row is 1."""
     logits = np.concatenate([task.features @ weights, (task.nil_features @ nil_weights)[:, None]], axis=1)
     logits[:, :-1][~task.present] = -np.inf
     odds: FloatArray = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -132,19 +132,19 @@ def _odds(task: Task, weights: FloatArray, nil_weights: FloatArray) -> FloatArra
 
 
 def probabilities(task: Task, model: RankingModel) -> FloatArray:
-    """(m, k + 1): of each candidate, and of NIL."""
+    """Return (m, k + 1): the probabilities of the candidates and of NIL."""
     odds = _odds(task, model.features, model.nil_features)
     shares: FloatArray = odds / odds.sum(axis=1, keepdims=True)
     return shares
 
 
 def accuracy_at_1(task: Task, model: RankingModel) -> float:
-    """Share of mentions with an entity in the base whose first candidate is right; n tied firsts earn 1/n each."""
+    """Return the share of mentions with an entity whose first candidate is right; n tied ones earn 1/n each."""
     return _earned(task, task.features @ model.features)
 
 
 def accuracy_of_fusion(task: Task, *, k: int = 60) -> float:
-    """The same for reciprocal rank fusion of dense and lexical score, for comparison (Cormack et al. 2009)."""
+    """Return the same for reciprocal rank fusion of dense and lexical scores (Cormack et al. 2009), to compare."""
     fused = np.zeros(task.present.shape)
     for name in ("dense", "lexical"):
         scores = np.where(task.present, task.features[:, :, FEATURES.index(name)], -np.inf)
@@ -154,12 +154,12 @@ def accuracy_of_fusion(task: Task, *, k: int = 60) -> float:
 
 
 def single_feature(name: str) -> RankingModel:
-    """A ranking by one feature alone, for comparison."""
+    """Return a ranking by a single feature, for comparison."""
     return RankingModel(np.array([float(feature == name) for feature in FEATURES]), np.zeros(len(NIL_FEATURES)))
 
 
 def _earned(task: Task, scores: FloatArray) -> float:
-    """What first candidates by these scores earn, a mention that has an entity."""
+    """Return the mean credit of the first candidates by these scores, over mentions that have an entity."""
     kept = ~task.is_nil & task.present.any(axis=1)
     if not kept.any():
         return 0.0

@@ -1,1 +1,1 @@
-"""Text to phrases with lexical classes: the built-in chunker, and the constituency parser of the paper."""
+"""Chunking: finds phrases with lexical classes in text, by patterns or by the constituency parser of the paper."""

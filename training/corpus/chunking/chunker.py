@@ -1,12 +1,11 @@
-"""The built-in parser: phrases of the five classes as patterns over parts of speech. English, no download.
+"""The built-in parser: finds phrases of the five classes by patterns over parts of speech. English, no download.
 
-It finds what a constituency parse of simple clauses has: base noun phrases, those joined by "of" or "and",
-prepositional phrases, adverbs and times ("two years later"), adjectives after a verb or with an adverb, and verb
-phrases from a verb to where its clause goes on, nested ones too. It cannot know what a prepositional phrase belongs
-to ("of" apart): noun phrases with another preposition in them are not found, verb phrases end early. Pronouns alone
-are no phrases here.
+It finds what a constituency parse of simple clauses has, nested phrases included: base noun phrases, noun phrases
+joined by "of" or "and", prepositional phrases, adverbs and times ("two years later"), adjectives after a verb or with
+an adverb, and verb phrases. It cannot decide what a prepositional phrase is attached to ("of" apart): noun phrases
+that contain another preposition are not found, and verb phrases end early. A pronoun alone is not a phrase.
 
-Cost: about 60,000 words a second on one core; memory: the lexicon, some 100 MB.
+Cost: about 60,000 words per second on one core; memory: the lexicon, about 100 MB.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from training.corpus.chunking.tagger import Tagger, Token
 from training.corpus.options import DEFAULT_MAX_WORDS
 
 _BEFORE_NOUN = r"(?:R(?=[JL])|[JLE]|(?<!1)K1,1|K1?)"
-# A number begins a phrase or ends it: "in Paris two years" has two, "Apollo 11" is one.
+# A number starts or ends a phrase: "in Paris two years" has two, "Apollo 11" is one.
 _COUNT = "(?:J?1+)"
 _HEADED = rf"(?:{_COUNT}?(?:{_BEFORE_NOUN}*N+E*|{_BEFORE_NOUN}+(?<=[EK1])(?:1(?![NJL1]))?)|{_COUNT})"
 _BASE = rf"(?:D{{0,2}}{_HEADED}S)?D{{0,2}}{_HEADED}"
@@ -37,7 +36,7 @@ _JOINED_NPS = re.compile(rf"{_NOUN}(?:F{_BASE})|{_BASE}C{_BASE}")
 _PP = re.compile(rf"(?=({_PREPOSITIONAL}))(?<!P)[PF]|(?<=P)(?=([PF]{_OBJECT}))")
 _ADVP = re.compile(rf"{_BASE}A|[RA]+(?![JLRA])")
 _ADJP = re.compile(r"R*J(?:CJ)?")
-_COMPLEMENT = re.compile(rf"P{_NOUN}")  # of an adjective after a verb: famous for its bridges
+_COMPLEMENT = re.compile(rf"P{_NOUN}")  # complement of an adjective after a verb: famous for its bridges
 _DEGREE_ADJP = re.compile(r"R+J(?=[JNE])")
 _VP = re.compile(rf"(?=({_VERBAL}))")
 _PIECE = re.compile(r"[^.]{1,200}")  # no phrase crosses a full stop; patterns cost the square of a run's length
@@ -45,23 +44,23 @@ _ALONE = re.compile(r"X+[!RA]*")
 
 
 class ChunkParser:
-    """Finds phrases by WordNet's parts of speech and patterns; a `PhraseParser`."""
+    """A `PhraseParser` that uses WordNet's parts of speech and patterns."""
 
     def __init__(self, wordnet: Path | Lexicon, *, max_words: int = DEFAULT_MAX_WORDS) -> None:
         """Read a WordNet `dict` folder.
 
         Args:
-            wordnet: As Debian's `wordnet-base` has it; or what was read from one.
-            max_words: Longer phrases are left out.
+            wordnet: The folder, as in Debian's `wordnet-base`; or a lexicon read from one.
+            max_words: Longer phrases are skipped.
 
         Raises:
-            FormatError: If there is no WordNet in the folder.
+            FormatError: If the folder has no WordNet.
         """
         self._tagger = Tagger(Lexicon(wordnet) if isinstance(wordnet, Path) else wordnet)
         self._max_words = max_words
 
     def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
-        """The phrases of each text; a newline ends a sentence."""
+        """Yield the phrases of each text; a newline ends a sentence."""
         for text in texts:
             yield [phrase for line in text.split("\n") if line for phrase in self._phrases(line)]
 
@@ -75,7 +74,7 @@ class ChunkParser:
 
 
 def chunks(letters: str) -> Iterator[tuple[int, int, str]]:
-    """Start, end and class of each phrase in a string of parts of speech, nested ones too."""
+    """Yield start, end and class of each phrase in a string of parts of speech, nested phrases included."""
     for piece in _PIECE.finditer(letters):
         for start, end, lexical_class in _chunks_of(piece.group()):
             yield piece.start() + start, piece.start() + end, lexical_class
@@ -107,7 +106,7 @@ def _chunks_of(letters: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _text(line: str, tokens: list[Token]) -> str | None:
-    """The phrase as written, white space folded; None if it has no word of its own."""
+    """Return the phrase as written, white space normalised; None if it has only function words."""
     text = " ".join(line[tokens[0].start : tokens[-1].end].split())
     words = text.lower().split()
     if all(word in EMPTY_WORDS for word in words) or not any(c.isalnum() for c in text):

@@ -1,9 +1,11 @@
 """The paper's parser: phrases from benepar's constituency trees, sentences and tokens from spaCy.
 
-Source: PEARL (Chen et al. 2024), section 3.3; Kitaev and Klein 2018. Wants the extra `corpus`, a spaCy pipeline and a
-benepar model on this machine (`python -m spacy download en_core_web_md`, `benepar.download("benepar_en3")`). benepar
-reads its weights with `torch.load`: take a model from its authors only. Memory: one sentence batch beside the models.
-Models with a pretrained encoder, as all published ones are, load with transformers before 5 only.
+It needs the extra `corpus`, an installed spaCy pipeline and a benepar model (`python -m spacy download en_core_web_md`,
+`benepar.download("benepar_en3")`). benepar reads weights with `torch.load`: use only models from its authors. Memory:
+one batch of sentences beside the models. Models with a pretrained encoder, as all published ones, need a transformers
+before 5.
+
+Source: PEARL (Chen et al. 2024), section 3.3; Kitaev and Klein 2018.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConstituentLabels(Protocol):
-    """What benepar hangs on a span, as `span._`."""
+    """The attributes that benepar adds to a span, as `span._`."""
 
     @property
     def labels(self) -> Sequence[str]: ...
@@ -36,7 +38,7 @@ class ConstituentLabels(Protocol):
 
 
 class Constituent(Protocol):
-    """A span of a parsed sentence, as spaCy has it."""
+    """A span of a parsed sentence in spaCy."""
 
     @property
     def text(self) -> str: ...
@@ -48,7 +50,7 @@ class Constituent(Protocol):
 
 
 class BeneparParser:
-    """Finds phrases in constituency trees; a `PhraseParser`."""
+    """A `PhraseParser` that uses constituency trees."""
 
     def __init__(
         self, *, spacy_model: str = DEFAULT_SPACY, model: str = DEFAULT_BENEPAR, max_words: int = DEFAULT_MAX_WORDS
@@ -56,22 +58,22 @@ class BeneparParser:
         """Load a pipeline.
 
         Args:
-            spacy_model: Name or folder of a spaCy pipeline, for tokens and sentences; "blank:en" needs no download:
-                it cuts sentences at full stops.
+            spacy_model: Name or folder of a spaCy pipeline, for tokens and sentences; "blank:en" needs no download and
+                splits sentences at full stops.
             model: Name or path of a benepar model.
-            max_words: Longer phrases are left out.
+            max_words: Longer phrases are skipped.
 
         Raises:
             ModelError: If spaCy or benepar is not installed, or if a model cannot parse.
-            ModelNotFoundError: If a model is not on this machine.
+            ModelNotFoundError: If a model is not installed.
         """
         try:
-            import benepar  # noqa: F401  (it registers itself with spaCy)
+            import benepar  # noqa: F401  (registers itself with spaCy)
             import spacy
         except ImportError as error:
             raise ModelError(
                 f"The benepar parser is not installed ({error}). Install it with: {install_command('corpus')}, "
-                "or take the built-in parser: --parser builtin"
+                "or use the built-in parser: parser builtin"
             ) from error
         try:
             if spacy_model.startswith("blank:"):
@@ -80,19 +82,19 @@ class BeneparParser:
             else:
                 self._nlp = spacy.load(spacy_model, exclude=["ner", "lemmatizer", "attribute_ruler", "tagger"])
             self._nlp.add_pipe("benepar", config={"model": model, "disable_tagger": True})
-            self._nlp("It rains.")  # a pipeline that marks no sentences fails here, not on every text
+            self._nlp("It rains.")  # a pipeline without sentences fails here, and not on every text
         except Exception as error:
             raise _loading_error(error, spacy_model, model) from error
-        self._nlp.set_error_handler(_leave_out)
+        self._nlp.set_error_handler(_skip_documents)
         self._max_words = max_words
 
     def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
-        """The phrases of each text; a paragraph that cannot be parsed is left out with a warning."""
+        """Yield the phrases of each text; a paragraph that cannot be parsed is skipped with a warning."""
         for text in texts:
             found: list[Phrase] = []
-            # A paragraph at a time: benepar holds the charts of all sentences that it is given at once. Tokens of
-            # white space alone, which spaCy makes of runs of it, stop benepar where they end a sentence.
-            # Half characters, as JSON may hold, stop spaCy.
+            # One paragraph at a time: benepar keeps the charts of all sentences of a call in memory. Runs of white
+            # space are joined: spaCy makes tokens of them, and benepar fails if one ends a sentence. Lone surrogates,
+            # which JSON may contain, are replaced: spaCy fails on them.
             paragraphs = (" ".join(line.split()) for line in text.encode("utf-8", "replace").decode().split("\n"))
             for document in self._nlp.pipe(p for p in paragraphs if p and not self._is_too_long(p)):
                 for sentence in document.sents:
@@ -100,23 +102,25 @@ class BeneparParser:
             yield found
 
     def _is_too_long(self, paragraph: str) -> bool:
-        """Whether spaCy would refuse a paragraph, with a warning."""
+        """Whether spaCy would refuse a paragraph; logs a warning."""
         too_long: bool = len(paragraph) > self._nlp.max_length
         if too_long:
-            _log.warning("a paragraph of %d characters is left out: %.60s", len(paragraph), paragraph)
+            _log.warning("a paragraph of %d characters is skipped: %.60s", len(paragraph), paragraph)
         return too_long
 
 
 def _loading_error(error: Exception, spacy_model: str, model: str) -> ModelError:
-    """What to tell of a pipeline that did not load or parse."""
+    """Return the error for a pipeline that did not load or parse."""
     lines = (line.strip() for line in str(error).splitlines())
     reason = next((line for line in lines if any(c.isalnum() for c in line)), type(error).__name__)
-    # benepar raises LookupError itself for a model that is not there; a KeyError is a file without its parts.
+    # benepar raises a plain LookupError for a missing model; a KeyError means an incomplete file.
     if isinstance(error, OSError) or type(error) is LookupError:
         how = f"python -c 'import benepar; benepar.download(\"{model}\")'"
         if not spacy_model.startswith("blank:"):
             how = f"python -m spacy download {spacy_model}; {how}"
-        message = f"spaCy's '{spacy_model}' or benepar's '{model}' is not here ({reason}). Fetch them with: {how}"
+        message = (
+            f"spaCy's '{spacy_model}' or benepar's '{model}' is not installed ({reason}). Download them with: {how}"
+        )
         return ModelNotFoundError(model, message)
     advice = "; install an older transformers: pip install 'transformers<5'"
     return ModelError(
@@ -125,21 +129,21 @@ def _loading_error(error: Exception, spacy_model: str, model: str) -> ModelError
     )
 
 
-def _leave_out(_name: str, _component: object, documents: Sequence[Any], error: Exception) -> None:
-    """Pass over paragraphs with a sentence too long for the model, or whose end its tokenizer does not see."""
+def _skip_documents(_name: str, _component: object, documents: Sequence[Any], error: Exception) -> None:
+    """Skip paragraphs with a sentence that is too long for the model, or that its tokenizer cannot align."""
     if not isinstance(error, (AssertionError, StopIteration, ValueError)):
         raise error
     for document in documents:
-        _log.warning("a paragraph is left out: %s: %.60s", str(error) or "benepar cannot align it", document.text)
+        _log.warning("a paragraph is skipped: %s: %.60s", str(error) or "benepar cannot align it", document.text)
 
 
 def constituent_phrases(sentence: Constituent, *, max_words: int) -> Iterator[Phrase]:
-    """Phrases of the five classes in a parsed sentence; a span with several labels counts for each."""
+    """Yield the phrases of the five classes in a parsed sentence; a span with several labels counts for each."""
     for span in sentence._.constituents:
         if len(span) > max_words:
             continue
         for label in dict.fromkeys(span._.labels):
-            # Treebank labels may carry functions, as in NP-SBJ.
+            # Treebank labels may have functions, as in NP-SBJ.
             lexical_class = label.partition("-")[0]
             text = " ".join(span.text.split())
             is_empty = all(word in EMPTY_WORDS for word in text.lower().split())

@@ -1,6 +1,6 @@
-"""English words of the closed classes, one letter a class: what WordNet leaves out, or knows only in a rare sense.
+"""English words of the closed classes, which WordNet lacks or knows only in a rare sense.
 
-The letters are those of `tagger`; a word of several classes has several, the likeliest first.
+A class is a letter of `tagger`; a word of several classes has several letters, the likeliest first.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CLASSES: dict[str, str] = {
 }
 
 MONTHS = frozenset(_CLASSES["K"].split())
-"""Months count as such when they are capitalised: `may` and `march` are other words too."""
+"""Months; they count as months only when capitalised, since `may` and `march` are other words too."""
 
 
 def _closed() -> dict[str, str]:
@@ -75,4 +75,4 @@ CLOSED_CLASS: dict[str, str] = _closed()
 """Letters by word, in lower case."""
 
 EMPTY_WORDS = frozenset(word for word, letters in CLOSED_CLASS.items() if letters[0] not in "KJ1RA")
-"""Words that alone make no phrase worth learning."""
+"""Words that do not make a phrase on their own."""

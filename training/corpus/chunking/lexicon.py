@@ -1,8 +1,8 @@
-"""Which parts of speech an English word may have, with weights: WordNet, its exception lists, and endings.
+"""The parts of speech that an English word may have, with weights: WordNet, its exception lists, and endings.
 
-Inflected forms are reduced as WordNet's own look-up does (morphy(7WN)): first the exception lists (`noun.exc`, ...),
-then endings. A word that is not found is judged by its ending. Weights are the times that a word was tagged so in
-WordNet's corpora (`cntlist.rev`, where it is there) plus its number of senses.
+Inflected forms are reduced as by WordNet's own look-up (morphy(7WN)): first the exception lists (`noun.exc`, ...),
+then endings. An unknown word is classified by its ending. The weight is the number of times that the word has this tag
+in WordNet's corpora (`cntlist.rev`, if there is one) plus its number of senses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from training.corpus.chunking.function_words import CLOSED_CLASS, MONTHS
 from training.examples.wordnet import read_synsets
 
 Weights = dict[str, float]
-"""Weight by letter of a part of speech; see `tagger`."""
+"""Weights by letter of a part of speech; see `tagger`."""
 
 _LETTER = {"NP": "N", "VP": "V", "ADJP": "J", "ADVP": "R"}
 _SENSE_LETTER = {"1": "N", "2": "V", "3": "J", "4": "R", "5": "J"}  # senseidx(5WN): ss_type
@@ -44,7 +44,7 @@ class Lexicon:
         """Read a WordNet `dict` folder.
 
         Raises:
-            FormatError: If there is no WordNet in the folder, or its files cannot be read.
+            FormatError: If the folder has no WordNet, or its files cannot be read.
         """
         self._known: dict[str, Weights] = {}
         self._irregular: dict[str, Weights] = {}
@@ -54,15 +54,15 @@ class Lexicon:
             self._read_counts(folder / "cntlist.rev")
             self._read_exceptions(folder)
         except (OSError, ValueError, LookupError) as error:
-            raise FormatError(str(folder), None, f"WordNet cannot be read from it: {error}") from error
+            raise FormatError(str(folder), None, f"cannot be read as WordNet: {error}") from error
 
     def is_common(self, word: str) -> bool:
-        """Whether a word, in lower case, is one of the language rather than a name."""
+        """Return whether a lower-cased word is a word of the language rather than a name."""
         is_listed = word in CLOSED_CLASS or word in self._known or word in self._irregular
         return is_listed or next(self._inflected(word), None) is not None
 
     def weights(self, word: str) -> Weights:
-        """Letters that a word in lower case may have, each with a weight > 0; never empty."""
+        """Return the letters that a lower-cased word may have, each with a weight > 0; never empty."""
         found = self._cache.get(word)
         if found is None:
             if len(self._cache) >= _CACHE:
@@ -82,12 +82,12 @@ class Lexicon:
         if not found:
             found = next((dict(weights) for ending, weights in _UNKNOWN if ending.search(word)), {"N": 1.0})
         if "J" in found and word.endswith("ed"):
-            # WordNet has many participles as adjectives; whether one stands before its noun is told by the context.
+            # WordNet lists many participles as adjectives; the context decides whether one precedes its noun.
             found["L"] = found.get("L", 0.0) + found["J"]
         return found
 
     def _inflected(self, word: str) -> Iterator[tuple[str, float]]:
-        """Letters of the words that this may be an inflected form of."""
+        """Yield the letters of the words of which this may be an inflected form."""
         if word.endswith("s") and not word.endswith("ss"):
             yield from self._reduced(word, _NOUN_ENDINGS, "N", "N")
             yield from self._reduced(word, _VERB_S_ENDINGS, "V", "V")
@@ -101,7 +101,7 @@ class Lexicon:
     def _reduced(
         self, word: str, endings: tuple[tuple[str, str], ...], wanted: str, letters: str
     ) -> Iterator[tuple[str, float]]:
-        """The letters, with the weight of the first base form that is known as `wanted`."""
+        """Yield the letters, with the weight of the first base form that is known as `wanted`."""
         for ending, replacement in endings:
             if not word.endswith(ending):
                 continue
@@ -122,7 +122,7 @@ class Lexicon:
                     weights[letter] = weights.get(letter, 0.0) + 1
 
     def _read_counts(self, path: Path) -> None:
-        """Add how often words were tagged: `lemma%ss_type:... sense_number tag_cnt` a line."""
+        """Add how often words were tagged; a line is `lemma%ss_type:... sense_number tag_cnt`."""
         if not path.exists():
             return
         with path.open(encoding="utf-8") as file:
@@ -134,7 +134,7 @@ class Lexicon:
                     self._known[lemma][letter] += int(count)
 
     def _read_exceptions(self, folder: Path) -> None:
-        """Irregular forms: `form base...` a line."""
+        """Read irregular forms; a line is `form base...`."""
         for part, letter in (("noun", "N"), ("verb", "V"), ("adj", "J"), ("adv", "R")):
             path = folder / f"{part}.exc"
             if not path.exists():

@@ -1,14 +1,14 @@
-"""Tokens of English text, and a part of speech for each, without a model.
+"""Split English text into tokens, with a part of speech for each, without a model.
 
-    text -> paragraphs -> tokens -> one letter a token, chosen by
-        weight of the letter for the word  x  fit after the letter before  x  fit before what may come next
+    text -> paragraphs -> tokens -> one letter per token, chosen by
+        weight of the letter for the word  x  fit to the letter before  x  fit to the likeliest letter after
 
 Letters: D determiner, F "of", P preposition, O pronoun, W subordinator, C coordinator, X be/have/do, M modal,
 T "to" before a verb, ! negation, N noun, E name, K month, 1 number, J adjective, L participle before a noun,
-V verb (past participles too), G verb in -ing, R adverb, A "ago" and the like, S 's, "," comma, "." whatever ends
-a phrase. Sentences need no finder of their own: what ends one is a letter that no phrase crosses.
+V verb (past participles too), G verb in -ing, R adverb, A "ago" and similar words, S 's, "," comma, "." any end of a
+phrase. There is no sentence splitter: the end of a sentence is a letter that no phrase crosses.
 
-Cost: about 150,000 words a second on one core.
+Cost: about 150,000 words per second on one core.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOKEN = re.compile(
 _NUMBER = re.compile(r"[$£€¥]?\d")
 
 _AFTER: dict[str, dict[str, float]] = {
-    # A letter: how well each letter stands after it; 1 where nothing is said.
+    # For each letter: how well other letters follow it; 1 if not listed.
     "D": {"N": 3, "J": 3, "L": 2, "G": 0.1, "V": 0.01, "R": 0.3, "W": 0.02, "O": 0.1, "P": 0.1, "X": 0.1, "T": 0.1},
     "S": {"N": 3, "J": 3, "L": 2, "G": 0.1, "V": 0.01, "R": 0.3},
     "J": {"N": 4, "V": 0.05, "L": 0.5, "G": 0.2, "D": 0.1},
@@ -63,7 +63,7 @@ _AFTER: dict[str, dict[str, float]] = {
 }
 
 _BEFORE: dict[str, dict[str, float]] = {
-    # A letter: how well it stands before what the next word is likeliest.
+    # For each letter: how well it precedes the likeliest letter of the next word; 1 if not listed.
     "J": {"N": 2, "E": 1.3, "J": 1.5, "F": 0.2, "P": 0.6, ".": 0.6, ",": 0.7, "X": 0.2, "V": 0.4, "M": 0.2},
     "L": {"N": 3, "J": 1.5, "E": 1, "F": 0.05, "P": 0.05, ".": 0.05, ",": 0.05, "D": 0.05, "X": 0.05, "C": 0.3},
     "N": {"N": 0.7, "J": 0.3, "F": 4, "P": 1.3, ".": 1.5, ",": 1.3, "X": 2, "V": 1.2, "M": 2, "D": 0.4, "E": 0.5},
@@ -79,20 +79,20 @@ _BEFORE: dict[str, dict[str, float]] = {
 
 
 class Token(NamedTuple):
-    """Where a token lies in its text."""
+    """Start and end of a token in its text."""
 
     start: int
     end: int
 
 
 class Tagger:
-    """Tokens and letters of a paragraph."""
+    """Finds the tokens and letters of a paragraph."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
 
     def tag(self, text: str) -> tuple[list[Token], str]:
-        """Tokens of a text, and a string of as many letters."""
+        """Return the tokens of a text, and a string with a letter for each."""
         tokens: list[Token] = []
         options: list[Weights] = []
         is_start = True
@@ -104,7 +104,7 @@ class Tagger:
         return tokens, _choose(_unlikely_starts(text, tokens, options))
 
     def _options(self, word: str, is_start: bool) -> Weights:
-        """Letters that a word may have here."""
+        """Return the letters that a word may have at this place."""
         first = word[0]
         if not (first.isalnum() or first in "'’n$£€¥&%"):
             return _COMMA if first == "," else _END
@@ -132,7 +132,7 @@ _NOTHING: dict[str, float] = {}
 
 
 def _unlikely_starts(text: str, tokens: list[Token], options: list[Weights]) -> list[Weights]:
-    """A common word that begins a sentence is part of a name where a name follows it: "Church Street was ..."."""
+    """Decide whether a common word at the start of a sentence is part of a name: "Church Street was ..."."""
     for i, weights in enumerate(options[:-1]):
         if len(weights) > 1 and "E" in weights:
             follows = options[i + 1] is _NAME and text[tokens[i].end : tokens[i + 1].start] == " "
@@ -145,7 +145,7 @@ def _without_name(weights: Weights) -> Weights:
 
 
 def _choose(options: list[Weights]) -> str:
-    """The best letter of each token, from left to right."""
+    """Choose the best letter of each token, from left to right."""
     likeliest = [next(iter(o)) if len(o) == 1 else max(o, key=o.__getitem__) for o in options]
     likeliest.append(".")
     letters = []

@@ -1,1 +1,1 @@
-"""Phrases to entity types: named entities, numbers, lists and distant labels."""
+"""Typing: assigns entity types to phrases, by names and rules or by a NER model."""

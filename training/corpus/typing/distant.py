@@ -1,8 +1,7 @@
-"""Entity types without a model: names of known type, and rules for numbers and times (distant supervision).
+"""Assign entity types without a model: names of known type, and rules for numbers and times (distant supervision).
 
-A phrase has a type if it is, a leading preposition and article apart, a name of that type, or has the form of a date,
-an amount and so on. A capitalised phrase that nobody knows stays without a type, since it may be anything; all else
-is OTHER.
+A phrase gets a type if, without leading prepositions and articles, it is a name of that type or has the form of a date,
+an amount and so on. An unknown capitalised phrase gets no type, since it may be anything. Every other phrase is OTHER.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.corpus.chunking.function_words import CLOSED_CLASS
-from training.corpus.keys import folded, phrase_key
+from training.corpus.keys import normalise_name, phrase_key
 from training.corpus.typing.numeric_types import numeric_type
 from training.examples.wordnet import Synset
 
@@ -27,23 +26,25 @@ _INSTANCE_TYPES = {4: "EVENT", 15: "GPE", 17: "LOC", 18: "PERSON", 14: "ORG"}
 
 
 class NameTypes:
-    """Types by name, as sorted arrays: 9 bytes a name. Case matters: Turkey is a place, turkey is not.
+    """Types by name, as sorted arrays with 9 bytes per name. Case matters: Turkey is a place, turkey is not.
 
-    A name of several types has the one that most of its entities have, the first in `ENTITY_TYPES` among equals.
+    A name of several types gets the type of most of its entities; among equals the first in `ENTITY_TYPES`.
     """
 
     def __init__(self, typed_names: Iterable[tuple[str, str]]) -> None:
-        """Read names with their types; a pair counts as often as it comes.
+        """Read names with their types; repeated pairs count each time.
 
         Raises:
-            ValueError: If a type is none of `ENTITY_TYPES`.
+            ValueError: If a type is not in `ENTITY_TYPES`.
         """
         keys, kinds = array("Q"), array("B")
         for name, kind in typed_names:
             place = _PLACE.get(kind)
             if place is None:
-                raise ValueError(f"no entity type {kind!r} (of {name!r}): there are {', '.join(ENTITY_TYPES)}")
-            keys.append(phrase_key(folded(name)))
+                raise ValueError(
+                    f"{kind!r} (of {name!r}) is not an entity type. The types are {', '.join(ENTITY_TYPES)}"
+                )
+            keys.append(phrase_key(normalise_name(name)))
             kinds.append(place)
         self._keys, self._kinds = _most_common(np.array(keys, np.uint64), np.array(kinds, np.uint8))
 
@@ -51,8 +52,8 @@ class NameTypes:
         return len(self._keys)
 
     def get(self, name: str) -> str | None:
-        """The type of a name, or None."""
-        key = np.uint64(phrase_key(folded(name)))
+        """Return the type of a name, or None."""
+        key = np.uint64(phrase_key(normalise_name(name)))
         place = int(np.searchsorted(self._keys, key))
         if place < len(self._keys) and self._keys[place] == key:
             return ENTITY_TYPES[int(self._kinds[place])]
@@ -60,21 +61,21 @@ class NameTypes:
 
 
 class DistantTyper:
-    """Types phrases by lists of names and by rules; a `PhraseTyper`."""
+    """A `PhraseTyper` that uses lists of names, and rules."""
 
     def __init__(self, names: NameTypes, *, is_common: Callable[[str], bool] = lambda word: False) -> None:
         """Take names with their types.
 
         Args:
-            names: From bases, lists, and WordNet.
-            is_common: Whether a word in lower case is one of the language. A single capitalised word that is, is
-                not typed by lists of names, where every word is somebody's name: it may only begin a sentence.
+            names: Names from bases, lists, and WordNet.
+            is_common: Whether a lower-cased word is a word of the language. A single capitalised word of the language
+                is not typed by lists of names, in which almost every word occurs: it may just start a sentence.
         """
         self._names = names
         self._is_common = is_common
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
-        """The type of each phrase."""
+        """Return the type of each phrase."""
         return [self._type(phrase) for phrase in phrases]
 
     def _type(self, phrase: str) -> str | None:
@@ -90,7 +91,7 @@ class DistantTyper:
 
     def _named(self, name: str) -> str | None:
         if name == name.lower() or (" " not in name and self._is_common(name.lower())):
-            return None  # lists have "the ship" and "Friends" as titles; in running text they hardly ever are
+            return None  # lists have "the ship" and "Friends" as titles, but in running text they rarely are titles
         return self._names.get(name)
 
     def _begins_as_name(self, word: str) -> bool:
@@ -104,7 +105,7 @@ def _is_capitalised(word: str) -> bool:
 def _most_common(
     keys: npt.NDArray[np.uint64], kinds: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
-    """Each key once, in order, with the kind that comes with it most often."""
+    """Return each key once, in order, with its most frequent kind."""
     order = np.lexsort((kinds, keys))
     keys, kinds = keys[order], kinds[order]
     is_new = np.ones(len(keys), dtype=np.bool_)
@@ -120,7 +121,7 @@ def _most_common(
 
 
 def wordnet_names(synsets: Iterable[Synset]) -> Iterable[tuple[str, str]]:
-    """Names of WordNet's individuals with a clear type."""
+    """Yield the names of WordNet's individuals that have a clear type."""
     for synset in synsets:
         kind = _INSTANCE_TYPES.get(synset.lex_file)
         if synset.is_instance and kind is not None and synset.lexical_class == LEXICAL_CLASSES[0]:

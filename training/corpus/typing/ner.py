@@ -1,4 +1,4 @@
-"""Entity types by a token-classification model of the Hugging Face hub, as the paper's (DeBERTa on OntoNotes)."""
+"""Assign entity types by a token-classification model, as in the paper (DeBERTa on OntoNotes)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_TOKENS = 64
 
 
 class NerTyper:
-    """Types phrases by a NER model; a `PhraseTyper`.
+    """A `PhraseTyper` that uses a NER model.
 
-    A phrase has the type that most of its words have, function words apart, if that is at least half of them.
+    A phrase gets the most frequent type of its content words, if at least half of these words have it.
     """
 
     def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 256) -> None:
@@ -24,13 +24,13 @@ class NerTyper:
 
         Args:
             model: Folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors.
-            revision: Of a hub id: commit, tag or branch.
-            device: As torch names it.
-            batch_size: Phrases a forward pass.
+            revision: Commit, tag or branch of a hub id.
+            device: Device, as torch names it.
+            batch_size: Phrases per forward pass.
 
         Raises:
             ModelNotFoundError: If there is no such model.
-            ModelError: If its labels are not entity types, or its tokenizer cannot tell words.
+            ModelError: If its labels are not entity types, or its tokenizer does not know words.
             DeviceError: If torch has no such device.
         """
         import torch
@@ -39,22 +39,22 @@ class NerTyper:
         try:
             tokenizer = AutoTokenizer.from_pretrained(model, revision=revision, add_prefix_space=True)
             network = AutoModelForTokenClassification.from_pretrained(model, revision=revision, use_safetensors=True)
-        except Exception as error:  # whatever a damaged file makes transformers and safetensors trip over
-            message = f"'{model}' is no token-classification model that can be loaded: {error}"
+        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
+            message = f"'{model}' cannot be loaded as a token-classification model: {error}"
             raise ModelNotFoundError(model, message) from error
         if not tokenizer.is_fast:
-            raise ModelError(f"The tokenizer of '{model}' has no tokenizer.json, which says what word a token is of")
+            raise ModelError(f"The tokenizer of '{model}' has no tokenizer.json, which maps tokens to words")
         self._types = _types_of(model, network.config.id2label)
         try:
             self._network: Any = network.eval().to(torch.device(device))
         except (RuntimeError, AssertionError) as error:
-            raise DeviceError(device, f"Device '{device}' is not there: {error}. Take --device cpu") from error
+            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
         self._tokenizer: Any = tokenizer
         self._device = device
         self._batch_size = batch_size
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
-        """The type of each phrase; OTHER where the model sees no entity."""
+        """Return the type of each phrase; OTHER if the model finds no entity."""
         order = sorted(range(len(phrases)), key=lambda i: len(phrases[i]))
         found: list[str | None] = [None] * len(phrases)
         for start in range(0, len(order), self._batch_size):
@@ -78,13 +78,13 @@ class NerTyper:
             kinds: dict[int, str] = {}
             for place, word in enumerate(batch.word_ids(i)):
                 if word is not None:
-                    kinds.setdefault(word, self._types[labels[i][place]])  # a word is what its first token is
+                    kinds.setdefault(word, self._types[labels[i][place]])  # the first token decides
             found.append(type_of_words(words, [kinds.get(j, "OTHER") for j in range(len(words))]))
         return found
 
 
 def type_of_words(words: Sequence[str], kinds: Sequence[str]) -> str:
-    """The type of a phrase from the types of its words: the commonest if at least half of the content words have it."""
+    """Return the type of a phrase: the most frequent type if at least half of the content words have it."""
     content = [kind for word, kind in zip(words, kinds, strict=True) if word.lower() not in EMPTY_WORDS]
     content = content or list(kinds)
     named = Counter(kind for kind in content if kind != "OTHER").most_common(1)
@@ -92,10 +92,10 @@ def type_of_words(words: Sequence[str], kinds: Sequence[str]) -> str:
 
 
 def _types_of(model: str, labels: dict[int, str]) -> dict[int, str]:
-    """Entity type by label id."""
+    """Return the entity type of each label id."""
     known = {i: entity_type_of(label) for i, label in labels.items()}
-    # CoNLL's MISC and its like are no OntoNotes type; a model that has not one entity type is not a NER model.
+    # Labels such as CoNLL's MISC are not OntoNotes types; a model without any entity type is not a NER model.
     if not any(kind not in (None, "OTHER") for kind in known.values()):
         shown = ", ".join(list(labels.values())[:8])
-        raise ModelError(f"The labels of '{model}' ({shown}) are no entity types. Take a model trained on OntoNotes")
+        raise ModelError(f"The labels of '{model}' ({shown}) are not entity types. Use a model trained on OntoNotes")
     return {i: kind or "OTHER" for i, kind in known.items()}

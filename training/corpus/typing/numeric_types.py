@@ -1,4 +1,4 @@
-"""Rules that tell dates, times, money, percentages, quantities, ordinals and cardinals by their form. English."""
+"""Recognise dates, times, money, percentages, quantities, ordinals and cardinals by their form. English."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ _FIRST_WORDS = frozenset(
 
 
 def numeric_type(phrase: str) -> str | None:
-    """CARDINAL, DATE, MONEY, ORDINAL, PERCENT, QUANTITY or TIME if the whole phrase has that form, else None.
+    """Return CARDINAL, DATE, MONEY, ORDINAL, PERCENT, QUANTITY or TIME if the whole phrase has that form, else None.
 
-    A number that can be a year (1000 to 2099) alone is a DATE, "10 pounds" is MONEY.
+    A bare number from 1000 to 2099 is a DATE (a year); "10 pounds" is MONEY.
     """
     start = _STARTS.match(phrase)
     if start is None or (start.group().isalpha() and start.group().lower() not in _FIRST_WORDS):
@@ -104,6 +104,6 @@ def numeric_type(phrase: str) -> str | None:
     lower = phrase.lower().replace("’", "'")
     for kind, pattern in _COMPILED:
         if pattern.fullmatch(lower):
-            # "may" and "march" are months only with something beside them or in capitals.
+            # "may" and "march" are months only next to other words or when capitalised.
             return kind if lower not in ("may", "march", "mar", "a", "half", "second") or phrase[0].isupper() else None
     return None

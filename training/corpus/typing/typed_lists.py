@@ -1,4 +1,4 @@
-"""Lists of names with their entity types: TSV with a header, or PEARL's `phrase <TAB> entity type`."""
+"""Read lists of names with their entity types: TSV with a header, or PEARL's `phrase <TAB> entity type`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPE_HEADERS = ("onto_type", "entity_type", "type")
 
 
 def read_typed_names(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str]]:
-    """Names with their types.
+    """Yield names with their types.
 
     A header has one of the columns `name`, `phrase`, `text` and one of `onto_type`, `entity_type`, `type`. Without a
     header the name is the first column and the type the last. Raises as `read_lines`.
@@ -43,7 +43,7 @@ def read_typed_names(path: str | os.PathLike[str], report: ReadReport) -> Iterat
 
 
 def _header(cells: list[str]) -> tuple[int, int] | None:
-    """Columns of name and type, if these cells are a header."""
+    """Return the columns of name and type, if these cells are a header."""
     lower = [cell.strip().lower() for cell in cells]
     name = next((lower.index(one) for one in _NAME_HEADERS if one in lower), None)
     kind = next((lower.index(one) for one in _TYPE_HEADERS if one in lower), None)
@@ -51,7 +51,7 @@ def _header(cells: list[str]) -> tuple[int, int] | None:
 
 
 def _typed(cells: list[str], columns: tuple[int, int]) -> tuple[str, str] | str:
-    """A name with its type, or why there is none."""
+    """Return a name with its type; or the reason why the row is skipped."""
     if len(cells) < 2 or len(cells) <= max(columns):
         return TOO_FEW_COLUMNS
     name, kind = cells[columns[0]].strip(), entity_type_of(cells[columns[1]])
