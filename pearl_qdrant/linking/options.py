@@ -53,7 +53,7 @@ class LinkOptions:
 
     def updated(self, **keywords: Unpack[LinkKeywords]) -> LinkOptions:
         """These options with some fields replaced."""
-        return replace(self, **keywords)
+        return replace(self, **keywords) if keywords else self
 
 
 class LinkKeywords(TypedDict, total=False):
@@ -99,7 +99,7 @@ class AnnotateOptions:
 
     def updated(self, **keywords: Unpack[AnnotateKeywords]) -> AnnotateOptions:
         """These options with some fields replaced."""
-        return replace(self, **keywords)
+        return replace(self, **keywords) if keywords else self
 
 
 class AnnotateKeywords(TypedDict, total=False):
