@@ -1,7 +1,7 @@
-"""Who stands above whom: a graph of classes in two arrays, and the ancestors of a class, nearest first.
+"""The class graph of a base in two arrays, and the ancestors of a class, nearest first.
 
-Eight bytes an edge: the graph of all of Wikidata (some five million edges) takes 40 MB. Cycles are harmless. A walk up
-ends at a number of classes, so that a long chain takes no more time for each class of it than an honest tree.
+An edge takes 8 bytes: the graph of all of Wikidata (some five million edges) takes 40 MB. Cycles are harmless. A walk
+ends at a maximal number of classes, so a long chain takes no more time for each of its classes than a usual tree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MAX_KNOWN = 1 << 16
-_STEPS = 8  # for each class: an honest one has one or two parents
+_STEPS = 8  # for each class: most have one or two parents
 
 T = TypeVar("T")
 
@@ -26,16 +26,16 @@ T = TypeVar("T")
 def walk_up(
     classes: Iterable[T], parents_of: Callable[[T], Collection[T] | None], most: int
 ) -> tuple[list[T], list[int]]:
-    """The classes themselves and those above them, nearest first, each once, and how many steps up each is, (n,) both.
+    """The classes and their ancestors, nearest first, each once, and the height of each in steps; both (n,).
 
     Args:
-        classes: Where to begin.
-        parents_of: Those directly above a class, each once; None if there are none.
-        most: The walk ends with so many classes, or after `_STEPS` times as many steps from one to another.
+        classes: Where the walk begins.
+        parents_of: The direct parents of a class, each once; None if it has none.
+        most: The walk ends after this many classes, or after `_STEPS` times as many steps from one to another.
     """
     found = list(islice(dict.fromkeys(classes), most))
     heights, seen, n_steps = [0] * len(found), set(found), 0
-    for one, height in zip(found, heights, strict=False):  # both grow on the way
+    for one, height in zip(found, heights, strict=False):  # both grow during the walk
         parents = parents_of(one) or ()
         for parent in parents:
             if parent not in seen:
@@ -51,7 +51,7 @@ def walk_up(
 
 
 def nearest_types(found: Iterable[T], heights: Iterable[int], type_of: Callable[[T], str | None]) -> tuple[str, ...]:
-    """Types of the lowest classes of a walk that have any: what is further up is vaguer, or another sense."""
+    """Types of the lowest classes of a walk that have any; those of higher classes are vaguer, or another sense."""
     types: dict[str, None] = {}
     lowest = 0
     for one, height in zip(found, heights, strict=True):
@@ -70,8 +70,8 @@ class ClassGraph:
         """Index the edges.
 
         Args:
-            children: Numbers of the lower classes, (n,), in any order; numbers are from 0 to 2^31 - 1.
-            parents: The class above each of them, (n,). A class keeps its parents in this order.
+            children: Numbers of the child classes, (n,), in any order; numbers are from 0 to 2^31 - 1.
+            parents: The parent of each of them, (n,). A class keeps its parents in this order.
         """
         lower = np.asarray(children, dtype=np.int32)
         order = np.argsort(lower, kind="stable")
@@ -81,11 +81,11 @@ class ClassGraph:
         self._known: dict[int, tuple[int, ...]] = {}
 
     def __len__(self) -> int:
-        """Edges."""
+        """The number of edges."""
         return len(self._parents)
 
     def walk_up(self, classes: Iterable[int], most: int) -> tuple[list[int], list[int]]:
-        """Some classes and those above them; see the function `walk_up`."""
+        """The classes and their ancestors; see the function `walk_up`."""
         return walk_up(classes, self._find_parents, most)
 
     def _find_parents(self, number: int) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ class ClassGraph:
         return self._look_up(number) if parents is None else parents
 
     def _look_up(self, number: int) -> tuple[int, ...]:
-        """Direct parents; the last ones are remembered, since most ways up lead through the same few classes."""
+        """Direct parents. They are cached, since most walks pass through the same few classes."""
         start = bisect_left(self._children, number)
         end = bisect_right(self._children, number, start)
         if len(self._known) >= _MAX_KNOWN:

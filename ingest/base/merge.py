@@ -1,16 +1,15 @@
-"""One entity for each id, wherever its rows stand in the input.
+"""Merge rows into one entity for each id, wherever its rows are in the input.
 
-Rows that stand together are merged on the way. An id that comes back later was found by a pass before
-(`ingest.base.scan`): its rows wait in a temporary SQLite database, which spills to disk and vanishes with the process,
-and come out merged at the end, ordered by first appearance. Memory is bounded by the batch and by the largest single
-entity.
+Adjacent rows are merged while they are read. Ids with scattered rows are known from an earlier pass
+(`ingest.base.scan`): their rows wait in a temporary SQLite database, which spills to disk and is removed with the
+process. They are yielded merged at the end, in the order of their first rows. Memory is bounded by the batch and by
+the largest entity.
 
-The first row decides: its name is the canonical one, later names become aliases; types are united in order; the
-first description and the first value of each further field stay.
+The first row decides: its name is the canonical one, and later names become aliases. Types are united in order. The
+first description and the first value of each further field are kept.
 
-An entity is no larger than `ingest.io.limits` allows. Of rows that stand together, those past it are counted as
-skipped. Rows that are scattered are refused: whoever gave the same id to so many rows all over a file meant another
-column.
+An entity is no larger than `ingest.io.limits` allows. Adjacent rows beyond the limits are counted as skipped. Too many
+scattered rows are an error: if so many rows all over a file have one id, it is probably another column.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ BATCH = 1024
 BATCH_BYTES = 1 << 22
 
 _CACHE_KIB = 16_384
-_ADVICE = "They are rows whose ids are scattered over the input: sort it by id, or point TMPDIR to a larger disk"
+_ADVICE = "They have ids that are scattered over the input: sort it by id, or point TMPDIR to a larger disk"
 
 
 T = TypeVar("T")
 
 
 def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Lists of `BATCH` items, or of fewer where these have `BATCH_BYTES` characters together."""
+    """Lists of `BATCH` items, or of fewer if these have `BATCH_BYTES` characters together."""
     batch: list[T] = []
     size = 0
     for item in items:
@@ -76,7 +75,7 @@ class EntityBuilder:
         self._size = entity_size(first)
 
     def add(self, other: Entity) -> str | None:
-        """Join a later row of the same id; returns why not all of it was taken, as a reason of `ReadReport.skipped`.
+        """Add a later row of the same id; returns why not all of it was added, as a reason of `ReadReport.skipped`.
 
         None if it was: `TOO_MANY_ROWS` if nothing was taken, `TOO_MANY_NAMES` if some names were left out.
         """
@@ -97,7 +96,7 @@ class EntityBuilder:
         return TOO_MANY_NAMES if _cut(self._names, limits.MAX_NAMES) else None
 
     def has_other_name(self, other: Entity) -> bool:
-        """Whether a row's canonical name is another one than the first row's."""
+        """Whether the canonical name of a row differs from that of the first row."""
         return other.canonical_name != self._first.canonical_name
 
     def build(self) -> Entity:
@@ -115,7 +114,7 @@ class EntityBuilder:
 
 
 def _cut(values: dict[str, None], most: int) -> bool:
-    """Leave the first values, so many at most; returns whether there were more."""
+    """Keep at most `most` values, the first ones; returns whether there were more."""
     is_over = len(values) > most
     while len(values) > most:
         values.popitem()
@@ -125,12 +124,12 @@ def _cut(values: dict[str, None], most: int) -> bool:
 def merge_adjacent(
     rows: Iterable[Entity], report: ReadReport, on_excess: Callable[[str, Entity], None] | None = None
 ) -> Iterator[Entity]:
-    """Join rows of one id that follow each other; counts them in the report.
+    """Merge adjacent rows of one id; counts them in the report.
 
     Args:
-        rows: All with names, each name once.
-        report: Its `place` is that of the row which was taken last.
-        on_excess: Called with a reason and a row that is past a bound; by default it is counted as skipped.
+        rows: Each has a name, and each name once.
+        report: Its `place` is that of the last row.
+        on_excess: Called with a reason and a row that exceeds a limit; by default it is counted as skipped.
     """
     on_excess = on_excess or (lambda reason, row: report.skip_here(reason, f"{row.entity_id} {row.canonical_name}"))
     pending: Entity | None = None
@@ -154,11 +153,11 @@ def merge_adjacent(
 
 
 def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadReport) -> Iterator[Entity]:
-    """Each id once: entities that came whole as they come, the scattered ones merged at the end.
+    """Each id once: whole entities in their order, then the scattered ones, merged.
 
     Args:
         runs: From `Reader.read_runs`, with the same report.
-        scattered: Sorted hashes of the ids that come more than once, from `ingest.base.scan`.
+        scattered: Sorted hashes of the ids with several runs, from `ingest.base.scan`.
         report: Its `entities` and `names` are counted here.
 
     Raises:
@@ -167,9 +166,9 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
     if not len(scattered):
         yield from _count(runs, report)
         return
-    with _Waiting() as waiting:
-        yield from _count(_set_apart(runs, scattered, waiting), report)
-        yield from _count(merge_adjacent(waiting.rows(), report, _refuse), report)
+    with _RowStore() as store:
+        yield from _count(_store_scattered(runs, scattered, store), report)
+        yield from _count(merge_adjacent(store.rows(), report, _refuse), report)
 
 
 def _refuse(reason: str, row: Entity) -> None:
@@ -183,24 +182,24 @@ def _count(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
         yield entity
 
 
-def _set_apart(runs: Iterable[Entity], scattered: Hashes, waiting: _Waiting) -> Iterator[Entity]:
-    """The runs that are whole entities; the others go to the database."""
+def _store_scattered(runs: Iterable[Entity], scattered: Hashes, store: _RowStore) -> Iterator[Entity]:
+    """Yield the runs that are whole entities; put the others into the database."""
     for batch in batches(runs, entity_size):
         hashes = hash_texts([run.entity_id for run in batch])
         places = np.searchsorted(scattered, hashes)
         found = scattered[np.minimum(places, len(scattered) - 1)] == hashes
         if found.any():
-            waiting.add(run for run, is_found in zip(batch, found.tolist(), strict=True) if is_found)
+            store.add(run for run, is_found in zip(batch, found.tolist(), strict=True) if is_found)
         for run, is_found in zip(batch, found.tolist(), strict=True):
             if not is_found:
                 yield run
 
 
-class _Waiting:
-    """Rows that wait for the end of the input, in a database that is on disk and has no name."""
+class _RowStore:
+    """Rows that wait for the end of the input, in an unnamed database on disk."""
 
     def __init__(self) -> None:
-        # The pipeline may start a reader in one thread and close it in another.
+        # A load may start a reader in one thread and close it in another.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for statement in (
             f"PRAGMA cache_size = -{_CACHE_KIB}",
@@ -219,8 +218,8 @@ class _Waiting:
         self._database.close()
 
     def add(self, runs: Iterable[Entity]) -> None:
-        """Put rows away."""
-        # Bytes, since SQLite's text can hold neither a lone surrogate nor, safely, a NUL.
+        """Add rows."""
+        # Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL.
         records = [(run.entity_id.encode("utf-8", "surrogatepass"), _to_json(run)) for run in runs]
         try:
             self._database.execute("BEGIN")
@@ -228,7 +227,7 @@ class _Waiting:
             self._database.executemany("INSERT INTO rows (id, record) VALUES (?, ?)", records)
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
-            raise InputError("temporary file", None, f"rows cannot be kept: {error}. {_ADVICE}") from error
+            raise InputError("temporary file", None, f"rows cannot be stored: {error}. {_ADVICE}") from error
 
     def rows(self) -> Iterator[Entity]:
         """All rows, those of one id together in their order, ids by first appearance."""

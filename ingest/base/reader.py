@@ -1,7 +1,7 @@
-"""The `Reader` protocol: what every format has in common.
+"""The `Reader` protocol: the interface of every format.
 
-A reader turns files into entities. It streams; rows of one id that stand together become one entity at once, and
-rows that are scattered over the input are brought together by `ingest.base.merge`, for any reader.
+A reader turns files into entities, as a stream. Adjacent rows of one id become one entity at once; rows that are
+scattered over the input are joined by `ingest.base.merge`, for any reader.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Reader(Protocol):
     """A base that can be read any number of times, with the same result. Used as a context manager."""
 
     def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
-        """Entities, each id once: in the order of the input, those whose rows are scattered last.
+        """Entities, each id once: in the order of the input, those with scattered rows last.
 
         Args:
-            report: Filled on the way.
-            scattered: `ScanResult.scattered` of the same input; without it one more pass finds it out.
+            report: Filled while reading.
+            scattered: `ScanResult.scattered` of the same input; without it, one more pass finds the scattered ids.
 
         Raises:
             InputError: If the input cannot be read.
@@ -42,14 +42,14 @@ class Reader(Protocol):
         ...
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """Entities in the order of the input; an id that comes back after another one comes again.
+        """Entities in the order of the input; an id whose rows are scattered is yielded several times.
 
         Fills `rows`, `skipped` and `notes` of the report, and the merged rows within a run. Raises as `read`.
         """
         ...
 
     def close(self) -> None:
-        """Give back temporary files."""
+        """Close the files and remove temporary ones."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -58,12 +58,12 @@ class Reader(Protocol):
 
 
 def scattered_excess(entity_id: str, reason: str) -> InputError:
-    """The error for an id whose rows, all over the input, are more than an entity can have.
+    """The error for an id with more scattered rows than an entity can have.
 
     Args:
         entity_id: The id.
         reason: `TOO_MANY_NAMES` or `TOO_MANY_ROWS`.
     """
     bounds = f"{limits.MAX_NAMES:,} names, {limits.MAX_ROWS:,} rows and {limits.MAX_ENTITY_BYTES:,} bytes"
-    message = f"{reason}: the id '{make_excerpt(entity_id)}' stands in too many of them. An entity has at most {bounds}"
-    return InputError("scattered rows", None, f"{message}. Is this the column of the ids?")
+    message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
+    return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")

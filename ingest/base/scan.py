@@ -1,9 +1,9 @@
-"""A first pass over a base, before anything is encoded: exact counts, bad rows, and which names and ids repeat.
+"""A first pass over a base, before anything is encoded: exact counts, bad rows, and repeated names and ids.
 
-Ids and names are reduced to 64-bit hashes, 8 bytes each and 4 for each run of rows; sorting them afterwards gives
-what is needed. That is 13 MB for 570,000 names, the only memory here that grows with the base. Two of n different
-names share a hash with probability n^2 / 2^65 (0.0003 % for ten million): then a count is off by one, and nothing
-else is wrong, since whoever uses the hashes compares the strings too.
+Ids and names are reduced to 64-bit hashes, 8 bytes each and 4 for each run of rows, which are sorted afterwards. That
+is 13 MB for 570,000 names, the only memory here that grows with the base. Two of n different names share a hash with
+probability n^2 / 2^65 (0.0003 % for ten million). Then a count is off by one, but nothing else is wrong: all users of
+the hashes compare the strings too.
 
 Measured on one core: about 3 s for 450,000 rows, a quarter of it for the digest.
 """
@@ -27,16 +27,16 @@ _PROGRESS_RUNS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What a base holds.
+    """The contents of a base, counted.
 
     Attributes:
         entities: Different ids.
         names: Different (id, name) pairs; one point each.
-        distinct_names: Different names; what has to be encoded.
+        distinct_names: Different names, which are to be encoded.
         repeated_name_hashes: Sorted `name_hash` of the names that more than one entity has, (r,).
-        scattered: Sorted hashes of the ids whose rows do not stand together, (s,); for `Reader.read`.
-        report: Rows, skips and merges; equal to the report of a `Reader.read` after it.
-        digest: Hex SHA-256 of every run of rows as it was read, options and all: equal for equal entities only.
+        scattered: Sorted hashes of the ids whose rows are scattered, (s,); for `Reader.read`.
+        report: Rows, skips and merges; equal to the report of a later `Reader.read`.
+        digest: Hex SHA-256 of all entities as they are read with these options; equal only for equal entities.
     """
 
     entities: int
@@ -65,7 +65,7 @@ def scan(
 
     Args:
         reader: The base.
-        report: Filled on the way; its `max_errors` stops the scan.
+        report: Filled while reading; its `max_errors` stops the scan.
         on_progress: Called now and then with the rows read so far.
 
     Raises:
@@ -76,7 +76,7 @@ def scan(
     names_of_run = array("I")
     content = sha256()
     for run in reader.read_runs(report):
-        # Not the file's bytes: what the options leave out may change. `repr` escapes lone surrogates.
+        # Not the bytes of the file: what the options exclude may change. `repr` escapes lone surrogates.
         content.update(repr(run).encode())
         ids += _digest(run.entity_id)
         names += _digest(run.canonical_name)
@@ -96,7 +96,7 @@ def scan(
 
 
 def find_scattered(reader: Reader) -> Hashes:
-    """Sorted hashes of the ids whose rows do not stand together, (s,). Raises as `Reader.read`."""
+    """Sorted hashes of the ids whose rows are scattered, (s,). Raises as `Reader.read`."""
     ids = bytearray()
     for run in reader.read_runs(ReadReport(max_errors=None)):
         ids += _digest(run.entity_id)
@@ -106,7 +106,7 @@ def find_scattered(reader: Reader) -> Hashes:
 
 
 def _digest(text: str) -> bytes:
-    # Text from JSON can hold lone surrogates, which plain UTF-8 refuses; they are judged elsewhere.
+    # Text from JSON can have lone surrogates, which plain UTF-8 refuses; they are checked elsewhere.
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
@@ -116,7 +116,7 @@ def _as_hashes(digests: bytearray) -> Hashes:
 
 
 def _repeated(ordered: Hashes) -> Hashes:
-    """Values that stand more than once in a sorted array, once each."""
+    """Values that occur more than once in a sorted array, once each."""
     again = ordered[1:][ordered[1:] == ordered[:-1]]
     unique: Hashes = again[np.append(True, again[1:] != again[:-1])] if len(again) else again
     return unique
@@ -128,10 +128,10 @@ def _count(
     """Turn the hashes of all runs into counts.
 
     Args:
-        digest, report: Passed on; the report's merges and counts are completed.
+        digest, report: Part of the result; the merges and counts of the report are completed.
         ids: Id of each run, (r,).
         names: Names of all runs, canonical name first in each, (n,). Sorted in place.
-        names_of_run: How many of them belong to each run, (r,).
+        names_of_run: Number of names of each run, (r,).
     """
     scattered = _repeated(np.sort(ids))
     if len(scattered):
@@ -153,7 +153,7 @@ def _merge_names(
     names_of_run: npt.NDArray[np.uint32],
     is_scattered: npt.NDArray[np.bool_],
 ) -> Hashes:
-    """Names of all entities, a name that two runs of one id share counted once; notes merges in the report."""
+    """Names of all entities; a name that two runs of one id share counts once. Counts merges in the report."""
     first_name = np.cumsum(names_of_run, dtype=np.int64) - names_of_run
     run_ids, canonical = ids[is_scattered], names[first_name[is_scattered]]
     # A stable sort keeps the runs of an id in order, and the first one decides the canonical name.
@@ -173,7 +173,7 @@ def _merge_names(
 
 
 class _ScatteredExcessError(Exception):
-    """An id of whose rows, or names, more are scattered over the input than an entity has; by its hash."""
+    """An id has more scattered rows or names than an entity can have; it is known by its hash."""
 
     def __init__(self, id_hash: int, reason: str) -> None:
         super().__init__(id_hash, reason)
@@ -181,7 +181,7 @@ class _ScatteredExcessError(Exception):
 
 
 def _check_excess(ordered_ids: Hashes, most: int, reason: str) -> None:
-    """Refuse an id that stands more than so often in a sorted array."""
+    """Refuse an id that occurs more often in a sorted array than `most` times."""
     too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[:-most]]
     if len(too_many):
         raise _ScatteredExcessError(int(too_many[0]), reason)

@@ -1,4 +1,4 @@
-"""A base's own types to the coarse OntoNotes types, from an editable table (`type_map.tsv` beside this file)."""
+"""Map native types of a base to the coarse OntoNotes types, by an editable table (`type_map.tsv` in this folder)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 
-from ingest.io.streams import saying_that_it_waits
+from ingest.io.streams import warn_while_waiting
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 SHIPPED = "type_map.tsv"
 
 MAX_BYTES = 1 << 22
-"""Of a table; one with a row for each of 100,000 classes has half as many."""
+"""Bytes of a table; one with a row for each of 100,000 classes has half as many."""
 
 _VERSION_MARK = "# version:"
 _CACHED = 1 << 16
@@ -25,14 +25,14 @@ _MAX_CACHED_LENGTH = 1 << 10  # of a type: damaged files have some as long as a 
 
 
 class TypeMap:
-    """Native types to coarse ones; a type that is not in the table has no coarse type.
+    """Maps native types to coarse ones; a type that is not in the table has no coarse type.
 
     Attributes:
-        version: The table's own version and the start of its hash, as in "1-3f9a0c2b"; an edited table differs.
+        version: The version of the table and the start of its hash, such as "1-3f9a0c2b"; an edited table has another.
     """
 
     def __init__(self, coarse_of: Mapping[str, str], *, version: str) -> None:
-        """Make a map from native types to coarse types ("" for none); the 19 coarse types need no row."""
+        """Make a map from native types to coarse types ("" for none). The 19 coarse types map to themselves."""
         self.version = version
         self._coarse_of = {native: native for native in ENTITY_TYPES}
         self._coarse_of.update((_fold(native), coarse) for native, coarse in coarse_of.items())
@@ -40,14 +40,14 @@ class TypeMap:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> TypeMap:
-        """The shipped table, with the rows of another one over it.
+        """The shipped table, with the rows of another table added.
 
         Args:
-            path: A table of the same form whose rows are added, and win.
+            path: A table of the same form; its rows win.
 
         Raises:
-            FormatError: If it cannot be read, is too large for a table of types, a row is no pair, or a coarse type
-                is unknown.
+            FormatError: If it cannot be read, is too large for a table of types, a row is not a pair, or a coarse
+                type is unknown.
         """
         shipped = resources.files("ingest.base").joinpath(SHIPPED).read_bytes()
         coarse_of, version = _parse(SHIPPED, shipped)
@@ -62,7 +62,7 @@ class TypeMap:
         return tuple(dict.fromkeys(filter(None, map(self.coarse_type, kb_types))))
 
     def coarse_type(self, native: str) -> str | None:
-        """The coarse type of a native one; None if there is none."""
+        """The coarse type of a native type, or None."""
         return self._remember(native) if len(native) <= _MAX_CACHED_LENGTH else self._look_up(native)
 
     def _look_up(self, native: str) -> str | None:
@@ -70,22 +70,24 @@ class TypeMap:
 
 
 def _fold(native: str) -> str:
-    """One spelling of a type's name: "Work of art", "work-of-art" and "WORK_OF_ART" are one."""
+    """One spelling of a type: "Work of art", "work-of-art" and "WORK_OF_ART" are the same."""
     return "_".join(native.replace("-", " ").replace("_", " ").upper().split())
 
 
 def _read(path: str) -> bytes:
-    """A table's bytes; a pipe is read too, but no more of it than a table can have."""
+    """The bytes of a table; a pipe is read too, but not more than a table can have."""
     try:
         if stat.S_ISCHR(Path(path).stat().st_mode):
             raise FormatError(path, None, "the type map is a device. Name a file")
-        with saying_that_it_waits(path), Path(path).open("rb") as file:
+        with warn_while_waiting(path), Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         message = f"the type map cannot be read: {getattr(error, 'strerror', None) or error}"
         raise FormatError(path, None, message) from error
     if len(content) > MAX_BYTES:
-        raise FormatError(path, None, f"has over {MAX_BYTES:,} bytes, which no table of types has. Is it another file?")
+        raise FormatError(
+            path, None, f"has over {MAX_BYTES:,} bytes, more than a table of types can have. Is it another file?"
+        )
     return content
 
 
@@ -109,7 +111,7 @@ def _parse(path: str, content: bytes) -> tuple[dict[str, str], str]:
             raise FormatError(path, number, message)
         coarse = cells[1].upper()
         if coarse and coarse not in ENTITY_TYPES:
-            raise FormatError(path, number, f"'{cells[1]}' is no coarse type. There are: {', '.join(ENTITY_TYPES)}")
+            raise FormatError(path, number, f"'{cells[1]}' is not a coarse type. There are: {', '.join(ENTITY_TYPES)}")
         native = _fold(cells[0])
         if coarse_of.setdefault(native, coarse) != coarse:
             raise FormatError(path, number, f"'{cells[0]}' is mapped to both {coarse_of[native]} and {coarse}")

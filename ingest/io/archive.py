@@ -1,8 +1,9 @@
-"""Zip archives that nobody vouches for: their members as sources, zips within them, and nothing written by name.
+"""Read zip archives from untrusted sources: their members as sources, and zips inside them.
 
-Members are read in place; nothing is unpacked. `zipfile` reads the directory and checks the checksums; this module
-adds what it leaves to the caller: names that climb out, names that stand twice, sizes that lie, bombs (per member,
-measured against the bytes that the outermost file really holds), and one kind of error for all damage.
+Members are read in place; nothing is unpacked to a name from the archive. `zipfile` reads the directory and checks the
+checksums. This module adds what `zipfile` leaves to the caller: it refuses names that lead out of the archive, names
+that occur twice, false sizes, and bombs (each member is compared with the bytes that the outermost file really has).
+All damage is one kind of error.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SEPARATOR = "!"
-"""Between an archive and its member in a source's path: ``base.zip!folder/names.tsv``."""
+"""Between archive and member in the path of a source: ``base.zip!folder/names.tsv``."""
 
 MAX_DEPTH = 4
-"""Archives within each other; UMLS has two."""
+"""Levels of archives inside archives; UMLS has two."""
 
 _ENCRYPTED = 0x1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -34,7 +35,7 @@ _METHOD_NAMES = {6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zst
 
 
 def is_zip(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as a zip archive does; False for what cannot be opened, and for pipes."""
+    """Whether a file begins like a zip archive; False for pipes and for files that cannot be opened."""
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             return False
@@ -55,13 +56,13 @@ class Archive:
         """Open a file and read its directory.
 
         Raises:
-            FormatError: If it cannot be opened or is no sound zip archive, or a member has a name that is unsafe.
+            FormatError: If it cannot be opened or is not a sound zip archive, or a member has an unsafe name.
         """
         self.path = os.fspath(path)
         try:
             # Not opened at once: opening a pipe would wait for its writer.
             if not stat.S_ISREG(Path(self.path).stat().st_mode):
-                raise FormatError(self.path, None, "is no regular file, which a zip archive has to be")
+                raise FormatError(self.path, None, "is not a regular file, as a zip archive must be")
             descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -69,11 +70,11 @@ class Archive:
         self._begin(descriptor, start=0, size=os.fstat(descriptor).st_size, density=1.0, depth=1)
 
     def _begin(self, descriptor: int, *, start: int, size: int, density: float, depth: int) -> None:
-        """Take over a descriptor, and read the directory of the archive that lies in this part of its file.
+        """Take over a descriptor, and read the directory of the archive in this part of its file.
 
         Args:
             descriptor: Closed with the archive.
-            start, size: Where the archive lies in the file, in bytes.
+            start, size: Position of the archive in the file, in bytes.
             density: Bytes in the outermost file for each byte of this archive, at most 1.
             depth: 1 for the outermost one.
         """
@@ -90,22 +91,22 @@ class Archive:
             raise
 
     def members(self) -> tuple[str, ...]:
-        """The names of all files in it, in its order: forward slashes, no ``.`` and ``..``."""
+        """Names of all files, in the order of the archive; with forward slashes, without ``.`` and ``..``."""
         return tuple(self._members)
 
     def source(self, member: str) -> ByteSource:
-        """A member to read; one that is itself compressed (.gz) comes decompressed, as from `Source`.
+        """A member as a source; one that is compressed itself (.gz) is decompressed, as by `Source`.
 
-        It works as long as the archive is open; closing it leaves the archive open.
+        It works while the archive is open. Closing the source leaves the archive open.
 
         Raises:
-            FormatError: If the member is encrypted, or packed by a method that is not supported.
+            FormatError: If the member is encrypted, or its compression method is not supported.
             ValueError: If there is no such member.
         """
         return _MemberSource(self._member_path(member), self._zip, self._find(member), self._density)
 
     def archive(self, member: str) -> Archive:
-        """A zip within the zip, independent of this one: read in place if it is stored, else from a temporary copy.
+        """A zip inside the zip, independent of this one: read in place if it is stored, else from a temporary copy.
 
         Raises:
             FormatError: As the constructor, and if it is encrypted, damaged, a bomb, or nested too deep.
@@ -114,7 +115,7 @@ class Archive:
         """
         info, path = self._find(member), self._member_path(member)
         if self._depth >= MAX_DEPTH:
-            raise FormatError(path, None, f"lies in {self._depth} archives, one in the other. Unpack the outer ones")
+            raise FormatError(path, None, f"is inside {self._depth} nested archives. Unpack the outer ones")
         inner = Archive.__new__(Archive)
         inner.path = path
         depth = self._depth + 1
@@ -131,7 +132,7 @@ class Archive:
         return inner
 
     def close(self) -> None:
-        """Close the file; its sources end, archives taken from it stay."""
+        """Close the file. Its sources no longer work; archives taken from it do."""
         self._zip.close()
         self._file.close()
 
@@ -145,7 +146,7 @@ class Archive:
         return f"{self.path}{SEPARATOR}{member}"
 
     def _find(self, member: str) -> zipfile.ZipInfo:
-        """The entry of a member, having looked that it can be read."""
+        """The entry of a member, after a check that it can be read."""
         if member not in self._members:
             raise ValueError(f"{self.path} has no member {member!r}")
         info, path = self._members[member], self._member_path(member)
@@ -153,12 +154,12 @@ class Archive:
             raise FormatError(path, None, "is encrypted. Unpack the archive with its password, and name the folder")
         if info.compress_type not in _METHODS:
             method = _METHOD_NAMES.get(info.compress_type, f"number {info.compress_type}")
-            message = f"is packed by the method {method}; only stored and deflate are read. Unpack it (7z x, unzip)"
+            message = f"is compressed by the method {method}; only stored and deflate are read. Unpack it (7z x, unzip)"
             raise FormatError(path, None, message)
         return info
 
     def _content_start(self, path: str, info: zipfile.ZipInfo) -> int:
-        """Where a stored member's bytes begin in the file of the descriptor."""
+        """The position of a stored member's bytes in the file of the descriptor."""
         header = self._file.read_at(info.header_offset, LOCAL_HEADER)
         if len(header) < LOCAL_HEADER or header[:4] != MAGICS[0]:
             raise FormatError(path, None, "the zip archive is damaged (no local header). Fetch it again")
@@ -177,7 +178,7 @@ class _MemberSource(StoredBytes):
         self.size = info.file_size
         self._archive = archive
         self._info = info
-        # Nested compression multiplies: what counts in the end are the bytes in the outermost file.
+        # Nested compression multiplies: the bytes in the outermost file are what counts.
         self._n_stored = int(info.compress_size * density) + 1
 
     def chunks(self) -> Iterator[bytes]:
@@ -191,7 +192,7 @@ class _MemberSource(StoredBytes):
         """Copy the member, as it is, to an unnamed temporary file; its descriptor, for the caller to close, and size.
 
         Raises:
-            FormatError: If it is damaged, or expands beyond all measure.
+            FormatError: If it is damaged, or is a bomb.
             InputError: If the file cannot be written, or the disk is nearly full.
         """
         with self._open() as raw:
@@ -200,7 +201,7 @@ class _MemberSource(StoredBytes):
             return os.dup(spool.fileno()), size
 
     def _stored_chunks(self, raw: RawInput) -> Iterator[bytes]:
-        """The member as it is, though it may be compressed itself."""
+        """The member as it is, compressed or not."""
         n_written = 0
         while chunk := raw.read(CHUNK):
             n_written += len(chunk)
@@ -208,7 +209,7 @@ class _MemberSource(StoredBytes):
             yield chunk
 
     def close(self) -> None:
-        """Nothing is held but the archive."""
+        """Nothing to close: only the archive holds a file."""
 
     def _open(self) -> RawFile:
         with as_format_error(self.path):
@@ -216,7 +217,7 @@ class _MemberSource(StoredBytes):
 
 
 class _MemberFile:
-    """A member's bytes as stored in it, with zipfile's errors made ours."""
+    """The bytes of a member; errors of zipfile become ours."""
 
     def __init__(self, path: str, file: IO[bytes], size: int) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Lines as bytes, for formats whose parser takes bytes, and whose honest lines may hold many MB."""
+"""Read lines as bytes, for formats whose parser takes bytes and whose lines may have many MB."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PREFIX_BYTES = 1 << 10
 
 
 def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | BadLine]]:
-    r"""Line numbers, from 1, and lines without ``\n``; a line that is too long is passed over without being held.
+    r"""Line numbers, from 1, and lines without ``\n``; a line that is too long is skipped without being held.
 
     Args:
-        source: What is read.
-        max_bytes: Longest line, without its end.
+        source: The file.
+        max_bytes: Bytes of the longest line, without its end.
 
     Raises:
-        FormatError: If there is not a byte, the content is no text, or the compressed data is damaged; the last
+        FormatError: If the file is empty, the content is not text, or the compressed data is damaged; the last
             with the line that was reached.
         InputError: If reading fails.
     """
@@ -42,7 +42,7 @@ def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, byt
 
 
 def lines_with(source: ByteSource, wanted: bytes, *, max_bytes: int) -> Iterator[bytes]:
-    """Only the lines that hold these bytes, the others unseen: as fast as a search. Raises as `byte_lines`."""
+    """The lines that contain these bytes, as fast as a search. Raises as `byte_lines`."""
     number = 0
     try:
         for block in _blocks(source, max_bytes):
@@ -69,7 +69,7 @@ def _with_line(source: ByteSource, number: int, error: FormatError) -> FormatErr
 
 
 def _blocks(source: ByteSource, max_bytes: int) -> Iterator[bytes | BadLine]:
-    """Blocks of whole lines, the last newline cut off, and the lines that are too long between them."""
+    """Blocks of whole lines without the last newline, and the lines that are too long between them."""
     chunks = source.chunks()
     head = next(chunks, b"")
     check_is_text(source.path, head[:HEAD_BYTES])

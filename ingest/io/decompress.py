@@ -1,7 +1,8 @@
-"""Decompressing gzip, bzip2, xz and zstd as a stream, with bounded memory and an end to bombs.
+"""Decompress gzip, bzip2, xz and zstd as a stream, with bounded memory and protection from bombs.
 
-The standard library's file classes are not used: they stop without an error at bytes after a stream's end that are no
-stream, which would lose the rest of a damaged file in silence. zstandard's reader does so at a file that is cut off.
+The file classes of the standard library are not used. They stop without an error at bytes after the end of a stream
+that are not another stream, so the rest of a damaged file would be lost silently. zstandard's reader does the same with
+a truncated file.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ CHUNK = 1 << 18
 """Bytes read or decompressed at a time."""
 
 MAX_RATIO = 500
-"""Decompressed bytes a compressed byte; names compress 3 to 30 times, a gzip bomb 1,000 times, others more."""
+"""Decompressed bytes for each compressed byte; names compress 3 to 30 times, a gzip bomb 1,000 times, others more."""
 
 RATIO_GRACE = 1 << 26
-"""The ratio counts only past so many decompressed bytes: a small file of one repeated row is harmless."""
+"""The ratio counts only beyond this many decompressed bytes: a small file of one repeated row is harmless."""
 
 MAX_DECOMPRESSED = 1 << 42
 """4 TiB; the largest dump known to be read this way, Wikidata as JSON, has under 2 TiB."""
 
 MAX_DECODER_MEMORY = 1 << 28
-"""What an xz stream may ask of the decoder; xz -9 needs 65 MiB. zstd's own limit is a window of 128 MiB."""
+"""Memory that an xz stream may need to decode; xz -9 needs 65 MiB. zstd has its own limit, a window of 128 MiB."""
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -44,10 +45,10 @@ _NOT_ZERO = re.compile(rb"[^\0]")
 
 
 class RawInput(Protocol):
-    """What bytes are read from."""
+    """Something that bytes are read from."""
 
     def read(self, n_bytes: int, /) -> bytes:
-        """At most so many bytes; none at the end."""
+        """At most this many bytes; none at the end."""
         ...
 
 
@@ -75,12 +76,10 @@ def decompress(path: str, raw: RawInput, head: bytes, compression: str) -> Itera
         compression: From `detect_compression`.
 
     Returns:
-        Pieces of `CHUNK` bytes, whatever the decoder gives (a stream of one byte; 128 MiB at a time); the last one
-        is shorter.
+        Pieces of `CHUNK` bytes, whatever the decoder returns at a time (1 byte or 128 MiB); the last one is shorter.
 
     Raises:
-        FormatError: If the data is damaged, ends early, or expands beyond all measure; what is sound before that
-            comes first.
+        FormatError: If the data is damaged, ends early, or is a bomb; the sound data before that is yielded first.
     """
     buffer = bytearray()
     try:
@@ -92,7 +91,7 @@ def decompress(path: str, raw: RawInput, head: bytes, compression: str) -> Itera
                 start += CHUNK
             del buffer[:start]
     except FormatError:
-        # What came before the damage is sound, and tells the line that was reached.
+        # The data before the damage is sound, and shows the line that was reached.
         if buffer:
             yield bytes(buffer)
         raise
@@ -135,10 +134,10 @@ class _Gzip:
 
 
 class _Zstd:
-    """A `_Decoder` over zstandard; it cannot bound its output, so that little must be given to it at a time."""
+    """A `_Decoder` over zstandard. It cannot limit its output, so it must get little input at a time."""
 
     def __init__(self, context: ZstdDecompressor) -> None:
-        """Begin a frame; no other may be under way with this context."""
+        """Begin a frame; no other frame of this context may be unfinished."""
         self._zstd = context.decompressobj()
 
     @property
@@ -158,7 +157,7 @@ class _Zstd:
 
 
 def _decoders(compression: str) -> Iterator[_Decoder]:
-    """A new decoder for each stream of a file; the one before it is done with."""
+    """A new decoder for each stream of a file; the previous one is no longer used."""
     if compression == "zstd":
         from zstandard import ZstdDecompressor
 
@@ -178,7 +177,7 @@ def _decoders(compression: str) -> Iterator[_Decoder]:
 def _decompress_streams(path: str, raw: RawInput, head: bytes, compression: str) -> Iterator[bytes]:
     """All streams of a compressed file, one after the other.
 
-    A stream is given few bytes first, then more: what it leaves is copied, and a file may have 10,000 in a chunk.
+    A decoder gets few bytes first, then more: unused bytes are copied, and a chunk may have 10,000 streams.
     """
     import zstandard
 
@@ -193,7 +192,7 @@ def _decompress_streams(path: str, raw: RawInput, head: bytes, compression: str)
             if start == len(data):
                 data, start = raw.read(CHUNK), 0
                 if not data:
-                    message = f"its {compression} data ends early: the file is cut off. Fetch it again"
+                    message = f"its {compression} data ends early: the file is truncated. Fetch it again"
                     raise FormatError(path, None, message)
                 n_read += len(data)
             piece = data[start : start + n_bytes]
@@ -220,22 +219,22 @@ def _decompress_streams(path: str, raw: RawInput, head: bytes, compression: str)
 
 
 def _skip_zeros(data: bytes, start: int) -> int:
-    """Where the first byte from `start` on stands that is not zero."""
+    """The position of the first byte from `start` on that is not zero."""
     found = _NOT_ZERO.search(data, start)
     return len(data) if found is None else found.start()
 
 
 def check_expansion(path: str, n_read: int, n_written: int, compression: str) -> None:
-    """Stop at a decompression bomb.
+    """Refuse a decompression bomb.
 
     Raises:
-        FormatError: If so many bytes out of so few are more than `MAX_RATIO` and `MAX_DECOMPRESSED` allow.
+        FormatError: If the sizes exceed `MAX_RATIO` or `MAX_DECOMPRESSED`.
     """
     too_dense = n_written > RATIO_GRACE and n_written > MAX_RATIO * n_read
     if too_dense or n_written > MAX_DECOMPRESSED:
         raise FormatError(
             path,
             None,
-            f"its {compression} data expands from {n_read:,} to over {n_written:,} bytes, which no base of names does "
-            f"(limits: {MAX_RATIO} times, {MAX_DECOMPRESSED:,} bytes). If it is sound, decompress it first",
+            f"its {compression} data expands from {n_read:,} to over {n_written:,} bytes, as no base of names does "
+            f"(limits: {MAX_RATIO} times, {MAX_DECOMPRESSED:,} bytes). If the file is sound, decompress it first",
         )

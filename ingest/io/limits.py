@@ -1,10 +1,10 @@
-"""How much of a base is held at a time, whatever its files say: one bound each, far above what honest bases have.
+"""Limits on what is held in memory at a time, each far above what real bases need.
 
-What is beyond a bound is counted as a skipped row (`line_too_long`, `too_many_names`, `too_many_rows`), so that a
-damaged or hostile file costs neither the memory nor, past `--max-errors`, the time of reading it. Types are the
-exception: what is beyond `MAX_KB_TYPES` are the most general ones, which are left away without a word.
+What exceeds a limit is counted as a skipped row (`line_too_long`, `too_many_names`, `too_many_rows`). So a damaged or
+hostile file costs little memory and, after `--max-errors`, no more time. Types are the exception: those beyond
+`MAX_KB_TYPES` are the most general ones, and are dropped without a count.
 
-Readers look a bound up where they use it (`limits.MAX_NAMES`), so that a test can set a small one.
+Readers look a limit up where they use it (`limits.MAX_NAMES`), so that a test can set a smaller one.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from __future__ import annotations
 from pearl_qdrant import settings
 
 MAX_LINE_BYTES = settings.MAX_LINE_BYTES
-"""Of a line."""
+"""Bytes of a line."""
 
 MAX_ITEM_BYTES = 12 << 20
-"""Of a line that holds a whole item, as in Wikidata's JSON; Wikidata refuses items of over some MB."""
+"""Bytes of a line that holds a whole item, as in Wikidata's JSON; Wikidata refuses items of more than a few MB."""
 
 MAX_NAMES = 20_000
-"""Of an entity. A concept of UMLS can have over 1,000 atoms, an item of Wikidata many hundred aliases."""
+"""Names of an entity. A concept of UMLS can have over 1,000 atoms, an item of Wikidata many hundred aliases."""
 
 MAX_ROWS = 100_000
-"""Of an entity: rows of one id, lines of a stanza, triples of a subject, atoms of a concept."""
+"""Rows of an entity: rows of one id, lines of a stanza, triples of a subject, atoms of a concept."""
 
 MAX_ENTITY_BYTES = 1 << 23
-"""Of the rows of an entity together; rows past it count as too many, too. The largest honest ones have some 100 KB."""
+"""Bytes of all rows of an entity; rows beyond count as too many, too. The largest real ones have some 100 KB."""
 
 MAX_KB_TYPES = 128
-"""Native types of an entity, its own first and then those above them, nearest first. In the deepest ontologies some
-have about 100; Wikidata's reader keeps fewer."""
+"""Native types of an entity: its own, then their ancestors, nearest first. In the deepest ontologies some entities have
+about 100. The Wikidata reader keeps fewer."""
 
 MAX_ANCESTORS = 1_024
-"""Classes that are looked at for what a class means, nearest first; Wikidata's deepest have some hundreds above."""
+"""Ancestors of a class that are examined, nearest first; Wikidata's deepest classes have a few hundred."""

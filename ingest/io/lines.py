@@ -1,7 +1,8 @@
-"""Lines of UTF-8 text, cut at newlines only, with what cannot be a line counted instead of raised.
+"""Read lines of UTF-8 text. A bad line is an item of its own, not an error.
 
-`str.splitlines` would also cut at U+2028, U+0085, vertical tab and form feed, which are parts of names. A block is
-decoded at once, and line by line only where that fails. A line that is too long is passed over without being held.
+Lines end at newlines only: `str.splitlines` would also split at U+2028, U+0085, vertical tab and form feed, which
+occur in names. A block is decoded at once, and line by line only if that fails. A line that is too long is skipped
+without being held in memory.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no text.
+    """A line that cannot be used.
 
     Attributes:
         reason: Why, as a key of `ReadReport.skipped`.
-        text: The line, or its start if it is long, with what is wrong replaced.
+        text: The line, or its start if it is long, with invalid bytes replaced.
     """
 
     reason: str
@@ -36,10 +37,10 @@ class BadLine:
 def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
     r"""Line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``).
 
-    A byte order mark at the start is dropped. Blank lines come as they are.
+    A byte order mark at the start is dropped. Blank lines are yielded as they are.
 
     Raises:
-        FormatError: If there is not a byte, the content is no text, or the compressed data is damaged; the last
+        FormatError: If the file is empty, the content is not text, or the compressed data is damaged; the last
             with the line that was reached.
         InputError: If reading fails.
     """
@@ -87,7 +88,7 @@ def _decode(line: bytes) -> str | BadLine:
 
 
 def line_blocks(source: ByteSource) -> Iterator[bytes | BadLine]:
-    """Blocks of whole lines, the last newline cut off, and the lines that are too long between them.
+    """Blocks of whole lines without the last newline, and the lines that are too long between them.
 
     Raises:
         FormatError: As `read_lines`, without a line.
@@ -110,7 +111,7 @@ def line_blocks(source: ByteSource) -> Iterator[bytes | BadLine]:
         if first < 0:
             rest += chunk[start:]
         else:
-            # A chunk is shorter than the limit, so that only a line begun in an earlier chunk can be too long.
+            # A chunk is shorter than the limit, so only a line that began in an earlier chunk can be too long.
             if len(rest) + first - start > limits.MAX_LINE_BYTES:
                 yield _too_long(rest)
                 if first < last:

@@ -1,6 +1,6 @@
-"""What one pass over a base finds: counts, bad rows by reason, and what is left out on purpose.
+"""The report of one pass over a base: counts, bad rows by reason, and rows that the options exclude.
 
-A bad row is not an error: it is counted by reason and shown, and reading stops only past `ReadReport.max_errors`.
+A bad row is not an error: it is counted by reason and shown. Reading stops only after `ReadReport.max_errors` of them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _EXCERPT_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A row that was passed over.
+    """A skipped row.
 
     Attributes:
-        reason: Why, as in ``no_name``; a key of `ReadReport.skipped`.
+        reason: Why, such as ``no_name``; a key of `ReadReport.skipped`.
         path: The file; ``-`` is standard input.
-        line: Line number from 1, after decompression.
+        line: Line number from 1, after decompression; in Parquet and Arrow the row number.
         excerpt: The row's start, safe to print: control characters are escaped.
     """
 
@@ -50,21 +50,21 @@ class Skip:
 
 @dataclass(slots=True)
 class ReadReport:
-    """What one pass over a base found; filled while it runs, complete when its iterator is exhausted.
+    """Counts of one pass over a base; filled while it runs, complete when its iterator is exhausted.
 
     Attributes:
         max_errors: Rows that may be skipped; 0 stops at the first, None never stops.
         on_skip: Called with each skipped row.
-        rows: Rows with something in them, the header apart; skipped ones included.
-        entities: Entities that came out.
+        rows: Rows that are not blank, without the header; skipped ones included.
+        entities: Entities that were read.
         names: Their names, canonical ones and aliases; one point each.
-        merged_rows: Rows whose id had come before, so that they were joined to that entity.
-        conflicting_names: Merged rows with another canonical name than the rows they joined; it became an alias.
-        skipped: Bad rows passed over, by reason.
-        filtered: Good rows that the reader's options leave out (language, source, ...), by reason; no errors.
-        examples: The first few of the bad rows.
-        notes: How each file was understood, in words, for the person who runs it.
-        place: Path and line of the row that was read last, for who finds fault with it later, as merging does.
+        merged_rows: Rows that were joined to an earlier row with the same id.
+        conflicting_names: Merged rows whose canonical name differs from that of the first row; it became an alias.
+        skipped: Skipped bad rows, by reason.
+        filtered: Good rows that the options exclude (language, source, ...), by reason; these are no errors.
+        examples: The first few bad rows.
+        notes: How each file was understood, in words, for the user.
+        place: Path and line of the row that was read last, for later steps that find it bad, such as merging.
     """
 
     max_errors: int | None = DEFAULT_MAX_ERRORS
@@ -82,47 +82,47 @@ class ReadReport:
 
     @property
     def n_skipped(self) -> int:
-        """Bad rows passed over, for whatever reason."""
+        """The number of skipped bad rows."""
         return sum(self.skipped.values())
 
     @property
-    def passed_over(self) -> dict[str, int]:
-        """Bad rows, and those left out on purpose, by reason."""
+    def skip_counts(self) -> dict[str, int]:
+        """Bad rows and excluded rows, by reason."""
         return {**self.filtered, **self.skipped}
 
-    def leave_out(self, reason: str, count: int = 1) -> None:
-        """Count good rows that the options leave out."""
+    def filter_out(self, reason: str, count: int = 1) -> None:
+        """Count good rows that the options exclude."""
         self.filtered[reason] = self.filtered.get(reason, 0) + count
 
     def skip(self, reason: str, *, path: str, line: int, text: str) -> None:
         """Count a bad row.
 
         Raises:
-            TooManyErrorsError: If that is one more than `max_errors` allows.
+            TooManyErrorsError: If there are now more bad rows than `max_errors`.
         """
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
-        is_one_too_many = self.max_errors is not None and self.n_skipped > self.max_errors
+        is_too_many = self.max_errors is not None and self.n_skipped > self.max_errors
         is_example = len(self.examples) < MAX_EXAMPLES
-        if not (is_example or is_one_too_many or self.on_skip):  # of millions of bad rows few are shown
+        if not (is_example or is_too_many or self.on_skip):  # of millions of bad rows few are shown
             return
         found = Skip(reason, path, line, make_excerpt(text))
         if is_example:
             self.examples.append(found)
         if self.on_skip is not None:
             self.on_skip(found)
-        if is_one_too_many:
+        if is_too_many:
             counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self.skipped.items()))
             message = f"{reason}: {found.excerpt}\n{self.n_skipped} bad rows ({counts}), and --max-errors is "
-            message += f"{self.max_errors}. Nothing of this row on was read. Correct the rows, or allow more"
+            message += f"{self.max_errors}. Reading stopped at this row. Correct the rows, or allow more"
             raise TooManyErrorsError(path, line, message)
 
     def skip_here(self, reason: str, text: str) -> None:
-        """Count the row at `place` as a bad one. Raises as `skip`."""
+        """Count the row at `place` as bad. Raises as `skip`."""
         path, line = self.place
         self.skip(reason, path=path, line=line, text=text)
 
     def bound_names(self, entity_id: str, names: Sequence[str]) -> tuple[str, ...]:
-        """The first `MAX_NAMES` of an entity's names; if there are more, the row at `place` is counted as a bad one.
+        """The first `MAX_NAMES` names of an entity; if there are more, the row at `place` is counted as bad.
 
         Raises:
             TooManyErrorsError: As `skip`.
@@ -134,6 +134,6 @@ class ReadReport:
 
 
 def make_excerpt(text: str) -> str:
-    """The start of a text, with control characters escaped, so that a terminal does not obey a file."""
+    """The start of a text, with control characters escaped, so that a file cannot control the terminal."""
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_EXCERPT_LENGTH])
     return escaped + "…" if len(text) > _EXCERPT_LENGTH else escaped

@@ -1,9 +1,9 @@
-"""Opening what is to be read: plain, gzip, bzip2, xz or zstd, from a file, a pipe or standard input.
+"""Open inputs: plain or compressed (gzip, bzip2, xz, zstd), from a file, a pipe or standard input.
 
-The compression is told by a file's first bytes, not by its name. A `Source` can be opened any number of times: what
-cannot be rewound (standard input, a pipe) is copied once to an unnamed temporary file, which the operating system
-removes even when the process is killed; not before its head was looked at, and not until the disk is full.
-Decompression streams: memory is bounded whatever the file holds.
+The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
+input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is
+killed. Before it is copied, its head is checked; copying stops before the disk is full. Decompression streams, with
+bounded memory for any content.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ STDIN = "-"
 
 FREE_BYTES = 1 << 30
 FREE_SHARE = 0.05
-"""What copies leave free on the disk of the temporary files, for who needs it too: the smaller of the two."""
+"""Space that copies leave free on the disk of temporary files, for others: the smaller of the two."""
 
 PATIENCE_S = 3.0
-"""After so long it is said that a pipe has no writer."""
+"""After this time a warning says that a pipe has no writer."""
 
 _CHUNKS_BETWEEN_CHECKS = 64  # of the disk: 16 MiB
 
@@ -57,10 +57,10 @@ class RawFile(RawInput, Protocol):
 
 
 class ByteSource(ABC):
-    """Something that can be read from its start any number of times, also by several threads at once.
+    """Input that can be read from its start any number of times, also by several threads at once.
 
     Attributes:
-        path: What it is called in errors; ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
+        path: Its name in errors; ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
         size: In bytes, as stored (compressed).
     """
 
@@ -72,13 +72,13 @@ class ByteSource(ABC):
         """The decompressed content, in pieces of `CHUNK` bytes, the last one shorter and never empty.
 
         Raises:
-            FormatError: If the compressed data is damaged, ends early, or expands beyond all measure.
+            FormatError: If the compressed data is damaged, ends early, or is a bomb.
             InputError: If reading fails.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is held open; temporary files go."""
+        """Close files and remove temporary ones."""
 
     def head(self, n_bytes: int) -> bytes:
         """The first bytes of the decompressed content, or all of it if it is shorter. Raises as `chunks`."""
@@ -93,7 +93,7 @@ class ByteSource(ABC):
 
 
 class StoredBytes(ByteSource):
-    """A source that lies in one piece."""
+    """A source whose bytes are in one piece."""
 
     @abstractmethod
     def _open(self) -> RawFile:
@@ -124,11 +124,11 @@ class Source(StoredBytes):
     """
 
     def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
-        """Look at the path, and copy it to a temporary file if it can be read only once.
+        """Check the path, and copy it to a temporary file if it can be read only once.
 
         Raises:
-            FormatError: If it does not exist, is a directory or device, or may not be read; if what has to be copied
-                begins like no text.
+            FormatError: If it does not exist, is a directory or device, or may not be read; if standard input or a
+                pipe does not begin like text.
             InputError: If it could not be copied.
         """
         self.path = os.fspath(path)
@@ -152,14 +152,14 @@ class Source(StoredBytes):
         return self._open_file() if self._spool is None else _SpoolView(self._spool, self._lock)
 
     def _open_file(self) -> BinaryIO:
-        """Open the path, having looked that opening it makes sense."""
+        """Open the path, after a check that it is a file or a pipe."""
         try:
             mode = Path(self.path).stat().st_mode
             if stat.S_ISDIR(mode):
                 raise FormatError(self.path, None, "is a directory. Name the files in it")
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise FormatError(self.path, None, "is a device. Standard input is read with: -")
-            with saying_that_it_waits(self.path):
+            with warn_while_waiting(self.path):
                 return Path(self.path).open("rb", buffering=0)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FormatError(self.path, None, f"does not exist (looked in {Path.cwd()})") from error
@@ -171,11 +171,11 @@ class Source(StoredBytes):
             raise FormatError(self.path, None, f"cannot be opened: {error}") from error
 
     def _copy(self, stream: BinaryIO) -> None:
-        """Keep what can be read only once."""
+        """Copy an input that can be read only once."""
         self._spool, _ = copy_to_temporary(self.path, self._checked_chunks(stream))
 
     def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
-        """What a stream gives, if it begins like text or compressed text."""
+        """The chunks of a stream, if it begins like text or compressed text."""
         head = b""
         while len(head) < HEAD_BYTES and (chunk := stream.read(CHUNK)):
             head += chunk
@@ -183,7 +183,7 @@ class Source(StoredBytes):
         text = head
         if compression is not None:
             text = b""
-            with suppress(FormatError):  # damaged, or too little to see anything: told when it is read
+            with suppress(FormatError):  # damaged or too short: reported when it is read
                 text = next(decompress(self.path, io.BytesIO(), head, compression), b"")
         if text:
             check_is_text(self.path, text[:HEAD_BYTES])
@@ -199,7 +199,7 @@ class Source(StoredBytes):
 
 
 class _SpoolView:
-    """A reader of the temporary file with a position of its own."""
+    """Reads the temporary file at its own position."""
 
     def __init__(self, spool: BinaryIO, lock: threading.Lock) -> None:
         self._spool = spool
@@ -238,7 +238,7 @@ def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> tuple[BinaryIO, int
                     _check_disk(path, spool, n_bytes)
             spool.flush()
         except BaseException:
-            with suppress(OSError):  # what could not be written is tried again on closing
+            with suppress(OSError):  # closing tries to write the rest again
                 spool.close()
             raise
     except OSError as error:
@@ -249,7 +249,7 @@ def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> tuple[BinaryIO, int
 
 
 def _check_disk(path: str, spool: BinaryIO, n_bytes: int) -> None:
-    """Stop while something is left."""
+    """Stop before the disk is full."""
     disk = os.fstatvfs(spool.fileno())
     free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     if free < min(FREE_BYTES, FREE_SHARE * size):
@@ -260,9 +260,9 @@ def _check_disk(path: str, spool: BinaryIO, n_bytes: int) -> None:
 
 
 @contextmanager
-def saying_that_it_waits(path: str) -> Iterator[None]:
-    """While a path is opened: that a pipe without a writer keeps it waiting, once that takes long."""
-    message = "%s: nothing writes to this pipe yet. Waiting for its writer; Ctrl-C gives up"
+def warn_while_waiting(path: str) -> Iterator[None]:
+    """While a path is opened: log a warning if it is a pipe that has had no writer for `PATIENCE_S`."""
+    message = "%s: nothing writes to this pipe yet. Waiting for a writer; press Ctrl-C to give up"
     timer = threading.Timer(PATIENCE_S, _log.warning, (message, path))
     timer.daemon = True
     if Path(path).is_fifo():
@@ -274,7 +274,7 @@ def saying_that_it_waits(path: str) -> Iterator[None]:
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[Source, ...]:
-    """Open several inputs, or none if one of them cannot be opened.
+    """Open several inputs; if one cannot be opened, the others are closed.
 
     Raises:
         FormatError: As `Source`, and if standard input is named twice.
@@ -286,7 +286,7 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
         raise FormatError(STDIN, None, "standard input can be read only once, but - was given twice")
     sources: list[Source] = []
     try:
-        # Not extend: what is open when a path fails is closed below.
+        # Not extend: the sources that are open when a path fails are closed below.
         for path in paths:
             sources.append(Source(path, stdin))  # noqa: PERF401
     except BaseException:

@@ -1,11 +1,11 @@
-"""What is plainly no text: other kinds of files, told by their first bytes and named in words."""
+"""Refuse files that are not text: other kinds of files are recognised by their first bytes and named."""
 
 from __future__ import annotations
 
 from pearl_qdrant.errors import FormatError
 
 HEAD_BYTES = 1 << 16
-"""How much is looked at to tell text from other files."""
+"""Bytes examined to tell text from other files."""
 
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
@@ -14,7 +14,7 @@ _BY_NAME = "It is read from a file of its own, not compressed, with --format par
 _FOREIGN = (
     (
         b"PK\x03\x04",
-        "a zip archive, perhaps cut off, or an office document (.xlsx). Fetch it again, unpack it, or save it as text",
+        "a zip archive, perhaps truncated, or an office document (.xlsx). Fetch it again, unpack it or save it as text",
     ),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"\xd0\xcf\x11\xe0", "an office document (.xls). Save the sheet as tab-separated text"),
@@ -38,14 +38,14 @@ _FOREIGN = (
 
 
 def check_is_text(path: str, head: bytes) -> None:
-    """Refuse what is plainly not UTF-8 text with newlines.
+    """Refuse a file that is clearly not UTF-8 text with newlines.
 
     Args:
-        path: What is read, for the error.
+        path: The file, for the error.
         head: Its first bytes, decompressed.
 
     Raises:
-        FormatError: If it is empty, or another kind of file; says which.
+        FormatError: If it is empty or another kind of file; names the kind.
     """
     if not head:
         raise FormatError(path, None, "is empty")
@@ -62,6 +62,6 @@ def check_is_text(path: str, head: bytes) -> None:
 
 
 def _is_mostly_binary(lines: list[bytes]) -> bool:
-    """Whether most lines that are not blank have control characters; a few of them make bad lines, not a bad file."""
+    """Whether most lines that are not blank have control characters. A few such lines are bad lines, not a bad file."""
     filled = [line for line in lines if line.strip()]
     return 2 * sum(len(line.translate(None, _CONTROL)) == len(line) for line in filled) < len(filled)

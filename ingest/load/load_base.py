@@ -247,7 +247,7 @@ def _scan(reader: Reader, paths: Paths, max_errors: int | None, events: LoadEven
     scanned = scan(reader, ReadReport(max_errors=max_errors))
     events.scanned(scanned)
     if not scanned.names:
-        raise EmptyBaseError(_listed(paths), scanned.report.passed_over)
+        raise EmptyBaseError(_listed(paths), scanned.report.skip_counts)
     return scanned
 
 

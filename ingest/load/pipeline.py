@@ -209,7 +209,7 @@ class _Load:
             resumed_at=self.skip_entities,
             rewritten=rewritten,
             unfinished=unfinished,
-            skipped=self.report.passed_over,
+            skipped=self.report.skip_counts,
             seconds=seconds,
             encode_seconds=self.encode_seconds,
             index_seconds=index_seconds,

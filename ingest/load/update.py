@@ -129,7 +129,7 @@ def update(
         unchanged=comparison.unchanged,
         removed=removed,
         kept=kept,
-        skipped=report.passed_over,
+        skipped=report.skip_counts,
         seconds=seconds,
         encode_seconds=encode_seconds,
         index_seconds=index_seconds,

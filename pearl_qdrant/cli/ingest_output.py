@@ -136,7 +136,7 @@ def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
         "names": scanned.names,
         "distinct_names": scanned.distinct_names,
         "points": 0,
-        "skipped": scanned.report.passed_over,
+        "skipped": scanned.report.skip_counts,
         "merged_rows": scanned.report.merged_rows,
         "conflicting_names": scanned.report.conflicting_names,
         "dry_run": True,

@@ -110,7 +110,7 @@ def read_input(given_input: Input, folder: Path) -> Result:
     finally:
         for name, bound in usual.items():
             setattr(limits, name, bound)
-    return Result("read" if n_entities else "nothing in it", "", n_entities, scanned.report.passed_over)
+    return Result("read" if n_entities else "nothing in it", "", n_entities, scanned.report.skip_counts)
 
 
 def _check_reading(reader: Reader, scanned: ScanResult) -> int:

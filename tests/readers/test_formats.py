@@ -108,7 +108,7 @@ def test_several_languages_are_taken_in_their_order(tmp_path: Path) -> None:
         (("--sab", "MSH"), "--sab is for umls, but the input is read as tsv"),
         (("--language", "fi"), "--language is for umls, yago, wikidata"),
         (("--class", "Q5"), "--class is for wikidata"),
-        (("--format", "wikidata", "--class", "person"), "no id of a class: person"),
+        (("--format", "wikidata", "--class", "person"), "not the id of a class: person"),
         (("--format", "umls", "--semantic-type", "DISX"), "DISO"),
     ],
 )

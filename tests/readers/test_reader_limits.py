@@ -164,7 +164,7 @@ def test_scattered_rows_past_a_bound_are_refused_by_name(
     path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(30)) + "Q3\tname\n")
 
     with open_reader([path], "tsv") as reader:
-        with pytest.raises(InputError, match=rf"{reason}: the id 'Q[01]' .* Is this the column of the ids\?"):
+        with pytest.raises(InputError, match=rf"{reason}: the id 'Q[01]' .* Is this really the column of ids\?"):
             scan(reader)
         with pytest.raises(InputError, match=rf"{reason}: the id 'Q[01]'"):
             list(reader.read(ReadReport()))
@@ -255,7 +255,7 @@ def test_archives_within_archives_have_an_end(tmp_path: Path, monkeypatch: pytes
         for i in range(4):
             file.writestr(f"{i}.nlm", b"PK")
 
-    with pytest.raises(FormatError, match=r"b\.zip: over 3 archives"):
+    with pytest.raises(FormatError, match=r"b\.zip: contains over 3 archives"):
         open_reader([path], "umls")
 
 

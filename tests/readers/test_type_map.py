@@ -47,7 +47,7 @@ def test_own_rows_win_over_the_shipped_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"A\tB\n", "map.tsv:1: 'B' is no coarse type"),
+        (b"A\tB\n", "map.tsv:1: 'B' is not a coarse type"),
         (b"# x\nA\n", "map.tsv:2: expected"),
         (b"a\tORG\nA\tGPE\n", "map.tsv:2: 'A' is mapped to both"),
         (b"\xff", "UTF-8"),

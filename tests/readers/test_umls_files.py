@@ -91,8 +91,8 @@ def test_missing_rows_are_noted(tmp_path: Path) -> None:
     (meta / "MRCONSO.RRF").write_text("".join(CONSO.splitlines(keepends=True)[:5]))
     read(meta, report=cut)
 
-    assert not any("promises" in note for note in whole.notes)
-    assert any("MRFILES.RRF promises 7 rows, but there are 5" in note for note in cut.notes)
+    assert not any("states" in note for note in whole.notes)
+    assert any("MRFILES.RRF states 7 rows, but there are 5" in note for note in cut.notes)
 
 
 def test_groups_beside_the_base_win(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_line_ends_and_marks_of_windows_do_not_matter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "files, message",
     [
-        ({}, "holds no MRCONSO.RRF, and no other file of UMLS"),
-        ({"notes.txt": b"x"}, "holds no MRCONSO.RRF"),
+        ({}, "has no MRCONSO.RRF, and no other file of UMLS"),
+        ({"notes.txt": b"x"}, "has no MRCONSO.RRF"),
         ({"MRSTY.RRF": STY.encode()}, "there is no MRCONSO.RRF"),
         ({"MRCONSO.RRF": b""}, "is empty"),
         ({"MRCONSO.RRF": b"\n\n \n"}, "no sound row"),

@@ -78,7 +78,7 @@ def test_semantic_types_are_chosen_in_any_spelling(tmp_path: Path, wanted: str, 
 )
 def test_an_unknown_semantic_type_lists_those_near_it(tmp_path: Path, wanted: str, near: str) -> None:
     """A typing error is no empty collection."""
-    with pytest.raises(SettingsError, match=f"'{wanted}' is no semantic type.*{near}"):
+    with pytest.raises(SettingsError, match=f"'{wanted}' is not a semantic type.*{near}"):
         read(write(tmp_path, RELEASE), semantic_types=(wanted,))
 
 

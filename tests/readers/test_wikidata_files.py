@@ -61,7 +61,7 @@ def test_shards_of_any_compression_are_one_dump(tmp_path: Path) -> None:
     assert [e.kb_types for e in entities] == [("Q2", "Q3", "Q5"), ("Q3", "Q5"), ("Q5",), ("Q3", "Q5")]
     assert [e.types for e in entities] == [("PERSON",)] * 4
     assert (scanned.entities, scanned.names, report.rows) == (4, 4, 4)
-    assert report.notes == [f"{tmp_path / 'a.json'}: its array is not closed: it is a part of a dump, or was cut off"]
+    assert report.notes == [f"{tmp_path / 'a.json'}: its array is not closed: it is a part of a dump, or was truncated"]
 
 
 DEEP = b"[" * 50_000 + b"]" * 50_000
@@ -125,7 +125,7 @@ MANY = dump(*(item(i, {"en": f"name {i * 7919 % 10007}"}, above=[i + 1]) for i i
     "data, message",
     [
         (b"", "is empty"),
-        (b"[\n]\n", "holds no entity"),
+        (b"[\n]\n", "has no entity"),
         (gzip.compress(MANY)[:-9], r"-:\d+: after this line, its gzip data ends early"),
         (bz2.compress(MANY)[:-9], "bzip2 data ends early"),
         (

@@ -191,7 +191,7 @@ def test_a_truncated_archive_is_noticed(tmp_path: Path, share: float) -> None:
     path = tmp_path / "b.zip"
     path.write_bytes(content[: int(len(content) * share)])
 
-    with pytest.raises(FormatError, match=r"cut off|no zip archive|damaged"):
+    with pytest.raises(FormatError, match=r"truncated|not a zip archive|damaged"):
         Archive(path)
 
 
@@ -265,7 +265,7 @@ def test_archives_nest_to_a_depth(tmp_path: Path) -> None:
     archive = Archive(path)
     for _ in range(archive_module.MAX_DEPTH - 1):
         archive = archive.archive("i")
-    with pytest.raises(FormatError, match="one in the other"):
+    with pytest.raises(FormatError, match="is inside 4 nested archives"):
         archive.archive("i")
 
 

@@ -257,7 +257,7 @@ def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
     source = Source(path)  # opens the pipe, which takes a writer, which waits for the word
     writer.join()
 
-    assert said == [f"{path}: nothing writes to this pipe yet. Waiting for its writer; Ctrl-C gives up"]
+    assert said == [f"{path}: nothing writes to this pipe yet. Waiting for a writer; press Ctrl-C to give up"]
     assert read(source) == TEXT
     source.close()
 
@@ -356,7 +356,7 @@ def test_bad_bytes_spoil_only_their_line(tmp_path: Path) -> None:
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "PNG"),
-        (b"PK\x03\x04" + bytes(100), "zip archive, perhaps cut off, or an office document"),
+        (b"PK\x03\x04" + bytes(100), "zip archive, perhaps truncated, or an office document"),
         ("id\tname\n".encode("utf-16"), "UTF-16"),
         ("Q1\tname\nQ2\tname\n".encode("utf-16-le"), "NUL bytes"),
         (random.Random(2).randbytes(5000), "NUL bytes"),

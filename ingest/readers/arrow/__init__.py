@@ -1,1 +1,1 @@
-"""Parquet files and Arrow IPC files, through pyarrow (the extra `arrow`)."""
+"""Read Parquet files and Arrow IPC files, through pyarrow (the extra `arrow`)."""

@@ -1,1 +1,1 @@
-"""Comma-separated values (CSV): quoted cells, any of four delimiters."""
+"""Read comma-separated values (CSV): quoted cells, any of four delimiters."""

@@ -1,1 +1,1 @@
-"""JSON Lines: one object a line."""
+"""Read JSON Lines: one object a line."""

@@ -1,1 +1,1 @@
-"""Ontologies in OBO format."""
+"""Read ontologies in OBO format."""

@@ -1,4 +1,4 @@
-r"""The syntax of OBO 1.2 and 1.4: stanzas of ``tag: value`` lines, comments, trailing modifiers and escapes."""
+r"""Parse the syntax of OBO 1.2 and 1.4: stanzas of ``tag: value`` lines, comments, trailing modifiers, escapes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TERM = "Term"
 MALFORMED_LINE = "malformed_line"
 
 _MAX_BRACES = 8
-_MAX_MODIFIERS = 1 << 16  # characters; honest ones have some hundred
+_MAX_MODIFIERS = 1 << 16  # characters; real ones have about a hundred
 _COMMENT = re.compile(r"\s!(?:\s|$)")
-# No two ways lead through these expressions: what does not match is given up in time that grows with its length.
+# There is only one way to match these expressions, so a mismatch is found in linear time.
 _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 _MODIFIER = rf'[^\s="{{}},][^\s="{{}}]*\s*=\s*(?:{_QUOTED.pattern}|[^\s",{{}}]+(?=[\s,}}]))\s*(?:,\s*)?'
 _MODIFIERS = re.compile(rf"\{{\s*(?:{_MODIFIER})*\}}")
@@ -33,9 +33,9 @@ class Stanza:
     """One block of a file.
 
     Attributes:
-        kind: What stands in the brackets, as in ``Term``; empty for the header.
+        kind: The text in the brackets, such as ``Term``; empty for the header.
         line: Number of its first line.
-        tags: Its wanted lines: number, tag, and value as written.
+        tags: Its lines with a requested tag: number, tag, and value as written.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Stanza:
 
 
 def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport) -> Iterator[Stanza]:
-    """The header and all stanzas of a file, with the wanted tags alone.
+    """The header and all stanzas of a file, with the requested tags only.
 
     Raises:
         FormatError: If the file is damaged, or does not begin like OBO.
@@ -81,12 +81,12 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
 
 
 def is_obsolete(stanza: Stanza) -> bool:
-    """Whether a stanza says that its term is no longer used."""
+    """Whether the term of a stanza is marked as obsolete."""
     return any(tag == "is_obsolete" and first_word(value).lower() == "true" for _, tag, value in stanza.tags)
 
 
 def plain_value(value: str) -> str:
-    """A value without quotes: its comment and modifiers cut off, escapes undone, on one line."""
+    """A value without quotes: comment and modifiers removed, unescaped, on one line."""
     if " !" in value or "\t!" in value:
         value = _COMMENT.split(value, maxsplit=1)[0].rstrip()
     if value.endswith("}"):
@@ -101,7 +101,7 @@ def first_word(value: str) -> str:
 
 
 def quoted_value(value: str) -> tuple[str, str] | None:
-    """Text of a quoted value and what follows it; None if the quotes are wrong."""
+    """The text of a quoted value and the rest after it; None if the quotes are wrong."""
     match = _QUOTED.match(value)
     return None if match is None else (unescape(match[1]), value[match.end() :])
 
@@ -116,7 +116,7 @@ def unescape(text: str) -> str:
 
 
 def _cut_modifiers(value: str) -> str:
-    """Cut off ``{key="value", ...}`` at the end; other braces are part of a name."""
+    """Remove ``{key="value", ...}`` at the end; other braces are part of a name."""
     start = -1
     for _ in range(_MAX_BRACES):
         start = value.find(" {", start + 1)

@@ -1,4 +1,4 @@
-"""OBO ontologies (Mondo, HPO, DOID, GO, ChEBI, Uberon, ...): one entity for each ``[Term]`` stanza.
+"""Read OBO ontologies (Mondo, HPO, DOID, GO, ChEBI, Uberon, ...): one entity for each ``[Term]`` stanza.
 
 ::
 
@@ -13,15 +13,15 @@
     xref: OTHER:77 {source="MADE:curator"}
     is_a: MADE:0002 ! sore toe
 
-``name`` is the canonical name, synonyms of the wanted scopes are aliases (OBO 1.0's ``exact_synonym`` and its like
-too; a synonym that gives no scope is RELATED), ``def`` is the description. `kb_types` are the ids of the ancestors
-by ``is_a``, nearest first, `limits.MAX_KB_TYPES` at most, and then the namespace. Comments (`` ! ...``), modifiers
-(``{...}``) and escapes are taken off. `extra` holds ``xrefs`` and ``alt_ids``, each joined by ``|``: under ``alt_ids``
-stand the term's own ``alt_id`` and the ids of obsolete terms that say ``replaced_by`` it. Obsolete terms, terms
-without a name (stubs of other ontologies) and stanzas of other kinds are left out and counted.
+``name`` is the canonical name. Synonyms with a requested scope are aliases; this includes ``exact_synonym`` and similar
+tags of OBO 1.0, and a synonym without a scope is RELATED. ``def`` is the description. `kb_types` are the ids of the
+ancestors by ``is_a``, nearest first, at most `limits.MAX_KB_TYPES`, and then the namespace. Comments (`` ! ...``),
+modifiers (``{...}``) and escapes are removed. `extra` has ``xrefs`` and ``alt_ids``, each joined by ``|``; ``alt_ids``
+are the term's own ``alt_id`` and the ids of obsolete terms that are ``replaced_by`` it. Obsolete terms, terms without a
+name (stubs of other ontologies) and stanzas of other kinds are excluded and counted.
 
-Two passes over the files: the first finds the ancestors and replaced ids, once for a reader. It keeps the ids that
-are somebody's parent, and 12 bytes for each ``is_a``. Several files are one base: ancestors go from one to another.
+The files are read twice: the first pass, once for a reader, finds the ancestors and replaced ids. It keeps the ids of
+all parents, and 12 bytes for each ``is_a``. Several files are one base: ancestors may be in another file.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class OboOptions:
     """What is read of an ontology.
 
     Attributes:
-        scopes: Synonyms of these scopes are aliases, of `SCOPES`.
-        xrefs: Whether references to other bases are kept in `Entity.extra`.
+        scopes: Synonyms with these scopes, from `SCOPES`, are aliases.
+        xrefs: Keep references to other bases in `Entity.extra`.
     """
 
     scopes: tuple[str, ...] = ("EXACT",)
@@ -70,7 +70,7 @@ class OboOptions:
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.scopes) - set(SCOPES)):
-            raise ValueError(f"no scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
+            raise ValueError(f"unknown scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
 
 
 class OboReader(ReaderBase):
@@ -89,13 +89,13 @@ class OboReader(ReaderBase):
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
-            options: Which synonyms are wanted.
+            options: Which synonyms are aliases.
             type_map: From ids and namespaces to coarse types; the shipped one by default.
-            limit: Read only so many terms.
+            limit: See `ReaderBase`.
             stdin: What ``-`` means; the process's own by default.
 
         Raises:
-            FormatError: If a file is not there, is a directory, or may not be read.
+            FormatError: If a file does not exist, is a directory, or may not be read.
         """
         self._options = options or OboOptions()
         super().__init__(type_map=type_map, limit=limit)
@@ -117,7 +117,7 @@ class OboReader(ReaderBase):
                 continue
             report.rows += 1
             if stanza.kind != TERM:
-                report.leave_out(NOT_A_TERM)
+                report.filter_out(NOT_A_TERM)
                 continue
             n_terms += 1
             report.place = source.path, stanza.line
@@ -125,7 +125,7 @@ class OboReader(ReaderBase):
             if term is not None:
                 yield self._make_entity(term, tree)
         if not n_terms:
-            raise FormatError(source.path, None, "holds no [Term] stanza. Is this an OBO file?")
+            raise FormatError(source.path, None, "has no [Term] stanza. Is this an OBO file?")
 
     def _make_entity(self, term: _Term, tree: TermTree) -> Entity:
         ancestors = [above for above in tree.ancestors(term.parents) if above != term.id]
@@ -141,7 +141,7 @@ class OboReader(ReaderBase):
 
 
 def is_obo(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins like an OBO ontology; False for standard input and for what cannot be read."""
+    """Whether a file begins like an OBO ontology; False for standard input and unreadable files."""
     if os.fspath(path) == STDIN or not os.path.isfile(path):  # noqa: PTH113 - a path with NUL is no error here
         return False
     try:
@@ -152,7 +152,7 @@ def is_obo(path: str | os.PathLike[str]) -> bool:
 
 @dataclass(slots=True)
 class _Term:
-    """A stanza, understood; `names` is not empty and has each name once, the canonical one first."""
+    """A parsed stanza; `names` is not empty and has each name once, the canonical one first."""
 
     id: str
     names: tuple[str, ...]
@@ -164,7 +164,7 @@ class _Term:
 
 
 def _parse_term(path: str, stanza: Stanza, namespace: str, options: OboOptions, report: ReadReport) -> _Term | None:
-    """The term of a stanza; None if it is bad or left out, which is counted."""
+    """The term of a stanza; None if it is bad or excluded, which is counted."""
     values: dict[str, list[str]] = {}
     for _, tag, value in stanza.tags:
         values.setdefault(tag, []).append(value)
@@ -173,11 +173,11 @@ def _parse_term(path: str, stanza: Stanza, namespace: str, options: OboOptions, 
         report.skip(NO_ID, path=path, line=stanza.line, text=f"[{stanza.kind}]")
         return None
     if is_obsolete(stanza):
-        report.leave_out(OBSOLETE)
+        report.filter_out(OBSOLETE)
         return None
     names = [name for name in map(plain_value, values.get("name", ())) if name]
     if not names:
-        report.leave_out(NO_NAME)
+        report.filter_out(NO_NAME)
         return None
     names += _read_synonyms(path, stanza, options, report)
     names = list(dict.fromkeys(names))
@@ -194,7 +194,7 @@ def _parse_term(path: str, stanza: Stanza, namespace: str, options: OboOptions, 
 
 
 def _read_synonyms(path: str, stanza: Stanza, options: OboOptions, report: ReadReport) -> Iterator[str]:
-    """Synonyms of the wanted scopes; the others are counted."""
+    """Synonyms with the requested scopes; the others are counted."""
     for number, tag, value in stanza.tags:
         if tag == "synonym" or tag in _OLD_SYNONYMS:
             parsed = quoted_value(value)
@@ -205,6 +205,6 @@ def _read_synonyms(path: str, stanza: Stanza, options: OboOptions, report: ReadR
             given = rest.split(None, 1)[0] if rest.strip() else ""
             scope = _OLD_SYNONYMS.get(tag) or (given if given in SCOPES else "RELATED")
             if scope not in options.scopes:
-                report.leave_out(f"{scope.lower()}_synonym")
+                report.filter_out(f"{scope.lower()}_synonym")
             elif text:
                 yield text

@@ -1,4 +1,4 @@
-"""The tree of an ontology: ancestors by `is_a` over several OBO files, and which ids were replaced."""
+"""The tree of an ontology over several OBO files: ancestors by `is_a`, and replaced ids."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _TAGS = frozenset({"id", "is_a", "is_obsolete", "replaced_by"})
 
 
 MAX_REPLACED = 1_000
-"""Obsolete ids kept of each id that replaces them: they are written into every stanza of it."""
+"""Obsolete ids kept for each id that replaces them: each of its stanzas gets all of them."""
 
 
 class TermTree:
-    """What a first pass over all files finds: who is above whom, and which ids were replaced.
+    """The result of a first pass over all files: ancestors and replaced ids.
 
     Attributes:
         replaced: Obsolete ids by the id that replaces them, at most `MAX_REPLACED`.
@@ -45,11 +45,11 @@ class TermTree:
                     self._add(stanza, children, parents)
         self._ids = list(self._numbers)
         self._graph = self._connect(children, np.asarray(parents, dtype=np.int32))
-        # Terms with the same parents are many.
+        # Many terms have the same parents.
         self._ancestors = lru_cache(maxsize=16_384)(self._find_ancestors)
 
     def ancestors(self, parents: Iterable[str]) -> list[str]:
-        """The parents and what is above them, nearest first, at most `MAX_KB_TYPES`."""
+        """The parents and their ancestors, nearest first, at most `MAX_KB_TYPES`."""
         known = (self._numbers[parent] for parent in parents if parent in self._numbers)
         return list(self._ancestors(tuple(islice(dict.fromkeys(known), limits.MAX_KB_TYPES))))
 
@@ -73,7 +73,7 @@ class TermTree:
             children += name_hash(term_id).to_bytes(8, sys.byteorder) * above
 
     def _connect(self, children: bytearray, parents: npt.NDArray[np.int32]) -> ClassGraph:
-        """Keep the edges between ids that are parents themselves: a leaf's own edges stand in its stanza."""
+        """Keep the edges between ids that are parents themselves: those of a leaf are in its own stanza."""
         if not self._ids:
             return ClassGraph([], [])
         hashes, lower = hash_texts(self._ids), np.frombuffer(children, dtype=np.uint64)

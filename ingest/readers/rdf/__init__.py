@@ -1,1 +1,1 @@
-"""RDF triples as lines, shared by the readers of YAGO and Wikidata."""
+"""Read RDF triples, one a line, for the readers of YAGO and Wikidata."""

@@ -1,12 +1,12 @@
-"""Cutting the wanted rows out of a block of triples, for all rows at once.
+"""Find the rows with some predicates in a block of triples, and split them, for all rows at once.
 
     ex:A <TAB> rdfs:label <TAB> "name"@en <TAB> .
 
-A row is told by its second word: where the first separators of each line are is found for all lines together, and then
-the word's length and last two bytes decide whether it may be wanted. Of what is left, a row of the common form (single
-words, one literal without escapes at most, nothing after the dot) is cut at its separators and its closing quote, and
-all of them are decoded together. What is of another form, a row or not, is left to the caller. No row is lost: what is
-passed over has three words, the second not wanted, and a dot at the end.
+The second word of a row decides. The first separators of all lines are found together; then the length of the second
+word and its last two bytes show whether the row may be wanted. Such a row is split at its separators and its closing
+quote if it has the common form: single words, at most one literal without escapes, nothing after the dot. All of them
+are decoded together. Lines of another form are left to the caller. No row is lost: a skipped line has three words, of
+which the second is not wanted, and a dot at the end.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _NO_FIELDS = b"\n\n\n"
 
 
 class RowFilter:
-    """Finds the lines of a block that have to be looked at, and cuts them."""
+    """Finds the lines of a block that may be wanted, and splits them."""
 
     def __init__(self, words: Iterable[str]) -> None:
-        """Look for rows whose second word is one of these; each has at least one character."""
+        """Select rows whose second word is one of these; each has at least one character."""
         spelled = [word.encode() for word in words]
         keys = [len(word) << 16 | word[-1] << 8 | (word[-2] if len(word) > 1 else _SPACE) for word in spelled]
         self._keys = np.array(sorted(set(keys)), dtype=np.int64)
 
     def cut(self, block: bytes) -> Rows:
-        """The lines that may be wanted rows, or are no rows.
+        """The lines that may be wanted rows, or are not rows.
 
         Args:
-            block: Lines joined by newlines, the last one without; no NUL.
+            block: Lines joined by newlines, without one at the end and without NUL.
         """
         characters = np.frombuffer(bytearray(block + b"\n"), dtype=np.uint8)
         separators = np.flatnonzero(characters <= _SPACE)
@@ -50,7 +50,7 @@ class RowFilter:
         length = word_end - word_start
         before_last = np.where(length > 1, _at(characters, word_end - 2), _SPACE)
         keys = length << 16 | _at(characters, word_end - 1) << 8 | before_last
-        # Unlike a row: an empty first or second word, no third one, no dot at the end, a prefix, a row about a row.
+        # Not a row: an empty first or second word, no third word, no dot at the end, a prefix, a row about a row.
         is_row = (word_start - 1 > starts) & (length > 0) & (word_end + 2 < ends)
         is_row &= characters[ends - 1] == _DOT
         is_row &= (characters[starts] != _AT) & ((characters[starts] != _LESS) | (_at(characters, starts + 1) != _LESS))
@@ -61,10 +61,10 @@ class RowFilter:
 
 
 class Rows:
-    r"""The lines that were found: iterates over number, subject, predicate, object, and what follows the object.
+    r"""The selected lines: iterates over number, subject, predicate, object, and the rest after the object.
 
-    Numbers are those of the lines in the block, from 0. An object is a word, or the text of a literal after a quote
-    (``"name``); what follows is ``@en\t.`` or ``.``. A line of another form has four empty fields.
+    The number is that of the line in the block, from 0. An object is a word, or the text of a literal after a quote
+    (``"name``); the rest is ``@en\t.`` or ``.``. A line of another form has four empty fields.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Rows:
         ends: npt.NDArray[np.int64],
         is_cut: npt.NDArray[np.bool_],
     ) -> None:
-        """Take over the lines; those that are cut have newlines instead of their separators in `characters`."""
+        """Keep the lines; split lines have newlines instead of separators in `characters`."""
         self._block = block
         self._starts, self._ends = starts, ends
         self._numbers = wanted.tolist()
@@ -93,11 +93,11 @@ class Rows:
         return zip(self._numbers, fields, fields, fields, fields)  # noqa: B905 - the last of no rows is one field
 
     def line(self, number: int) -> bytes:
-        """A line as it stands."""
+        """A line as it is in the file."""
         return self._block[self._starts[number] : self._ends[number]]
 
     def lines_after(self, number: int) -> list[bytes]:
-        """All lines from the next one on."""
+        """All lines after this one."""
         return self._block[self._ends[number] + 1 :].split(b"\n") if number + 1 < len(self._ends) else []
 
 
@@ -110,16 +110,14 @@ def _cut(
     third: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """Put newlines between the fields of the rows of the common form; returns which ones are.
+    """Put newlines between the fields of rows of the common form; returns which rows have it.
 
     Args:
-        characters: The block, to be changed.
-        is_row: Which lines are rows at all, (n,).
-        starts: Of the lines, (n,).
-        first: Their first separators, (n,), and so on; those that a row does not have lie beyond its end.
-        second: The second ones.
-        third: The third ones.
-        ends: Their newlines, (n,).
+        characters: The block, which is changed.
+        is_row: Whether each line is a row, (n,).
+        starts: Starts of the lines, (n,).
+        first, second, third: Positions of the separators, (n,); missing ones are beyond the end of the row.
+        ends: Newlines of the lines, (n,).
     """
     beyond = np.full(3, len(characters))
     quotes = np.append(np.flatnonzero(characters == _QUOTE), beyond)
@@ -138,13 +136,13 @@ def _cut(
 
 
 def _is_blank(characters: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Where there is a space or a tab, rather than another control character."""
+    """Whether there is a space or a tab, and not another control character."""
     found = _at(characters, places)
     blank: npt.NDArray[np.bool_] = (found == _SPACE) | (found == _TAB)
     return blank
 
 
 def _at(characters: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The bytes at some places; of a place before the first or after the last, that one."""
+    """The bytes at these positions; a position outside gives the nearest byte."""
     found: npt.NDArray[np.int64] = characters.take(places, mode="clip").astype(np.int64)
     return found

@@ -1,4 +1,4 @@
-r"""The terms of N-Triples and Turtle, as expressions over bytes, and their escapes."""
+r"""Regular expressions for the terms of N-Triples and Turtle, over bytes, and their escapes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 _IRI = rb'<[^\x00-\x20<>"]*>'
 _SUBJECT = rb"(?:" + _IRI + rb'|[^\x00-\x20<>"@#][^\x00-\x20<>"]*)'
-# A prefixed name does not end in a dot: that one ends the row.
+# A prefixed name does not end with a dot: the dot ends the row.
 _NAME = rb'[^\x00-\x20<>"]*[^\x00-\x20<>".]'
 _TAIL = rb"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*)|\^\^(?:" + _IRI + rb"|" + _NAME + rb"))?"
 _TAIL += rb"[ \t]*\.[ \t\r]*(?:#[^\n]*)?"
@@ -21,8 +21,8 @@ PREFIX = re.compile(
     rb"\s*(?:@prefix[ \t]+([^\s:]*):[ \t]*(" + _IRI + rb")[ \t]*\.|(?i:prefix)[ \t]+([^\s:]*):[ \t]*(" + _IRI + rb"))"
     rb"\s*(?:#.*)?"
 )
-# A word with a colon after its first character: that colon is the first one, so that there is one way to match.
-_STATEMENT_GOES_ON = re.compile(rb"(?:.*[;,\[(]|[^\s<>\"][^\s<>\":]*:[^\s<>\"]*)\s*(?:#.*)?", re.DOTALL)
+# A word with a colon after its first character. It is the first colon, so that there is only one way to match.
+_STATEMENT_CONTINUES = re.compile(rb"(?:.*[;,\[(]|[^\s<>\"][^\s<>\":]*:[^\s<>\"]*)\s*(?:#.*)?", re.DOTALL)
 STATEMENT_ENDS = re.compile(rb".*\.\s*(?:#.*)?", re.DOTALL)
 
 LOCAL_ESCAPE = re.compile(r"\\(.)")
@@ -32,12 +32,12 @@ _LAST_CODE_POINT = 0x10FFFF
 
 
 class BadTermError(ValueError):
-    """A term with an unknown prefix, or an escape that means nothing."""
+    """A term with an unknown prefix or an invalid escape."""
 
 
-def goes_on(text: bytes) -> bool:
-    """Whether a statement that is not over may end a line so; a quote that is not closed is damage."""
-    return _STATEMENT_GOES_ON.fullmatch(text) is not None and not text.replace(b'\\"', b"").count(b'"') % 2
+def is_continued(text: bytes) -> bool:
+    """Whether a line can end like this inside a statement; an unclosed quote is damage."""
+    return _STATEMENT_CONTINUES.fullmatch(text) is not None and not text.replace(b'\\"', b"").count(b'"') % 2
 
 
 def unescape(text: str) -> str:
@@ -54,7 +54,7 @@ def unescape(text: str) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    """What one escape stands for."""
+    """The character of one escape."""
     number = match[1] or match[2]
     if number is None:
         found = _ESCAPED.get(match[3])

@@ -1,14 +1,14 @@
-r"""RDF triples out of N-Triples, and out of Turtle that has one triple a line, as YAGO and Wikidata ship them.
+r"""Read RDF triples from N-Triples, and from Turtle with one triple a line, as YAGO and Wikidata ship them.
 
-    <http://...> <http://...> "text"@en .          N-Triples, cut by spaces or tabs
+    <http://...> <http://...> "text"@en .          N-Triples, separated by spaces or tabs
     yago:Paris	rdfs:label	"Paris"@en	.          Turtle, after lines like: @prefix yago: <http://...> .
 
-A block of lines is searched and cut at once (`ingest.readers.rdf.filter`), and decoded at once; only rows of an
-uncommon form are read one by one. Most rows of a dump are not wanted: they are passed over if they have three words and
-end in a dot. Any other line that is no triple is counted. A statement over several lines (``;``, ``,``, ``[ ]``, as in
-YAGO's schema) and a row about a row (``<< s p o >>``) are counted in `ReadReport.filtered`.
+A block of lines is searched, split (`ingest.readers.rdf.filter`) and decoded at once; only rows of an uncommon form are
+read one by one. Most rows of a dump are not wanted: they are skipped if they have three words and end with a dot. Any
+other line that is not a triple is counted. A statement over several lines (``;``, ``,``, ``[ ]``, as in the schema of
+YAGO) and a row about a row (``<< s p o >>``) are counted in `ReadReport.filtered`.
 
-Not undone: escapes inside a predicate, relative IRIs (``@base`` is a bad row), literals in other quotes than ``"``.
+Not supported: escapes inside a predicate, relative IRIs (``@base`` is a bad row), literals in quotes other than ``"``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ingest.readers.rdf.terms import (
     STATEMENT_ENDS,
     WHOLE_ROW,
     BadTermError,
-    goes_on,
+    is_continued,
     unescape,
 )
 from pearl_qdrant.errors import FormatError
@@ -43,20 +43,20 @@ TOO_MANY_PREFIXES = "too_many_prefixes"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 MAX_PREFIXES = 1_000
-"""Of a file; honest ones declare some dozens."""
+"""Prefixes of a file; real ones declare a few dozen."""
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_CACHED = 1 << 14
 _MAX_CACHED_LENGTH = 1 << 10
 
 _OTHER = "other"
-"""What the end of a literal says if its language is not wanted; compared by identity."""
+"""Stands for a language that is not requested; compared by identity."""
 
 Fact = tuple[str, str, str | None, int]
-"""A row without its subject: predicate (one of the wanted IRIs), object, language, line number from 1.
+"""A row without its subject: predicate (one of the requested IRIs), object, language, line number from 1.
 
-The object is an IRI or blank node as the subject is, or the text of a literal with its escapes undone. The language is
-a tag in lower case, "" for a literal without one, None for what is no literal. A plain tuple: one is made for each row.
+The object is an IRI or blank node, written like a subject, or the unescaped text of a literal. The language is a tag in
+lower case, "" for a literal without one, None if the object is not a literal. A plain tuple is fast to make.
 """
 
 Subject = tuple[str, list[Fact]]
@@ -70,20 +70,20 @@ def read_subjects(
     *,
     languages: Collection[str] | None = None,
 ) -> Iterator[Subject]:
-    """Rows with one of the predicates, in the order of the file; those of one subject that stand together at once.
+    """Rows with one of the predicates, in the order of the file, adjacent rows of one subject together.
 
     Args:
         source: N-Triples or line-based Turtle, compressed or not.
         predicates: Full IRIs, without angle brackets.
-        report: `rows` grows by the rows with these predicates, `skipped` by the bad ones (``bad_triple``,
-            ``invalid_utf8``, ``nul_character``), by lines that are no triple (``bad_triple``, ``line_too_long``) and
-            by rows of a subject past the bounds of `ingest.io.limits` (``too_many_rows``), `filtered` by what is passed
-            over on purpose. Well-formed rows with other predicates are not counted.
-        languages: Literals with another language tag are passed over; those without a tag always come. None takes
-            all. "en" is not "en-gb".
+        report: `rows` counts the rows with these predicates. `skipped` counts bad rows (``bad_triple``,
+            ``invalid_utf8``, ``nul_character``), lines that are not triples (``bad_triple``, ``line_too_long``) and
+            rows of a subject beyond `ingest.io.limits` (``too_many_rows``). `filtered` counts excluded rows.
+            Well-formed rows with other predicates are not counted.
+        languages: Literals with another language tag are excluded; those without a tag are always included. None:
+            all languages. "en" is not "en-gb".
 
     Raises:
-        FormatError: If the file is empty, no text, or damaged.
+        FormatError: If the file is empty, damaged, or not text.
         InputError: If reading fails.
         TooManyErrorsError: If there are more bad rows than the report allows.
     """
@@ -94,7 +94,7 @@ def read_subjects(
             if facts:
                 yield last, facts
             last, facts, n_bytes = subject, [], 0
-            if len(more) <= limits.MAX_ROWS:  # of one block, whose bytes are few
+            if len(more) <= limits.MAX_ROWS:  # from one block, which has few bytes
                 facts, n_bytes = more, -1
                 continue
         if n_bytes < 0:
@@ -107,7 +107,7 @@ def read_subjects(
 
 
 def _join(facts: list[Fact], more: list[Fact], n_bytes: int) -> tuple[int, int]:
-    """Add rows to those of a subject up to the bounds; how many were added, and the bytes of all with those left."""
+    """Add rows to those of a subject up to the limits; returns how many were added, and the bytes of all."""
     for n_taken, fact in enumerate(more):
         n_bytes += len(fact[1])
         if n_bytes > limits.MAX_ENTITY_BYTES or len(facts) >= limits.MAX_ROWS:
@@ -117,7 +117,7 @@ def _join(facts: list[Fact], more: list[Fact], n_bytes: int) -> tuple[int, int]:
 
 
 def _read_parts(source: ByteSource, parser: _Parser, report: ReadReport) -> Iterator[Subject]:
-    """Rows by subject, where a block of lines or an uncommon row divides them too."""
+    """Rows by subject; the end of a block and an uncommon row also end a group."""
     line = 1
     try:
         for block in line_blocks(source):
@@ -208,17 +208,17 @@ class _Parser:
         finally:
             self._report.rows += n_other
             if n_other:
-                self._report.leave_out(OTHER_LANGUAGE, n_other)
+                self._report.filter_out(OTHER_LANGUAGE, n_other)
 
     def _read_lines(self, lines: Iterable[bytes], first: int) -> Iterator[Subject]:
-        """Wanted rows of lines that are looked at one by one."""
+        """Wanted rows of lines, read one by one."""
         for line, row in enumerate(lines, first):
             found = self._read_line(row, line)
             if found is not None:
                 yield found
 
     def _read_word(self, raw: str) -> str:
-        """A sound IRI or blank node in full, or nothing; of a word without quotes and escapes."""
+        """The full IRI or blank node of a word without quotes and escapes; empty if it is not sound."""
         if raw[:1] == "<":
             return raw[1:-1] if raw.find("<", 1) < 0 and raw.find(">") == len(raw) - 1 else ""
         prefix, colon, local = raw.partition(":")
@@ -228,7 +228,7 @@ class _Parser:
         return raw if prefix == "_" else "" if namespace is None else namespace + local
 
     def _read_object(self, raw: str) -> str:
-        """Likewise of an object; remembered, since classes come again and again."""
+        """The same for an object; cached, since classes repeat often."""
         found = "" if raw[-1] == "." else self._read_word(raw)
         if len(self._words) >= _MAX_CACHED:
             self._words.clear()
@@ -237,7 +237,7 @@ class _Parser:
         return found
 
     def _read_line(self, row: bytes, line: int) -> Subject | None:
-        """The row of a line, if it is one that is wanted; counts what is bad and what is passed over."""
+        """The row of a line, if it is wanted; counts bad and excluded rows."""
         parts = ROW.fullmatch(row)
         if parts is None:
             self._read_other_line(row, line)
@@ -249,8 +249,8 @@ class _Parser:
             return None
         was_in_statement, self._is_in_statement = self._is_in_statement, False
         value = OBJECT.fullmatch(parts[3])
-        if value is None and self._prefixes and (was_in_statement or goes_on(parts[3])):
-            self._pass_over(parts[3])
+        if value is None and self._prefixes and (was_in_statement or is_continued(parts[3])):
+            self._count_statement_line(parts[3])
             return None
         reason = NUL_CHARACTER if b"\0" in row else BAD_TRIPLE
         if value is not None and reason == BAD_TRIPLE:
@@ -260,7 +260,7 @@ class _Parser:
                 if language is not _OTHER:
                     return subject, [(predicate, text, language, line)]
                 self._report.rows += 1
-                self._report.leave_out(OTHER_LANGUAGE)
+                self._report.filter_out(OTHER_LANGUAGE)
                 return None
             except UnicodeDecodeError:
                 reason = INVALID_UTF8
@@ -289,7 +289,7 @@ class _Parser:
         return text, language
 
     def _read_resource(self, raw: bytes) -> str:
-        """An IRI in full, or a blank node; raises as `_read_value`."""
+        """A full IRI or a blank node; raises as `_read_value`."""
         word = raw.decode("utf-8")
         if word[:1] == "<":
             iri = unescape(word[1:-1]) if "\\" in word else word[1:-1]
@@ -305,26 +305,26 @@ class _Parser:
         return namespace + (LOCAL_ESCAPE.sub(r"\1", local) if "\\" in local else local)
 
     def _read_other_line(self, text: bytes, line: int) -> None:
-        """A line that is no triple."""
+        """Handle a line that is not a triple."""
         content = text.strip()
         if not content or content.startswith(b"#"):
             return
         prefix = PREFIX.fullmatch(content)
         if content.startswith(b"<<"):
-            self._report.leave_out(ROW_ABOUT_A_ROW)
+            self._report.filter_out(ROW_ABOUT_A_ROW)
         elif prefix:
             name, namespace = prefix.group(1, 2) if prefix[2] is not None else prefix.group(3, 4)
             if not self._declare(name.decode("utf-8", "replace"), namespace[1:-1].decode("utf-8", "replace")):
                 self._report.rows += 1
                 self._skip(TOO_MANY_PREFIXES, line, text)
-        elif self._prefixes and (self._is_in_statement or goes_on(content)):
-            self._pass_over(content)
+        elif self._prefixes and (self._is_in_statement or is_continued(content)):
+            self._count_statement_line(content)
         else:
             self._report.rows += 1
             self._skip(NUL_CHARACTER if b"\0" in content else BAD_TRIPLE, line, text)
 
     def _declare(self, prefix: str, namespace: str) -> bool:
-        """Note what a prefix means, and how the wanted predicates are written with it; False if there are too many."""
+        """Remember a prefix, and how the requested predicates are written with it; False if there are too many."""
         if prefix not in self._prefixes and len(self._prefixes) >= MAX_PREFIXES:
             return False
         for spelling in self._spelled_with.pop(prefix, ()):
@@ -335,14 +335,14 @@ class _Parser:
             self._spelled_with[prefix] = list(found)
             self._spellings.update(found)
         self._words.clear()
-        # Another one is made when a block is cut: a file may declare more prefixes than it has rows.
+        # A new one is made when a block is split: a file may declare more prefixes than it has rows.
         self._filter = None
         return True
 
-    def _pass_over(self, text: bytes) -> None:
+    def _count_statement_line(self, text: bytes) -> None:
         """Count a line of a statement over several lines."""
         self._is_in_statement = STATEMENT_ENDS.fullmatch(text) is None
-        self._report.leave_out(STATEMENT_OVER_LINES)
+        self._report.filter_out(STATEMENT_OVER_LINES)
 
     def _skip(self, reason: str, line: int, text: bytes) -> None:
         self._report.skip(reason, path=self._path, line=line, text=text.decode("utf-8", "replace"))

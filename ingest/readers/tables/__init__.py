@@ -1,1 +1,1 @@
-"""What all tables have in common (TSV, CSV, JSON Lines, Parquet): which column is what, and rows to entities."""
+"""The common part of all tables (TSV, CSV, JSON Lines, Parquet): which column is what, and rows to entities."""

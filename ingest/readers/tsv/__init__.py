@@ -1,1 +1,1 @@
-"""Tab-separated text with columns for id, name, aliases and types."""
+"""Read tab-separated text with columns for id, name, aliases and types."""

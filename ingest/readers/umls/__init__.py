@@ -1,1 +1,1 @@
-"""UMLS releases: RRF files in a folder or an archive."""
+"""Read UMLS releases: RRF files in a folder or an archive."""

@@ -1,9 +1,9 @@
-"""Rows of MRCONSO.RRF (atoms) to entities without types: which are wanted, and which name is the preferred one.
+"""Select and order the rows of MRCONSO.RRF (atoms): which are used, and which name is preferred.
 
-The order of an id's names, best first: language as asked for (all languages: English, then by code), TS=P before S,
-STT=PF before others, ISPREF=Y before N, the rank of source and term type in MRRANK.RRF where it is there, then the
-string and the AUI by their bytes. So the row P/PF/Y of the first language gives the canonical name wherever the
-options leave it in, and what takes its place otherwise does not depend on the order of the rows.
+The order of the names of an id, best first: requested language (if all are read: English, then by code), TS=P before S,
+STT=PF before others, ISPREF=Y before N, the rank of source and term type in MRRANK.RRF if present, then the string and
+the AUI by their bytes. So the row P/PF/Y of the first language gives the canonical name, if the options include it.
+Otherwise the choice does not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ RESTRICTED = "restricted"
 SUPPRESSED = "suppressed"
 
 UNKNOWN_LEVEL = 255
-"""Stands for an SRL that is no single digit."""
+"""Stands for an SRL that is not a single digit."""
 
 Ranks = Mapping[tuple[bytes, bytes], int]
 """From source and term type to the rank in MRRANK.RRF; the highest is the best."""
 
 MAX_SABS = 1_000
-"""Sources that are remembered to tell which there are; UMLS has under 200."""
+"""Sources that are remembered for the note about missing ones; UMLS has fewer than 200."""
 
 _KEYS_PER_LANGUAGE = 8
 _SPACE = ord(" ")
@@ -39,16 +39,16 @@ _SPACE = ord(" ")
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """The atoms of a block that are wanted, those of one id together, best first.
+    """The selected atoms of a block, those of one id together, best first.
 
     Attributes:
-        block: What they are rows of.
-        rows: Their rows in it, (n,).
+        block: The block.
+        rows: Their rows in the block, (n,).
         ids: Ids of the runs, (runs,).
-        bounds: Where each run begins in the following, and their end, (runs + 1,).
+        bounds: Start of each run in `names` and `sabs`, and the end of the last, (runs + 1,).
         names: STR, (n,).
         sabs: SAB, (n,).
-        levels: Lowest SRL of each run, (runs,); `UNKNOWN_LEVEL` where there is none.
+        levels: Lowest SRL of each run, (runs,); `UNKNOWN_LEVEL` if there is none.
     """
 
     block: Block
@@ -61,10 +61,10 @@ class Atoms:
 
 
 class AtomFilter:
-    """Chooses and orders atoms.
+    """Selects and orders atoms.
 
     Attributes:
-        seen_sabs: Sources among the atoms of the wanted languages; filled only where the options name sources.
+        seen_sabs: Sources of the atoms in the requested languages; filled only if the options name sources.
     """
 
     def __init__(self, options: UmlsOptions, ranks: Ranks) -> None:
@@ -77,23 +77,23 @@ class AtomFilter:
         self._flags[[ord(flag) for flag in options.suppress]] = True
 
     def choose(self, block: Block, report: ReadReport) -> Atoms | None:
-        """The wanted atoms of a block, or None if there is none; counts the others in the report."""
+        """The selected atoms of a block, or None if there is none; counts the others in the report."""
         languages, wanted = self._rank_languages(block)
-        rows = _leave_out(np.arange(len(block)), wanted, OTHER_LANGUAGE, report)
+        rows = _keep(np.arange(len(block)), wanted, OTHER_LANGUAGE, report)
         starts, ends = (side[rows] for side in block.span("SUPPRESS"))
-        rows = _leave_out(rows, self._flags[block.codes[starts]] & (ends - starts == 1), SUPPRESSED, report)
+        rows = _keep(rows, self._flags[block.codes[starts]] & (ends - starts == 1), SUPPRESSED, report)
         if self._sabs:
-            rows = _leave_out(rows, self._has_sab(block, rows), OTHER_SOURCE, report)
+            rows = _keep(rows, self._has_sab(block, rows), OTHER_SOURCE, report)
         levels = _read_levels(block, rows)
         if self._options.srl_max is not None:
             allowed = (levels <= self._options.srl_max) & (levels != UNKNOWN_LEVEL)
-            rows, levels = _leave_out(rows, allowed, RESTRICTED, report), levels[allowed]
+            rows, levels = _keep(rows, allowed, RESTRICTED, report), levels[allowed]
         if not len(rows):
             return None
         return self._order(block, rows, languages[rows], levels)
 
     def _rank_languages(self, block: Block) -> tuple[Offsets, Mask]:
-        """Place of each row's language in the order of preference, and whether it is wanted, (rows,) each."""
+        """Rank of the language of each row, and whether it is requested; both (rows,)."""
         starts, ends = block.span("LAT")
         codes = np.zeros(len(block), np.int64)
         for i in range(3):
@@ -130,13 +130,13 @@ class AtomFilter:
         return Atoms(block, rows, ids, [*firsts.tolist(), len(rows)], names, sabs, lowest)
 
     def _break_ties(self, block: Block, rows: Offsets, keys: Offsets, firsts: Offsets) -> None:
-        """Order what is equally good so far in each run by rank, string and AUI, in place."""
-        # Rows of other runs differ: the run stands above the key.
+        """Order equally good rows of each run by rank, string and AUI, in place."""
+        # Rows of different runs are never tied: each run starts a new group.
         starts = np.append(True, keys[1:] != keys[:-1])
         starts[firsts] = True
         begins = np.flatnonzero(starts)
         afters = np.append(begins[1:], len(rows))
-        # Only the best rows of a run decide its canonical name; the order of aliases says nothing.
+        # Only the best rows of a run matter, for the canonical name; the order of aliases has no meaning.
         is_best = np.isin(begins, firsts, assume_unique=True) & (afters - begins > 1)
         begins, afters = begins[is_best], afters[is_best]
         if not len(begins):
@@ -158,12 +158,12 @@ def _language_code(language: str) -> int:
     return int.from_bytes(language.encode(), "big")
 
 
-def _leave_out(rows: Offsets, wanted: Mask, reason: str, report: ReadReport) -> Offsets:
-    """The rows that are wanted; counts the others."""
+def _keep(rows: Offsets, wanted: Mask, reason: str, report: ReadReport) -> Offsets:
+    """The rows to keep; counts the others."""
     n_wanted = int(np.count_nonzero(wanted))
     if n_wanted == len(rows):
         return rows
-    report.leave_out(reason, len(rows) - n_wanted)
+    report.filter_out(reason, len(rows) - n_wanted)
     return rows[wanted]
 
 

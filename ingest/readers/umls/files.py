@@ -1,9 +1,9 @@
-"""Where the files of a UMLS release are: a folder, an archive, archives within it, or files by themselves.
+"""Find the files of a UMLS release: in a folder, in an archive, in archives inside it, or named one by one.
 
-Looked for by name (``MRCONSO.RRF``, ``MRSTY.RRF``, ...; upper or lower case; ``.gz`` and its like after it) up to
-three folders deep, in zip archives (``.zip``, ``.nlm``) on the way too. A file that was split
-(``MRCONSO.RRF.aa.gz``, ``.ab.gz``, ...) is joined again, its parts wherever they are found. A file that is named
-itself may have any name: then its rows tell what it is.
+Files are searched by name (``MRCONSO.RRF``, ``MRSTY.RRF``, ...; upper or lower case; also with ``.gz`` and similar
+endings), up to three folders deep, and also in zip archives there (``.zip``, ``.nlm``). A file that was split
+(``MRCONSO.RRF.aa.gz``, ``.ab.gz``, ...) is joined again, wherever its parts are. A file that is given itself may have
+any name: then its rows show what it is.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ingest.io.streams import STDIN, ByteSource, Source
 from pearl_qdrant.errors import FormatError, InputError
 
 MAX_FOLDERS = 3
-"""How deep is looked below a folder: a release's folder, its version, META."""
+"""Levels below a folder that are searched: the folder of the release, its version, META."""
 
 MAX_ARCHIVES = 100
-"""Archives that may lie in those that are named; a release has three."""
+"""Archives inside the given ones; a release has three."""
 
 TABLES = ("MRCONSO", "MRSTY", "MRDEF", "MRRANK", "MRFILES", "SEMGROUPS", "SRDEF")
 
@@ -35,7 +35,7 @@ _NAME = re.compile(
 )
 _ARCHIVE = re.compile(r".*\.(?:zip|nlm)", re.IGNORECASE)
 _HEAD = 1 << 16
-# Of each folder: a release has some 50 files, and looking for one must not list a whole disk.
+# Entries of each folder: a release has some 50 files, and the search must not list a whole disk.
 _MAX_ENTRIES = 1000
 _CUI = re.compile(rb"C[0-9N][0-9]{5,}")
 _TUI = re.compile(rb"T[0-9]{3}")
@@ -43,7 +43,7 @@ _TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
 
 
 class JoinedSource(ByteSource):
-    """A file that was cut into parts: their bytes one after the other, so that a row may lie across a cut."""
+    """A file that was split into parts: their bytes one after the other, so a row may continue in the next part."""
 
     def __init__(self, path: str, parts: Sequence[ByteSource]) -> None:
         self.path = path
@@ -79,15 +79,15 @@ class UmlsFiles:
     """The files of a release, open for reading.
 
     Attributes:
-        sources: By table, as in ``MRCONSO``; those that are there. ``MRCONSO`` always is.
+        sources: The files that exist, by table, such as ``MRCONSO``, which always exists.
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         """Find the files and open them.
 
         Raises:
-            FormatError: If a path cannot be read or is nothing of UMLS, there is no MRCONSO.RRF, a part of a file is
-                missing, or one file is found twice.
+            FormatError: If a path cannot be read or has no file of UMLS, there is no MRCONSO.RRF, a part of a file
+                is missing, or one file is found twice.
             ValueError: If there is no path.
         """
         if not paths:
@@ -100,7 +100,7 @@ class UmlsFiles:
             for path in [os.fspath(path) for path in paths]:
                 found = list(self._find(path))
                 if not found:
-                    message = "holds no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
+                    message = "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
                     raise FormatError(path, None, message)
                 if len(found) == 1 and found[0].part and found[0].archive is None and not Path(path).is_dir():
                     parts.append(found[0])  # parts of a file may be named one by one
@@ -109,7 +109,7 @@ class UmlsFiles:
             _check_parts_are_whole(parts)
             self._open(parts)
             if "MRCONSO" not in self.sources:
-                raise FormatError(os.fspath(paths[0]), None, "there is no MRCONSO.RRF, which holds the names. Add it")
+                raise FormatError(os.fspath(paths[0]), None, "there is no MRCONSO.RRF, which has the names. Add it")
         except BaseException:
             self.close()
             raise
@@ -131,7 +131,7 @@ class UmlsFiles:
             match = _NAME.fullmatch(Path(path).name)
             table = _table_of(match) if match else recognise_table(source)
             if table is None:
-                message = "is no file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each closed by a bar"
+                message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
                 raise FormatError(path, 1, message)
             yield _Found(table, (match["part"] or "").lower() if match else "", 0, path, None)
 
@@ -145,7 +145,7 @@ class UmlsFiles:
                 yield found
             elif _ARCHIVE.fullmatch(entry.name) and is_zip(entry):
                 archives.append((entry, depth))
-        # Archives beside files that were unpacked from them are not opened.
+        # Archives are not opened if their unpacked files are beside them.
         if not has_names:
             for entry, depth in archives:
                 yield from self._find_in_archive(self._stack.enter_context(Archive(entry)), depth + 1)
@@ -159,20 +159,20 @@ class UmlsFiles:
             elif _ARCHIVE.fullmatch(name):
                 self._n_archives += 1
                 if self._n_archives > MAX_ARCHIVES:
-                    message = f"over {MAX_ARCHIVES} archives lie in it. Unpack it, and name the META folder"
+                    message = f"contains over {MAX_ARCHIVES} archives. Unpack it, and name the META folder"
                     raise FormatError(archive.path, None, message)
                 if archive.source(member).head(4) == b"PK\x03\x04":
                     yield from self._find_in_archive(self._stack.enter_context(archive.archive(member)), below + 1)
 
     def _open(self, found: list[_Found]) -> None:
-        """Choose among what was found for each table, the least deep first, and open it."""
+        """Choose the least deep file found for each table, and open it."""
         for table in TABLES:
             candidates = [one for one in found if one.table == table]
             if not candidates:
                 continue
             whole = [one for one in candidates if not one.part]
             nearest = min(one.depth for one in whole or candidates)
-            # Parts of one file lie in several archives of one release, at one depth.
+            # The parts of one file are in several archives of a release, at the same depth.
             chosen = [one for one in whole or candidates if one.depth == nearest]
             chosen.sort(key=lambda one: one.part)
             if table in self.sources:
@@ -200,10 +200,10 @@ class UmlsFiles:
 
 
 def _check_parts_are_whole(parts: list[_Found]) -> None:
-    """Refuse parts beside which there is another one that was not named: a base would end in the middle.
+    """Refuse parts of a file if another part beside them was not named: the base would be incomplete.
 
     Raises:
-        FormatError: If there is.
+        FormatError: If there is such a part.
     """
     named = {Path(one.path).resolve() for one in parts}
     for one in parts:
@@ -214,11 +214,11 @@ def _check_parts_are_whole(parts: list[_Found]) -> None:
 
 
 def _twice(table: str, one: str, other: str) -> FormatError:
-    return FormatError(one, None, f"{table} is there twice: also {other}. Name the files of one release")
+    return FormatError(one, None, f"{table} was found twice: also {other}. Name the files of one release")
 
 
 def is_umls(path: str | os.PathLike[str]) -> bool:
-    """Whether something is UMLS, by names in a folder or archive, or by the first rows of a file. Never raises."""
+    """Whether a path is UMLS, by names in a folder or archive, or by the first rows of a file. Never raises."""
     path = os.fspath(path)
     try:
         if path == STDIN:
@@ -249,7 +249,7 @@ def _shows_umls(name: str) -> bool:
 
 
 def _archive_shows_umls(path: Path) -> bool:
-    """By the names in it alone: what lies in archives within it is not unpacked."""
+    """By the names in it alone; archives inside it are not unpacked."""
     if not is_zip(path):
         return False
     with Archive(path) as archive:
@@ -257,7 +257,7 @@ def _archive_shows_umls(path: Path) -> bool:
 
 
 def _walk(folder: Path, depth: int = 0) -> Iterator[tuple[Path, int]]:
-    """Entries of a folder and those below it, and how deep they lie; `MAX_FOLDERS` down, where a loop of links ends."""
+    """Entries of a folder and its folders with their depth, at most `MAX_FOLDERS`, which also ends loops of links."""
     try:
         entries = sorted(islice(folder.iterdir(), _MAX_ENTRIES))
     except OSError as error:
@@ -270,7 +270,7 @@ def _walk(folder: Path, depth: int = 0) -> Iterator[tuple[Path, int]]:
 
 
 def recognise_table(source: ByteSource) -> str | None:
-    """Which file of UMLS this is, by its first row that is whole: MRCONSO, MRSTY, MRDEF or None.
+    """Which file of UMLS this is, by its first sound row: MRCONSO, MRSTY, MRDEF or None.
 
     Raises:
         InputError: If it cannot be read.
@@ -289,6 +289,6 @@ def _table_of(match: re.Match[str]) -> str:
 
 
 def _part_names() -> Iterator[str]:
-    """Suffixes as `split` makes them: aa, ab, ..., zz."""
+    """Suffixes of the command `split`: aa, ab, ..., zz."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     return (first + second for first in letters for second in letters)

@@ -1,9 +1,9 @@
-"""What MRSTY.RRF and MRDEF.RRF say of each id, looked up for a block of ids at once.
+"""Indexes of MRSTY.RRF and MRDEF.RRF: types and definitions by id, looked up for a block of ids at once.
 
 Both are reduced to arrays sorted by id, in unnamed temporary files that are mapped into memory: 12 bytes an id for
-types (43 MB for all of UMLS), 32 bytes and the text for each definition. Anonymous memory is held only while they are
-sorted: 48 bytes a definition, and 12 an id if MRSTY.RRF is not sorted, as UMLS ships it. MRCONSO.RRF need not be
-sorted. Rows of ids that no name came with are never asked for.
+types (43 MB for all of UMLS), 32 bytes and the text for each definition. Anonymous memory is used only while they are
+sorted: 48 bytes a definition, and 12 an id if MRSTY.RRF is not sorted as UMLS ships it. MRCONSO.RRF need not be
+sorted. Rows of ids without a name are never looked up.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 Keys = npt.NDArray[np.uint64]
 
 MAX_COMBINATIONS = 10_000
-"""Combinations of semantic types, which are held in memory; UMLS has some hundreds."""
+"""Combinations of semantic types, which are held in memory; UMLS has a few hundred."""
 
 MAX_TYPES_OF_ONE = 64
-"""Semantic types of an id; UMLS gives five at most."""
+"""Semantic types of an id; in UMLS at most five."""
 
 MAX_DEFINITIONS = 256
-"""Definitions of an id that are looked at for the best one that fits; UMLS has some dozens."""
+"""Definitions of an id that are compared to find the best one; UMLS has a few dozen."""
 
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
-"""Whose definition is taken where there are several: these in this order, then the others by name."""
+"""Sources of definitions, preferred first; the others follow by name."""
 
 
 class _Spool:
@@ -66,7 +66,7 @@ class _Spool:
             raise _disk_error(error) from error
 
     def done(self) -> npt.NDArray[Any]:
-        """All values, mapped; they last after the file is closed. Raises as `add`."""
+        """All values, mapped; they stay valid after the file is closed. Raises as `add`."""
         try:
             self._file.flush()
             if not self._file.tell():
@@ -82,7 +82,7 @@ class _Spool:
         try:
             self._file.close()
         except OSError as error:
-            # What could not be written is tried again on closing.
+            # Closing tries to write the rest again.
             raise _disk_error(error) from error
 
 
@@ -139,7 +139,7 @@ class TypeIndex:
         return index
 
     def find(self, keys: Keys) -> list[int]:
-        """Place in `kb_types` of each id's combination, (n,)."""
+        """Index in `kb_types` of the combination of each id, (n,)."""
         if not len(self._keys):
             return [0] * len(keys)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -147,7 +147,7 @@ class TypeIndex:
         return found
 
     def _combine(self, block: Block, firsts: Offsets) -> npt.NDArray[np.uint32]:
-        """Place of each run's combination, (runs,)."""
+        """Index of the combination of each run, (runs,)."""
         cells = block.cells("TUI", np.arange(len(block)))
         known = self._place_of_cell
         for row, cell in enumerate(cells):
@@ -161,7 +161,7 @@ class TypeIndex:
         return combined
 
     def _learn(self, block: Block, row: int) -> int:
-        """Place of a type that is met for the first time."""
+        """Index of a type that occurs for the first time."""
         rows = np.array([row])
         tui, name, number = (block.texts(column, rows)[0] for column in ("TUI", "STY", "STN"))
         check_lengths(self._path, (tui, name, number))
@@ -186,7 +186,7 @@ class TypeIndex:
         return place
 
     def _sort(self) -> None:
-        """Sort by id, and unite the types of an id whose rows do not stand together."""
+        """Sort by id, and unite the types of an id whose rows are scattered."""
         order = np.argsort(self._keys, kind="stable")
         keys, combinations = self._keys[order], self._combinations[order]
         firsts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
@@ -256,11 +256,11 @@ class DefinitionIndex:
         return index
 
     def find(self, keys: Keys) -> tuple[list[int], list[int]]:
-        """First row, and row after the last, of each id's definitions, (n,) each."""
+        """First row of the definitions of each id, and the row after the last; both (n,)."""
         return np.searchsorted(self._keys, keys, "left").tolist(), np.searchsorted(self._keys, keys, "right").tolist()
 
     def choose(self, first: int, after: int, atoms: Iterable[bytes]) -> str | None:
-        """The best definition among these rows that belongs to one of the atoms, or names no atom."""
+        """The best definition among these rows that belongs to one of the atoms, or to no atom."""
         known = {0, *map(_key_of_atom, atoms)}
         for row in range(first, min(after, first + MAX_DEFINITIONS)):
             if int(self._atoms[row]) in known:
@@ -286,7 +286,7 @@ def _key_of_atom(text: bytes) -> int:
 
 
 def _rank_sources(sabs: list[bytes], preferred: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Place of each source in the order of preference, (sources,)."""
+    """Rank of each source, (sources,)."""
     order = [sab.encode() for sab in preferred or DEFINITION_SOURCES]
     best_first = sorted(sabs, key=lambda sab: (order.index(sab) if sab in order else len(order), sab))
     return np.array([best_first.index(sab) for sab in sabs], dtype=np.int64)

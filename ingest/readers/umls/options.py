@@ -1,4 +1,4 @@
-"""What of UMLS is wanted: languages, sources, restriction levels, suppression, semantic types."""
+"""Options of UMLS: languages, sources, restriction levels, suppression, semantic types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LANGUAGES = {
     "no": "NOR", "pl": "POL", "pt": "POR", "ro": "RUM", "ru": "RUS", "sk": "SLO", "sl": "SLV", "sv": "SWE",
     "tr": "TUR", "uk": "UKR", "zh": "CHI",
 }  # fmt: skip
-"""UMLS's codes (LAT, after ISO 639-2/B) by ISO 639-1. A code that is not here is given as UMLS writes it."""
+"""UMLS's codes (LAT, after ISO 639-2/B) by ISO 639-1. Other languages are given by the code of UMLS."""
 
 _OTHER_CODES = {
     "BAQ": "EUS", "CHI": "ZHO", "CZE": "CES", "DUT": "NLD", "FRE": "FRA", "GER": "DEU", "GRE": "ELL", "ICE": "ISL",
@@ -26,7 +26,7 @@ SUPPRESS_FLAGS = "NOEY"
 
 
 def umls_language(code: str) -> str:
-    """UMLS's three-letter code of a language given by ISO 639-1, 639-2 or that code; ``en-GB`` is ``ENG``.
+    """The three-letter code of UMLS for a language given by ISO 639-1, 639-2 or that code; ``en-GB`` is ``ENG``.
 
     Raises:
         SettingsError: If it is none of these.
@@ -38,7 +38,7 @@ def umls_language(code: str) -> str:
     if len(upper) == 3 and upper.isascii() and upper.isalpha():
         return _OF_OTHER_CODE.get(upper, upper)
     known = ", ".join(sorted(LANGUAGES))
-    raise SettingsError(f"'{code}' is no language of UMLS. Give a code of three letters (ENG), or one of: {known}")
+    raise SettingsError(f"'{code}' is not a language of UMLS. Give a code of three letters (ENG), or one of: {known}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class UmlsOptions:
     Attributes:
         languages: Codes as `umls_language` takes them; the first one's names are preferred. Empty: all, English first.
         sabs: Source abbreviations (``SNOMEDCT_US``); the definition of the first one is preferred. Empty: all.
-        srl_max: Highest restriction level of a source; 0 leaves only what has no extra terms. None: all.
+        srl_max: Highest restriction level of a source; 0 allows only sources without extra terms. None: all.
         suppress: Flags of SUPPRESS to keep.
         semantic_types: Entities of any of these; see `SemanticTypes.resolve`. Empty: all.
     """
@@ -60,7 +60,7 @@ class UmlsOptions:
     semantic_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Bring codes into UMLS's form.
+        """Convert codes to those of UMLS.
 
         Raises:
             SettingsError: If a value makes no sense.

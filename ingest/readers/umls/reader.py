@@ -1,17 +1,18 @@
-"""UMLS in its Rich Release Format: an entity for each CUI, its names from MRCONSO.RRF.
+"""Read UMLS in its Rich Release Format: an entity for each CUI, with names from MRCONSO.RRF.
 
-Form: see `ingest.readers.umls.rows` for the rows, `ingest.readers.umls.files` for where files are looked for. Read are
+`ingest.readers.umls.rows` describes the rows, `ingest.readers.umls.files` where files are searched. These are read:
 
-- ``MRCONSO.RRF``, 18 columns, one row an atom (a name in a source): CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI
-  SAB TTY CODE STR SRL SUPPRESS CVF; `ingest.readers.umls.atoms` says which atoms are wanted and which name is
-preferred; - ``MRSTY.RRF``, where it is there: semantic types. An entity's native types are, for each, its TUI, its
-  name, its tree number with those above it, and its semantic group;
-- ``MRDEF.RRF``, where it is there: one definition, of an atom that was read, as the description;
-- ``MRRANK.RRF``, ``SemGroups.txt``, ``SRDEF``, where they are there, and the columns that ``MRFILES.RRF`` lists.
+- ``MRCONSO.RRF``, one row for each atom (a name in a source), 18 columns: CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI
+  SDUI SAB TTY CODE STR SRL SUPPRESS CVF; `ingest.readers.umls.atoms` decides which atoms are used and which name is
+  preferred;
+- ``MRSTY.RRF``, if present: semantic types. The native types of an entity are, for each semantic type, its TUI, its
+  name, its tree number and all tree numbers above it, and its semantic group;
+- ``MRDEF.RRF``, if present: one definition, of an atom that was read, is the description;
+- ``MRRANK.RRF``, ``SemGroups.txt`` and ``SRDEF``, if present, and the columns that ``MRFILES.RRF`` lists.
 
-`Entity.extra` holds ``sab``, the sources of its names in alphabetical order, joined by commas, and ``srl``, the lowest
-restriction level among them. Good rows that the options leave out are counted in `ReadReport.filtered`, by
-``other_language``, ``suppressed``, ``other_source``, ``restricted`` and ``semantic_type``, in this order.
+`Entity.extra` has ``sab``, the sources of its names in alphabetical order, joined by commas, and ``srl``, the lowest
+restriction level among them. Good rows that the options exclude are counted in `ReadReport.filtered` under the first
+reason that applies: ``other_language``, ``suppressed``, ``other_source``, ``restricted``, ``semantic_type``.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ __all__ = ["UmlsOptions", "UmlsReader", "is_umls"]
 SEMANTIC_TYPE = "semantic_type"
 
 MAX_SMALL_ROWS = 20_000
-"""Of MRRANK.RRF and MRFILES.RRF, which have some 1,000 and 100."""
+"""Rows of MRRANK.RRF and of MRFILES.RRF, which have some 1,000 and 100."""
 
-_MAX_SMALL_BYTES = 1 << 12  # of their rows that are looked at
+_MAX_SMALL_BYTES = 1 << 12  # of such a row that are parsed
 _LEVELS = tuple("0123456789")
 
 COLUMNS = {
@@ -71,9 +72,9 @@ class UmlsReader(ReaderBase):
         Args:
             paths: The META folder or one above it, an archive, or files: MRCONSO.RRF, and MRSTY.RRF and others with
                 it.
-            options: What is wanted; English names that are not suppressed by default.
+            options: What is read; by default English names that are not suppressed.
             type_map: From native types to coarse ones; the shipped one by default.
-            limit: Read only so many entities.
+            limit: See `ReaderBase`.
 
         Raises:
             FormatError: If a file is missing, damaged, or not of the format.
@@ -89,7 +90,9 @@ class UmlsReader(ReaderBase):
             self._types = SemanticTypes.load(sources.get("SEMGROUPS"), sources.get("SRDEF"))
             self._wanted = self._types.resolve(self._options.semantic_types)
             if self._wanted and "MRSTY" not in sources:
-                message = "there is no MRSTY.RRF beside it, which semantic types are chosen by. Add it to the paths"
+                message = (
+                    "there is no MRSTY.RRF beside it, which is needed to select semantic types. Add it to the paths"
+                )
                 raise FormatError(self._conso.path, None, message)
             self._layouts, self._n_promised = _read_layouts(sources.get("MRFILES"))
             self._ranks = _read_ranks(sources.get("MRRANK"))
@@ -98,14 +101,14 @@ class UmlsReader(ReaderBase):
             raise
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """An entity for each run of atoms."""
+        """One entity for each run of atoms."""
         sources, options = self._files.sources, self._options
         self._note(report)
         types = TypeIndex.read(sources.get("MRSTY"), self._layouts["MRSTY"], self._types, report)
         definitions = DefinitionIndex.read(
             sources.get("MRDEF"), self._layouts["MRDEF"], report, sabs=options.sabs, suppress=options.suppress
         )
-        # Few combinations occur: each is mapped once, and told once whether it is wanted.
+        # There are few combinations of types: each is mapped and compared with the options once.
         combinations = [(kb_types, self.type_map.map_types(kb_types)) for kb_types in types.kb_types]
         unwanted = {
             place
@@ -126,11 +129,11 @@ class UmlsReader(ReaderBase):
             chosen = _choose_definitions(definitions, atoms, definitions.find(keys)) if len(definitions) else {}
             places = types.find(keys)
             yield from _make_entities(atoms, places, chosen, combinations, unwanted, report)
-            n_skipped = report.n_skipped  # what was too much of an entity is no row
+            n_skipped = report.n_skipped  # names beyond the limit of an entity are not rows
         report.rows += report.n_skipped - n_skipped
         n_rows = report.rows - n_before
         if self._n_promised not in (None, n_rows):
-            message = f"MRFILES.RRF promises {self._n_promised:,} rows, but there are {n_rows:,}. Is the file whole?"
+            message = f"MRFILES.RRF states {self._n_promised:,} rows, but there are {n_rows:,}. Is the file complete?"
             report.notes.append(f"{self._conso.path}: {message}")
         for sab in options.sabs:
             if sab.encode() not in atom_filter.seen_sabs:
@@ -143,7 +146,7 @@ class UmlsReader(ReaderBase):
         others = ", ".join(sorted(set(self._files.sources) - {"MRCONSO"})) or "nothing"
         report.notes.append(f"{path}: UMLS, languages: {languages}; with it: {others}")
         if "MRSTY" not in self._files.sources:
-            report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so that no entity has a type")
+            report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so no entity has a type")
 
 
 def _make_entities(
@@ -154,15 +157,15 @@ def _make_entities(
     unwanted: set[int],
     report: ReadReport,
 ) -> Iterator[Entity]:
-    """An entity for each run of atoms of a block.
+    """One entity for each run of atoms of a block.
 
     Args:
         atoms: The runs.
         places: Index of each run's types in `combinations`, (runs,).
-        definitions: By run, where there is one.
+        definitions: By run, if there is one.
         combinations: Native and coarse types.
-        unwanted: Indices of those that the options leave out.
-        report: Counts them.
+        unwanted: Indices of the combinations that the options exclude.
+        report: Counts excluded rows.
     """
     bounds, all_names, all_sabs = atoms.bounds, atoms.names, atoms.sabs
     aliases: tuple[str, ...]
@@ -187,13 +190,13 @@ def _make_entities(
         extra = {"sab": sab} if level == UNKNOWN_LEVEL else {"sab": sab, "srl": _LEVELS[level]}
         yield Entity(id_, name, aliases, kb_types, types, find_definition(run), extra)
     if n_left_out:
-        report.leave_out(SEMANTIC_TYPE, n_left_out)
+        report.filter_out(SEMANTIC_TYPE, n_left_out)
 
 
 def _choose_definitions(
     definitions: DefinitionIndex, atoms: Atoms, rows: tuple[list[int], list[int]]
 ) -> dict[int, str]:
-    """Definition of each run that has one."""
+    """The definition of each run that has one."""
     chosen: dict[int, str] = {}
     runs = [(run, *found) for run, found in enumerate(zip(*rows, strict=True)) if found[0] < found[1]]
     if not runs:
@@ -207,9 +210,9 @@ def _choose_definitions(
 
 
 def _read_layouts(mrfiles: ByteSource | None) -> tuple[dict[str, Layout], int | None]:
-    """Columns of each table: those that MRFILES.RRF lists in its third field, or the usual ones; rows of MRCONSO.RRF.
+    """Columns of each table, from the third field of MRFILES.RRF or the usual ones, and the rows of MRCONSO.RRF.
 
-    The rows, its fifth field, are None where it does not tell them.
+    The number of rows comes from the fifth field; None if MRFILES.RRF does not state it.
     """
     columns = dict(COLUMNS)
     n_rows = None

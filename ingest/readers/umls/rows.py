@@ -1,8 +1,8 @@
-"""Rows of RRF files, a block at a time: which fields lie where is found with numpy, before anything is decoded.
+"""Read rows of RRF files in blocks; numpy finds the positions of the fields before anything is decoded.
 
-RRF: UTF-8, one row a line, each field closed by a bar, no quoting, no header. Where every row of a block is whole, the
-places of its bars and newlines form a table, (rows, fields + 1), and a column is two vectors of offsets. A block with
-a bad row is sifted line by line first.
+RRF is UTF-8, one row a line; each field ends with a bar; there is no quoting and no header. If every row of a block is
+sound, the positions of its bars and newlines form a table, (rows, fields + 1), and a column is two vectors of offsets.
+A block with a bad row is filtered line by line first.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 20
-"""Bytes looked at together; larger blocks leave the processor's cache, smaller ones spend more on numpy's calls."""
+"""Bytes of a block. Larger blocks do not fit into the processor's cache; smaller ones need more calls of numpy."""
 
 ASCII_SPACES = " \t\r\v\f"
-"""What is cut off the ends of a name; other scripts' spaces are left, as nothing shows that they are no part of it."""
+"""Stripped from the ends of a name. Spaces of other scripts stay, since they may be part of it."""
 
 _FORMAT_BYTES = 1 << 16
 _EXCERPT_BYTES = 1 << 10
@@ -52,9 +52,9 @@ class Layout:
     """The columns of one RRF file.
 
     Attributes:
-        columns: Their names in order, as in MRFILES.RRF.
-        id: Name of the column by which rows belong together; no row may lack it.
-        name: Name of a further column that no row may lack, or None.
+        columns: Names of the columns in order, as in MRFILES.RRF.
+        id: The column by which rows belong together; every row needs it.
+        name: Another column that every row needs, or None.
     """
 
     columns: tuple[str, ...]
@@ -68,13 +68,13 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some whole rows.
+    """Sound rows.
 
     Attributes:
-        raw: Their bytes, valid UTF-8, each row closed by a newline.
+        raw: Their bytes, valid UTF-8; each row ends with a newline.
         codes: The same as numbers, (bytes,).
-        bars: Offset of each field's end, and of the row's newline, (rows, fields + 1).
-        layout: What the fields are.
+        bars: Offset of the end of each field, and of the newline of the row, (rows, fields + 1).
+        layout: The columns.
     """
 
     raw: bytes
@@ -86,18 +86,18 @@ class Block:
         return len(self.bars)
 
     def span(self, column: str) -> tuple[Offsets, Offsets]:
-        """Start and end of a column in each row, (rows,) each."""
+        """Start and end of a column in each row; both (rows,)."""
         place = self.layout.place(column)
         if place:
             return self.bars[:, place - 1] + 1, self.bars[:, place]
         return np.append(0, self.bars[:-1, -1] + 1), self.bars[:, 0]
 
     def equals(self, column: str, text: bytes) -> Mask:
-        """Whether a column holds just this, in each row, (rows,)."""
+        """Whether a column has exactly this value, for each row, (rows,)."""
         starts, ends = self.span(column)
         same: Mask = ends - starts == len(text)
         for i, code in enumerate(text):
-            # The row's own end bounds the offset: a shorter field is followed by bars.
+            # The end of the field limits the offset: there is a bar.
             same &= self.codes[np.minimum(starts + i, ends)] == code
         return same
 
@@ -108,19 +108,19 @@ class Block:
         return [raw[start:end] for start, end in zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)]
 
     def texts(self, column: str, rows: Offsets) -> list[str]:
-        """A column of some rows, decoded at once: no field holds a bar."""
+        """A column of some rows, decoded at once: no field contains a bar."""
         return b"|".join(self.cells(column, rows)).decode().split("|") if len(rows) else []
 
 
 def read_blocks(source: ByteSource, layout: Layout, report: ReadReport) -> Iterator[Block]:
-    """Blocks of whole rows; rows of one id that stand together are in one block.
+    """Blocks of sound rows; adjacent rows of one id are in one block.
 
-    Bad rows, and rows of one id past the bounds of `ingest.io.limits`, are skipped and counted; `report.rows` is not.
+    Bad rows, and rows of one id beyond `ingest.io.limits`, are skipped and counted; `report.rows` is not changed.
     `report.place` is the first row of the block.
 
     Raises:
         FormatError: If the file is empty or damaged (with the line that was reached), or no row of its first block
-            is whole.
+            is sound.
         InputError: If reading fails.
         TooManyErrorsError: If there are more bad rows than the report allows.
     """
@@ -135,17 +135,17 @@ def read_blocks(source: ByteSource, layout: Layout, report: ReadReport) -> Itera
         if block is None:
             if not n_good:
                 _check_format(source.path, first, raw, layout)
-            good = _sift(source.path, first, raw, layout, report)
+            good = _filter_rows(source.path, first, raw, layout, report)
             block = _find_bars(good, layout) if good else None
         if block is not None:
             n_good += len(block)
             yield block
     if not n_good:
-        raise FormatError(source.path, None, "holds no sound row. Is this an unmodified RRF file of UMLS?")
+        raise FormatError(source.path, None, "has no sound row. Is this an unmodified RRF file of UMLS?")
 
 
 def _check_format(path: str, first: int, raw: bytes, layout: Layout) -> None:
-    """Refuse a file whose first rows are all bad: it is another file, and counting them would not say so."""
+    """Refuse a file whose first rows are all bad: it is probably another file."""
     lines = [line for line in raw[:_FORMAT_BYTES].split(b"\n")[:-1] if line.strip()]
     if lines and all(_find_fault(line, layout) for line in lines):
         n_found, width = lines[0].count(b"|"), len(layout.columns)
@@ -154,7 +154,7 @@ def _check_format(path: str, first: int, raw: bytes, layout: Layout) -> None:
 
 
 def _read_raw(source: ByteSource, id_place: int) -> Iterator[tuple[int, bytes | BadLine]]:
-    """Line number and bytes of blocks that do not cut a run of rows of one id, and lines that are too long."""
+    """Line number and bytes of blocks that do not split adjacent rows of one id, and lines that are too long."""
     number = 1
     parts: list[bytes] = []
     n_bytes, wanted = 0, BLOCK
@@ -171,7 +171,7 @@ def _read_raw(source: ByteSource, id_place: int) -> Iterator[tuple[int, bytes | 
                 continue
             if number == 1 and not parts:
                 piece = piece.removeprefix(_BOM)
-            # The bars before the line ends are what tells a row's end: a return within a field stays.
+            # A row ends with a bar and a line end, so a carriage return inside a field stays.
             parts += (piece.replace(b"|\r\n", b"|\n").removesuffix(b"\r") if b"\r" in piece else piece, b"\n")
             n_bytes += len(parts[-2]) + 1
             if n_bytes < wanted:
@@ -184,7 +184,7 @@ def _read_raw(source: ByteSource, id_place: int) -> Iterator[tuple[int, bytes | 
                 number += raw.count(b"\n", 0, cut)
             parts = [raw[cut:]] if cut < n_bytes else []
             n_bytes -= cut
-            # A run longer than a block is looked through again only when it has doubled.
+            # A run longer than a block is searched again only when it has doubled.
             wanted = max(BLOCK, min(2 * n_bytes, limits.MAX_ENTITY_BYTES + 1))
     except FormatError as error:
         reached = number - 1 + sum(part.count(b"\n") for part in parts)
@@ -197,8 +197,8 @@ def _read_raw(source: ByteSource, id_place: int) -> Iterator[tuple[int, bytes | 
 
 
 def _bound_runs(pieces: Iterable[tuple[int, bytes | BadLine]], id_place: int) -> Iterator[tuple[int, bytes | BadLine]]:
-    """The same pieces of a file, in which the rows of one id past the bounds have become bad lines."""
-    full: list[bytes] | None = None  # the id that has as many rows as it may
+    """The same pieces of a file; rows of one id beyond the limits become bad lines."""
+    full: list[bytes] | None = None  # the id that has the maximal number of rows
     for number, raw in pieces:
         if isinstance(raw, BadLine):
             yield number, raw
@@ -212,7 +212,7 @@ def _bound_runs(pieces: Iterable[tuple[int, bytes | BadLine]], id_place: int) ->
             for at, line in enumerate(raw.split(b"\n")[:-1], start=number):
                 found = _id_of(line, id_place)
                 n_rows = n_rows + 1 if found == last else 1
-                last = found if found and found[0].strip() else None  # blank lines are no rows of one id
+                last = found if found and found[0].strip() else None  # blank lines are not rows of one id
                 after = start + len(line) + 1
                 if n_rows > limits.MAX_ROWS:
                     if kept_from < start:
@@ -226,12 +226,12 @@ def _bound_runs(pieces: Iterable[tuple[int, bytes | BadLine]], id_place: int) ->
 
 
 def _id_of(line: bytes, id_place: int) -> list[bytes]:
-    """The id of a row, in a list; an empty one if it has so few fields."""
+    """The id of a row, in a list; the list is empty if the row has too few fields."""
     return line.split(b"|", id_place + 1)[id_place : id_place + 1]
 
 
 def _last_run(raw: bytes, id_place: int) -> int:
-    """Where the rows of the last id begin; 0 if all rows have it. Blank lines are no rows of one id."""
+    """The start of the rows of the last id; 0 if all rows have it. Blank lines are not rows of one id."""
     start = raw.rfind(b"\n", 0, -1) + 1
     last = _id_of(raw[start:], id_place)
     if not last or not last[0].strip():
@@ -245,7 +245,7 @@ def _last_run(raw: bytes, id_place: int) -> int:
 
 
 def _find_bars(raw: bytes, layout: Layout) -> Block | None:
-    """The block, or None if there is a row in it that is not sound."""
+    """The block, or None if a row in it is not sound."""
     width = len(layout.columns)
     codes = np.frombuffer(raw, dtype=np.uint8)
     places = np.flatnonzero((codes == _BAR) | (codes == _NEWLINE))
@@ -261,7 +261,7 @@ def _find_bars(raw: bytes, layout: Layout) -> Block | None:
             starts, ends = block.span(column)
             if (starts == ends).any():
                 return None
-            # What looks blank is judged row by row.
+            # A cell that may be blank is checked by itself.
             for row in np.flatnonzero(codes[starts] <= _SPACE).tolist():
                 if not raw[starts[row] : ends[row]].strip(_SPACES):
                     return None
@@ -273,8 +273,8 @@ def _find_bars(raw: bytes, layout: Layout) -> Block | None:
     return block
 
 
-def _sift(path: str, first: int, raw: bytes, layout: Layout, report: ReadReport) -> bytes:
-    """The sound rows of a block; the others are counted, blank lines are passed over."""
+def _filter_rows(path: str, first: int, raw: bytes, layout: Layout, report: ReadReport) -> bytes:
+    """The sound rows of a block; bad rows are counted, blank lines are skipped."""
     good = []
     for number, line in enumerate(raw.split(b"\n")[:-1], start=first):
         if not line.strip():
@@ -288,7 +288,7 @@ def _sift(path: str, first: int, raw: bytes, layout: Layout, report: ReadReport)
 
 
 def _find_fault(line: bytes, layout: Layout) -> str | None:
-    """Why a row is passed over; None if it is sound."""
+    """Why a row is skipped; None if it is sound."""
     cells = line.split(b"|")
     width = len(layout.columns)
     if len(cells) != width + 1 or cells[-1]:
@@ -305,10 +305,10 @@ def _find_fault(line: bytes, layout: Layout) -> str | None:
 
 
 def find_runs(block: Block, rows: Offsets | None = None) -> tuple[Offsets, list[bytes]]:
-    """Where runs of rows of one id begin, (runs,), and the ids.
+    """The first row of each run of rows of one id, (runs,), and the ids.
 
     Args:
-        block: What is looked at.
+        block: The block.
         rows: Only these rows of it, ascending; all by default.
     """
     starts, ends = block.span(block.layout.id)
@@ -323,7 +323,7 @@ def find_runs(block: Block, rows: Offsets | None = None) -> tuple[Offsets, list[
         changed = np.array([one != other for one, other in pairwise(ids)], dtype=np.bool_)
     else:
         for i in range(int(lengths.max())):
-            # Past the end of a shorter id stands a bar on both sides, or the lengths differ.
+            # Beyond the end of a shorter id is a bar in both rows, or the lengths differ.
             codes = block.codes[np.minimum(starts + i, ends)]
             changed |= codes[1:] != codes[:-1]
     firsts = np.flatnonzero(np.append(True, changed))
@@ -332,7 +332,7 @@ def find_runs(block: Block, rows: Offsets | None = None) -> tuple[Offsets, list[
 
 
 def make_keys(ids: Sequence[bytes]) -> npt.NDArray[np.uint64]:
-    """64-bit keys of ids, (n,): an id of 8 ASCII bytes is its own key and sorts as it does, others are hashed."""
+    """64-bit keys of ids, (n,): an id of 8 ASCII bytes is its own key, which keeps the order; others are hashed."""
     joined = b"".join(ids)
     if joined.isascii() and set(map(len, ids)) == {8}:
         return np.frombuffer(joined, dtype=">u8").astype(np.uint64)
@@ -342,5 +342,5 @@ def make_keys(ids: Sequence[bytes]) -> npt.NDArray[np.uint64]:
 def _key(one: bytes) -> int:
     if len(one) == 8 and one.isascii():
         return int.from_bytes(one, "big")
-    # The highest bit keeps hashes apart from ids, whose bytes are ASCII.
+    # The highest bit separates hashes from ids, whose bytes are ASCII.
     return int.from_bytes(blake2b(one, digest_size=8).digest(), "big") | 1 << 63

@@ -1,6 +1,6 @@
-"""Semantic types of UMLS: names, tree numbers and groups, and which of them a user means.
+"""Semantic types of UMLS: names, tree numbers and groups, and finding the types that a user names.
 
-The table ships as `umls_semantic_types.tsv`; a ``SemGroups.txt`` or ``SRDEF`` beside the base wins over it.
+The table ships as `umls_semantic_types.tsv`; a ``SemGroups.txt`` or ``SRDEF`` beside the base overrides it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_TYPES = 1_000
 """Rows of a file that lists semantic types; UMLS has 127, and 54 relations beside them."""
 
 MAX_LENGTH = 255
-"""Characters of a type's name or tree number; those of UMLS have under 50. A tree number has a type for each dot."""
+"""Characters of a name or tree number; those of UMLS have fewer than 50. A tree number gives a type for each dot."""
 
 _N_NEAR = 3
 
@@ -31,11 +31,11 @@ class SemanticType:
     """One semantic type.
 
     Attributes:
-        tui: As in ``T047``.
-        name: As in ``Disease or Syndrome``.
-        tree_number: As in ``B2.2.1.2.1``; empty where it is not known.
-        group: As in ``DISO``; empty where it is not known.
-        group_name: As in ``Disorders``.
+        tui: Such as ``T047``.
+        name: Such as ``Disease or Syndrome``.
+        tree_number: Such as ``B2.2.1.2.1``; empty if unknown.
+        group: Such as ``DISO``; empty if unknown.
+        group_name: Such as ``Disorders``.
     """
 
     tui: str
@@ -45,7 +45,7 @@ class SemanticType:
     group_name: str = ""
 
     def kb_types(self) -> Iterator[str]:
-        """What an entity of this type carries: TUI, name, tree number and those above it, group."""
+        """Native types of an entity of this type: TUI, name, tree number and those above it, group."""
         yield self.tui
         if self.name:
             yield self.name
@@ -55,7 +55,7 @@ class SemanticType:
 
 
 def tree_prefixes(number: str) -> Iterator[str]:
-    """A tree number and all above it, lowest first: ``B2.2`` gives B2.2, B2, B."""
+    """A tree number and all those above it, lowest first: ``B2.2`` gives B2.2, B2, B."""
     while number:
         yield number
         head, dot, _ = number.rpartition(".")
@@ -70,14 +70,14 @@ class SemanticTypes:
 
     @classmethod
     def load(cls, sem_groups: ByteSource | None = None, srdef: ByteSource | None = None) -> SemanticTypes:
-        """The shipped table, with what the base's own files say over it.
+        """The shipped table, overridden by the files of the base.
 
         Args:
-            sem_groups: ``SemGroups.txt``: group, its name, TUI and type, cut at bars, no header.
+            sem_groups: ``SemGroups.txt``: group, its name, TUI and type, separated by bars, without a header.
             srdef: ``SRDEF``: rows that begin with ``STY`` hold TUI, type and tree number.
 
         Raises:
-            FormatError: If one of the files is not of that form.
+            FormatError: If one of the files has another form.
         """
         table = cls(_read_shipped())
         for cells in _read_rows(sem_groups, 4):
@@ -89,21 +89,21 @@ class SemanticTypes:
         return table
 
     def get(self, tui: str, *, name: str = "", tree_number: str = "") -> SemanticType:
-        """A type by its TUI; one that the table does not have is what the arguments say."""
+        """A type by its TUI; one that is not in the table is made from the arguments."""
         return self._types.get(tui) or SemanticType(tui, name, tree_number)
 
     def resolve(self, wanted: Iterable[str]) -> frozenset[str]:
-        """What the user asks for, as the `SemanticType.kb_types` to look for.
+        """The requested types, as values of `SemanticType.kb_types`.
 
         Args:
             wanted: TUIs, type names, tree numbers, groups or their names; case does not matter.
 
         Raises:
-            SettingsError: If one of them is none of these; names those that are near.
+            SettingsError: If one of them is unknown; lists similar ones.
         """
         known: dict[str, str] = {}
         for found in self._types.values():
-            # A group's own name is no type of a point: its abbreviation stands for it.
+            # Points have the abbreviation of a group as a type, not its name.
             for spelling in (*found.kb_types(), found.group):
                 known.setdefault(spelling.casefold(), spelling)
         for found in self._types.values():
@@ -112,7 +112,7 @@ class SemanticTypes:
         return frozenset(known[_check(text.strip().casefold(), text, known)] for text in wanted)
 
     def version(self) -> str:
-        """A text that differs where two tables differ."""
+        """A text that differs if two tables differ."""
         return repr(sorted(self._types.items()))
 
     def _change(self, tui: str, *, name: str, group: str = "", group_name: str = "", tree_number: str = "") -> None:
@@ -127,14 +127,14 @@ class SemanticTypes:
 
 
 def _check(folded: str, text: str, known: dict[str, str]) -> str:
-    """The folded spelling, having looked that it is known."""
+    """The folded spelling, after a check that it is known."""
     if folded in known:
         return folded
     near = difflib.get_close_matches(folded, known, n=_N_NEAR, cutoff=0.5)
     near += [spelling for spelling in known if folded and folded in spelling and spelling not in near][:_N_NEAR]
-    advice = f"Near it: {', '.join(known[spelling] for spelling in near)}. " if near else ""
+    advice = f"Similar ones: {', '.join(known[spelling] for spelling in near)}. " if near else ""
     raise SettingsError(
-        f"'{text}' is no semantic type of UMLS. {advice}"
+        f"'{text}' is not a semantic type of UMLS. {advice}"
         "Give a TUI (T047), a type's name (Disease or Syndrome), a tree number (B2.2.1.2) or a group (DISO, Disorders)"
     )
 
@@ -146,7 +146,7 @@ def _read_shipped() -> tuple[SemanticType, ...]:
 
 
 def _read_rows(source: ByteSource | None, width: int) -> Iterator[list[str]]:
-    """Cells of the rows of a small file that is optional."""
+    """Cells of the rows of a small, optional file."""
     if source is None:
         return
     n_rows = 0
@@ -167,11 +167,13 @@ def _read_rows(source: ByteSource | None, width: int) -> Iterator[list[str]]:
 
 
 def check_lengths(path: str, cells: Iterable[str]) -> None:
-    """Refuse what is too long for a name or number of a semantic type.
+    """Refuse a cell that is too long for a name or number of a semantic type.
 
     Raises:
-        FormatError: If one of the cells is.
+        FormatError: If one of the cells is too long.
     """
     longest = max(map(len, cells))
     if longest > MAX_LENGTH:
-        raise FormatError(path, None, f"has a semantic type of {longest:,} characters (limit: {MAX_LENGTH}). Damaged?")
+        raise FormatError(
+            path, None, f"has a semantic type of {longest:,} characters (limit: {MAX_LENGTH}). Is the file damaged?"
+        )

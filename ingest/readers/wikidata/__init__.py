@@ -1,1 +1,1 @@
-"""Wikidata dumps: JSON, and truthy N-Triples."""
+"""Read Wikidata dumps: JSON, and truthy N-Triples."""

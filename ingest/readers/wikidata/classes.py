@@ -1,6 +1,6 @@
-"""What the classes of an item say about it: its ancestors, its coarse types, and whether it is to be read at all.
+"""Derive ancestors, coarse types and exclusion of an item from its classes.
 
-Of the classes above it the `limits.MAX_ANCESTORS` nearest count.
+Only the nearest `limits.MAX_ANCESTORS` ancestors count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ingest.base.type_map import TypeMap
 from ingest.io import limits
 
 MAX_KB_TYPES = 64
-"""Native types kept of an entity. Beyond the nearest come philosophical ones that every entity has."""
+"""Native types kept of an entity. Farther ancestors are abstract ones that nearly every entity has."""
 
 INTERNAL_CLASSES = frozenset(
     {
@@ -33,21 +33,21 @@ INTERNAL_CLASSES = frozenset(
         15671253,  # Wikimedia page outside the main knowledge tree
     }
 )
-"""Pages of the projects that no text ever mentions."""
+"""Pages of the Wikimedia projects, which texts do not mention."""
 
 _CACHED = 16_384
-_MAX_CACHED_CLASSES = 64  # of an item; honest ones have a few
+_MAX_CACHED_CLASSES = 64  # classes of an item; most have a few
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTypes:
-    """What a set of classes means.
+    """Properties of a set of classes.
 
     Attributes:
-        kb_types: Ids of the classes and of all above them, nearest first, at most `MAX_KB_TYPES`.
+        kb_types: Ids of the classes and of their ancestors, nearest first, at most `MAX_KB_TYPES`.
         types: Coarse types.
-        is_internal: Whether an instance of them is a page of the Wikimedia projects itself.
-        is_included: Whether one of the wanted classes is among them, or every class is wanted.
+        is_internal: An instance of them is an internal page of the Wikimedia projects.
+        is_included: One of the requested classes is among them, or all classes are read.
     """
 
     kb_types: tuple[str, ...]
@@ -57,7 +57,7 @@ class ClassTypes:
 
 
 class ClassTypeFinder:
-    """Classes to `ClassTypes`, remembering the last ones."""
+    """Finds the `ClassTypes` of classes; the last ones are cached."""
 
     def __init__(
         self, edges: Iterable[tuple[int, tuple[int, ...]]], *, type_map: TypeMap, wanted: frozenset[int]
@@ -65,9 +65,9 @@ class ClassTypeFinder:
         """Read the edges, 8 bytes each.
 
         Args:
-            edges: Numbers of classes, each with those directly above it.
+            edges: Numbers of classes, each with its direct parents.
             type_map: From ids of classes to coarse types.
-            wanted: Numbers of the classes to be read; all if empty.
+            wanted: Numbers of the classes to read; empty: all.
         """
         children, parents = array("i"), array("i")
         for child, above in edges:
@@ -82,9 +82,9 @@ class ClassTypeFinder:
         self._type_of = lru_cache(maxsize=_CACHED)(self._find_type)
 
     def find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
-        """What it means to be an instance of some classes, and a class below others; either may be empty."""
-        is_honest = len(classes) + len(superclasses) <= _MAX_CACHED_CLASSES
-        return (self._find_known if is_honest else self._find)(classes, superclasses)
+        """The properties of an item that is an instance of some classes and a subclass of others; both may be empty."""
+        is_small = len(classes) + len(superclasses) <= _MAX_CACHED_CLASSES
+        return (self._find_known if is_small else self._find)(classes, superclasses)
 
     def _find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
         own = tuple(dict.fromkeys((*classes, *superclasses)))

@@ -1,4 +1,4 @@
-"""What both forms of a Wikidata dump, JSON and truthy triples, are turned into: items and class edges."""
+"""Items of Wikidata, as both forms of a dump, JSON and truthy triples, give them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ INSTANCE_OF = "P31"
 SUBCLASS_OF = "P279"
 
 MULTILINGUAL = "mul"
-"""The language of names that are the same everywhere; many items have no other label."""
+"""The language code of names that are the same in all languages; many items have no other label."""
 FALLBACK = "en"
 
 NOT_AN_ITEM = "not_an_item"
@@ -20,17 +20,17 @@ _MAX_ID = len(f"Q{_MAX_NUMBER}")
 
 @dataclass(slots=True)
 class Item:
-    """An item as a dump has it, in the languages that matter.
+    """An item of a dump, in the needed languages.
 
     Attributes:
-        id: As in Q42.
+        id: Such as Q42.
         line: Number of its (first) line.
         labels: By language.
         aliases: By language.
         descriptions: By language.
-        classes: Numbers of the classes it is an instance of (P31), by the best rank.
-        superclasses: Numbers of the classes above it (P279), likewise.
-        sitelinks: Pages about it in the Wikimedia projects; None if the dump does not say.
+        classes: Numbers of its classes (P31), from statements of the best rank.
+        superclasses: Numbers of its parent classes (P279), in the same way.
+        sitelinks: Pages about it in the Wikimedia projects; None if the dump does not have them.
     """
 
     id: str
@@ -44,12 +44,12 @@ class Item:
 
 
 def languages_in_order(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The wanted languages, then the fallbacks: where a label is taken from, best first."""
+    """The requested languages, then the fallbacks; labels are taken in this order."""
     return tuple(dict.fromkeys((*wanted, MULTILINGUAL, FALLBACK)))
 
 
 def item_number(text: object) -> int:
-    """The number of an item's id ("Q42" is 42), or 0 if it is none."""
+    """The number in the id of an item ("Q42" is 42), or 0 if it is not one."""
     if not isinstance(text, str) or text[:1] != "Q" or not 2 <= len(text) <= _MAX_ID:
         return 0
     digits = text[1:]

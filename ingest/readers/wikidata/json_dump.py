@@ -1,4 +1,4 @@
-"""Items out of Wikidata's JSON dump: one entity a line, in one array or none.
+"""Read items from the JSON dump of Wikidata: one entity a line, with or without an array around them.
 
 ::
 
@@ -7,9 +7,9 @@
     {"type":"property","id":"P31", ...}
     ]
 
-Only what is wanted of a line becomes an object: `msgspec` walks over all the rest (other languages, other
-statements, qualifiers, references), which is most of it. A line that is no JSON, or JSON of another shape than an
-entity's, is a bad row; an empty map may be written as an empty list.
+Only the needed parts of a line become objects: `msgspec` skips the rest (other languages, other statements,
+qualifiers, references), which is most of it. A line that is not JSON, or JSON that is not an entity, is a bad row. An
+empty map may be written as an empty list.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Sitelink(msgspec.Struct):
 
 
 class _ClassLine(msgspec.Struct):
-    """What the class pass wants of a line."""
+    """The parts of a line that the class pass needs."""
 
     id: str
     claims: _Claims | tuple[()] = ()
@@ -78,7 +78,7 @@ class ItemDecoder:
     """Turns lines into items, with the text of some languages."""
 
     def __init__(self, languages: Sequence[str]) -> None:
-        """Make a decoder that keeps these languages only."""
+        """Make a decoder that keeps only these languages."""
         self._keys = [(f"language_{i}", language) for i, language in enumerate(languages)]
         names = dict(self._keys)
         terms = [(key, _Term | None, None) for key, _ in self._keys]
@@ -97,7 +97,7 @@ class ItemDecoder:
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("_Line", fields))
 
     def read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
-        """Items of a dump; what is none is counted. Raises as `byte_lines`, and TooManyErrorsError."""
+        """Items of a dump; other rows are counted. Raises as `byte_lines`, and TooManyErrorsError."""
         is_open = False
         for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
             if isinstance(line, BadLine):
@@ -114,15 +114,15 @@ class ItemDecoder:
             if isinstance(item, Item):
                 yield item
             elif item == NOT_AN_ITEM:
-                report.leave_out(NOT_AN_ITEM)
+                report.filter_out(NOT_AN_ITEM)
             else:
                 text = line[:_EXCERPT_BYTES].decode("utf-8", "replace")
                 report.skip(item, path=source.path, line=number, text=text)
         if is_open:
-            report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was cut off")
+            report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was truncated")
 
     def _decode(self, line: bytes, number: int) -> Item | str:
-        """The item of a line, or why there is none."""
+        """The item of a line, or the reason why there is none."""
         try:
             row: Any = self._decoder.decode(line)
         except msgspec.ValidationError:
@@ -153,7 +153,7 @@ class ItemDecoder:
         return {language: term.value for language, term in self._fields(terms)}
 
     def _fields(self, terms: Any) -> Iterator[tuple[str, Any]]:
-        """Languages that are there."""
+        """The languages that have a value, with it."""
         if terms:
             for key, language in self._keys:
                 value = getattr(terms, key)
@@ -162,7 +162,7 @@ class ItemDecoder:
 
 
 def read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Numbers of the classes of a dump, each with those directly above it; bad lines are passed over uncounted.
+    """Numbers of the classes of a dump, each with its direct parents; bad lines are skipped and not counted.
 
     Only lines with "P279" in them are parsed. Raises as `byte_lines`.
     """
@@ -179,7 +179,7 @@ def read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]
 
 
 def trim(line: bytes) -> bytes:
-    """A line without the comma at its end, and without the array's brackets where they share a line with an entity."""
+    """A line without the comma at its end, and without brackets of the array in the same line."""
     line = line.strip()
     if line.endswith(b","):
         line = line[:-1].rstrip()
@@ -191,9 +191,9 @@ def trim(line: bytes) -> bytes:
 
 
 def _best(statements: list[_Statement]) -> tuple[int, ...]:
-    """Item numbers of the statements of the best rank: the preferred ones if there is one, else the normal ones.
+    """Item numbers of the statements of the best rank: preferred if there is one, else normal.
 
-    An unknown value (somevalue) or none (novalue) takes part in that, as in the truthy dump, but gives no number.
+    Unknown values (somevalue) and missing ones (novalue) count for the rank, as in the truthy dump, but have no number.
     """
     best = [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
     numbers = []

@@ -1,23 +1,23 @@
-"""Wikidata: its JSON dump or its truthy N-Triples, whole, in part or in several shards.
+"""Read Wikidata: its JSON dump or its truthy N-Triples, whole, in part or in several shards.
 
-Forms (each told by its content, see `ingest.readers.wikidata.json_dump` and `ingest.readers.wikidata.truthy_dump`):
-``latest-all.json`` and JSON Lines; ``latest-truthy.nt``; as they are or compressed.
+The content shows the form (see `ingest.readers.wikidata.json_dump` and `ingest.readers.wikidata.truthy_dump`):
+``latest-all.json`` and JSON Lines, or ``latest-truthy.nt``; plain or compressed.
 
-Names: the canonical name is the label in the first wanted language that has one, else the one in ``mul`` (names that
-are the same everywhere), else the English one; an item without any is left out. Aliases are its other labels and all
-aliases in the wanted languages, in ``mul``, and in the language of the canonical name.
+Names: the canonical name is the label in the first requested language that has one, else the label in ``mul`` (names
+that are the same in all languages), else the English one. An item without any of these is excluded. Aliases are its
+other labels, and all aliases in the requested languages, in ``mul``, and in the language of the canonical name.
 
-Types: `kb_types` are the classes that the item is an instance of (P31), those that it is a subclass of (P279), and
-all classes above, nearest first, `MAX_KB_TYPES` at most. Statements of deprecated rank do not count, and where one is
-preferred only the preferred ones do. Coarse types come from the nearest classes that the type map knows.
+Types: `kb_types` are the classes of which the item is an instance (P31) or a subclass (P279), and all their ancestors,
+nearest first, at most `MAX_KB_TYPES`. Statements of deprecated rank do not count; if there are preferred statements,
+only these count. Coarse types come from the nearest classes that are in the type map.
 
 Only items are entities, not properties and lexemes. `extra` has ``sitelinks``, the number of pages about the item
-(JSON only), and ``language`` where the canonical name is not in the first wanted language.
+(JSON only), and ``language`` if the canonical name is not in the first requested language.
 
-Passes over the input: one for the classes, once for a reader, which searches for "P279" and parses little else; one
-for each call of `read` or `read_runs`, and one more for `read` without `scattered`. So a load takes three: classes,
-scan, entities. Nothing is kept on disk. Memory: 8 bytes a class edge (some 40 MB for all of Wikidata, twice that
-while they are sorted), the ids of classes met, and the longest line.
+The input is read several times: once for the classes, once for a reader, which searches for "P279" and parses little
+else; once for each call of `read` or `read_runs`, and once more for `read` without `scattered`. So a load reads it
+three times: classes, scan, entities. Nothing is stored on disk. Memory: 8 bytes for each class edge (some 40 MB for all
+of Wikidata, twice that while they are sorted), the ids of the classes that occur, and the longest line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OTHER_CLASS = "other_class"
 WIKIMEDIA_INTERNAL = "wikimedia_internal"
 
 _HEAD_BYTES = 1 << 16
-# Space before a row is looked for in its own line: else each of many blank lines would be looked at from all before it.
+# Space before a row must be in its own line: otherwise many blank lines would take quadratic time.
 _IS_TRUTHY = re.compile(
     rb"^[^\S\n]*<https?://www\.wikidata\.org/(?:entity/|wiki/Special:EntityData/)[^>\s]*>\s", re.MULTILINE
 )
@@ -62,13 +62,13 @@ class WikidataOptions:
     """What is read of Wikidata.
 
     Attributes:
-        languages: Wanted languages, best first; ``mul`` and English are fallbacks in any case.
-        require_sitelink: Only items that some Wikimedia project has a page about (JSON only). Off by default: it
-            drops most genes, articles and streets, which is the user's to decide.
-        exclude_internal: Leave out disambiguation pages, categories, templates, lists and their like.
-        include_types: Ids of classes: only their instances and subclasses, of whatever depth; empty for all.
-        ancestors: Whether to make the first pass, which finds the classes above classes. Without it a type is
-            a class that the item itself names, and the filters and coarse types know no others.
+        languages: Requested languages, best first; ``mul`` and English are always fallbacks.
+        require_sitelink: Only items with a page in a Wikimedia project (JSON only). Off by default, since it excludes
+            most genes, articles and streets.
+        exclude_internal: Exclude disambiguation pages, categories, templates, lists and similar pages.
+        include_types: Ids of classes: only their instances and subclasses of any depth are read; empty: all.
+        ancestors: Make the first pass, which finds the ancestors of classes. Without it, types, filters and coarse
+            types use only the classes that the item itself names.
     """
 
     languages: tuple[str, ...] = ("en",)
@@ -79,9 +79,9 @@ class WikidataOptions:
 
     def __post_init__(self) -> None:
         if not self.languages or not all(map(_LANGUAGE.fullmatch, self.languages)):
-            raise ValueError(f"no codes of languages: {self.languages!r}. Give some like en, fi, zh-hans")
+            raise ValueError(f"not codes of languages: {self.languages!r}. Give codes like en, fi, zh-hans")
         if wrong := [name for name in self.include_types if not item_number(name)]:
-            raise ValueError(f"no id of a class: {', '.join(wrong)}. Give ids like Q5")
+            raise ValueError(f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
 
 
 class WikidataReader(ReaderBase):
@@ -100,13 +100,13 @@ class WikidataReader(ReaderBase):
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
-            options: What is wanted of them.
+            options: What is read of them.
             type_map: From ids of classes to coarse types; the shipped one by default.
-            limit: Read only so many items. The pass for the classes reads all of the input all the same.
+            limit: See `ReaderBase`. The pass for the classes reads the whole input in any case.
             stdin: What ``-`` means; the process's own by default.
 
         Raises:
-            FormatError: If a file is not there, is a directory, or may not be read.
+            FormatError: If a file does not exist, is a directory, or may not be read.
         """
         self._options = options or WikidataOptions()
         super().__init__(type_map=type_map, limit=limit)
@@ -124,13 +124,13 @@ class WikidataReader(ReaderBase):
         return self._finder
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each wanted item of all files; of these a shard alone may be without any."""
+        """One entity for each wanted item of all files. A single shard may have none."""
         rows_before = report.rows
         for source in self._sources:
             yield from self._read_entities(source, report)
         if report.rows == rows_before:
             path = self._sources[0].path
-            raise FormatError(path, None, "holds no entity. Is this a dump of Wikidata, JSON or truthy?")
+            raise FormatError(path, None, "has no entity. Is this a dump of Wikidata, JSON or truthy?")
 
     def _read_entities(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
         """One entity for each wanted item of a file."""
@@ -140,7 +140,7 @@ class WikidataReader(ReaderBase):
             types = find(item.classes, item.superclasses)
             reason = self._find_reason(item, types)
             if reason is not None:
-                report.leave_out(reason)
+                report.filter_out(reason)
                 continue
             names, language = self._find_names(item)
             if any("\0" in name for name in names):
@@ -148,17 +148,17 @@ class WikidataReader(ReaderBase):
             elif names:
                 yield self._make_entity(item, types, report.bound_names(item.id, names), language)
             else:
-                report.leave_out(NO_LABEL)
+                report.filter_out(NO_LABEL)
 
     def _read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
         if not _is_truthy(source):
             return ItemDecoder(self._languages).read_items(source, report)
         if self._options.require_sitelink:
-            raise FormatError(source.path, None, "truthy triples tell no sitelinks: to require one, read the JSON dump")
+            raise FormatError(source.path, None, "truthy triples have no sitelinks: to require one, read the JSON dump")
         return read_truthy_items(source, self._languages, report)
 
     def _find_reason(self, item: Item, types: ClassTypes) -> str | None:
-        """Why the options leave an item out."""
+        """Why the options exclude an item, or None."""
         if self._options.exclude_internal and types.is_internal:
             return WIKIMEDIA_INTERNAL
         if not types.is_included:
@@ -168,7 +168,7 @@ class WikidataReader(ReaderBase):
         return None
 
     def _find_names(self, item: Item) -> tuple[list[str], str]:
-        """All names, the canonical one first, and its language; none if there is no label."""
+        """All names, the canonical one first, and its language; empty if there is no label."""
         labels = {key: name for key in self._languages if (name := _clean(item.labels.get(key)))}
         if not labels:
             return [], ""
@@ -190,7 +190,7 @@ class WikidataReader(ReaderBase):
 
 
 def is_wikidata(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins like a dump of Wikidata; False for standard input and for what cannot be read."""
+    """Whether a file begins like a dump of Wikidata; False for standard input and unreadable files."""
     if os.fspath(path) == STDIN or not os.path.isfile(path):  # noqa: PTH113 - a path with NUL is no error here
         return False
     try:
@@ -203,7 +203,7 @@ def is_wikidata(path: str | os.PathLike[str]) -> bool:
 
 
 def _is_truthy(source: ByteSource) -> bool:
-    """Whether a file is N-Triples, by its first character that is no space."""
+    """Whether a file is N-Triples, by its first character that is not a space."""
     return source.head(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"<", b"_", b"#")
 
 

@@ -1,12 +1,12 @@
-"""Items out of Wikidata's truthy N-Triples: statements of the best rank only, the rows of an item together.
+"""Read items from the truthy N-Triples of Wikidata: only statements of the best rank, the rows of an item together.
 
 ::
 
     <http://www.wikidata.org/entity/Q42> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q5> .
     <http://www.wikidata.org/entity/Q42> <http://www.w3.org/2000/01/rdf-schema#label> "Douglas Adams"@en .
 
-An unknown value is a blank node, and gives no class. This dump has no sitelinks (Wikibase's ``DumpRdf`` leaves them
-out of its truthy flavour).
+An unknown value is a blank node, and gives no class. This dump has no sitelinks (``DumpRdf`` of Wikibase excludes them
+from its truthy form).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _EDGE = re.compile(
 
 
 def read_truthy_items(source: ByteSource, languages: Sequence[str], report: ReadReport) -> Iterator[Item]:
-    """Items with the text of these languages; what is none is counted. Raises as `read_subjects`."""
+    """Items with the text of these languages; other subjects are counted. Raises as `read_subjects`."""
     for subject, facts in read_subjects(source, _PREDICATES, report, languages=languages):
         item_id = subject.removeprefix(ENTITY)
         if item_number(item_id) and len(item_id) < len(subject):
             yield _collect(item_id, facts)
         else:
-            report.leave_out(NOT_AN_ITEM)
+            report.filter_out(NOT_AN_ITEM)
 
 
 def read_truthy_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Numbers of the classes of a dump, each with one directly above it. Raises as `byte_lines`."""
+    """Numbers of the classes of a dump, each with one direct parent. Raises as `byte_lines`."""
     for line in lines_with(source, b"/prop/direct/P279>", max_bytes=limits.MAX_LINE_BYTES):
         match = _EDGE.match(line)
         if match is not None:
@@ -56,7 +56,7 @@ def read_truthy_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]
 
 
 def _collect(item_id: str, facts: list[Fact]) -> Item:
-    """The item of rows of one subject."""
+    """The item of the rows of one subject."""
     labels: dict[str, str] = {}
     descriptions: dict[str, str] = {}
     aliases: dict[str, list[str]] = {}

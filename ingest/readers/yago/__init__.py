@@ -1,1 +1,1 @@
-"""YAGO downloads: Turtle and tab-separated facts."""
+"""Read YAGO downloads: N-Triples and Turtle."""

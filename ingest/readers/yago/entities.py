@@ -1,4 +1,4 @@
-"""From the rows of one YAGO entity to an `Entity`."""
+"""Make an `Entity` from the rows of one subject of YAGO."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _GENERIC_SUFFIX = "_generic_instance"
 _GENERIC_LABEL = "Generic instance"
 _WIKIDATA = ("http://www.wikidata.org/entity", "https://www.wikidata.org/entity")
 _MAX_CACHED = 1 << 16
-_MAX_CACHED_LENGTH = 1 << 10  # of the classes of an entity; honest ones have a few
+_MAX_CACHED_LENGTH = 1 << 10  # characters of the classes of an entity
 _NOTHING = (0, None)
 
 
 class EntityMaker:
-    """Makes entities of rows."""
+    """Makes entities from rows."""
 
     def __init__(self, classes: ClassTree, type_map: TypeMap, languages: Sequence[str], report: ReadReport) -> None:
-        """Make entities as the classes and languages say; what is left out is counted in the report."""
+        """Keep classes, type map and languages; excluded subjects are counted in the report."""
         self._classes = classes
         self._type_map = type_map
         self._rank: dict[str | None, int] = {}
@@ -52,13 +52,13 @@ class EntityMaker:
         self._n_named_by_id = 0
 
     def make(self, subject: str, facts: Iterable[Fact], classes: Sequence[str], wikidata_number: int) -> Entity | None:
-        """The entity of some rows, or None if it is left out.
+        """The entity of these rows, or None if it is excluded.
 
         Args:
             subject: Its IRI.
             facts: Its rows.
             classes: IRIs of further classes.
-            wikidata_number: Of the Wikidata id, as 90 of Q90; 0 for none.
+            wikidata_number: The number in the Wikidata id, such as 90 for Q90; 0 for none.
         """
         labels: list[tuple[int, str]] = []
         alternates: list[tuple[int, str]] = []
@@ -94,17 +94,17 @@ class EntityMaker:
                 extra = {"wikidata_id": wikidata_id} if wikidata_id else {}
                 return Entity(entity_id, names[0], names[1:], kb_types, types, description, extra)
             reason = NO_NAME
-        self._report.leave_out(reason)
+        self._report.filter_out(reason)
         return None
 
     def notes(self) -> list[str]:
-        """What the person who runs it should know."""
+        """Notes for the user."""
         if not self._n_named_by_id:
             return []
-        return [f"{self._n_named_by_id:,} entities have no name in these languages; their ids served as names"]
+        return [f"{self._n_named_by_id:,} entities have no name in these languages; their ids are used as names"]
 
     def _find_types(self, classes: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native types with those above them, and coarse types, of the IRIs of classes; remembered."""
+        """Native types with their ancestors, and coarse types, of the IRIs of classes; cached."""
         if len(self._types) >= _MAX_CACHED:
             self._types.clear()
         own = list(dict.fromkeys(filter(None, map(local_name, classes))))
@@ -123,7 +123,7 @@ class EntityMaker:
 
 
 def find_wikidata_id(iri: str) -> str:
-    """``Q90`` of an item's address, or nothing."""
+    """``Q90`` from the address of an item, or an empty string."""
     namespace, _, item = iri.rpartition("/")
     is_item = namespace in _WIKIDATA and item[:1] == "Q" and item.isascii() and item[1:].isdigit()
     return item if is_item else ""

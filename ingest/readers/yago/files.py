@@ -1,7 +1,7 @@
-"""Which files of a YAGO download hold what: told by their names, in a folder, in a zip, or one by one.
+"""Find the files of a YAGO download by their names: in a folder, in a zip, or given one by one.
 
-YAGO 4 (``yago-wd-labels.nt.gz``, ...) has labels and types in files of their own; YAGO 4.5 (``yago-facts.ttl``, ...)
-has them together. A file whose name says nothing, and ``yago-tiny.ttl``, may hold everything.
+YAGO 4 (``yago-wd-labels.nt.gz``, ...) has labels and types in separate files; YAGO 4.5 (``yago-facts.ttl``, ...) has
+them together. A file with an unknown name, and ``yago-tiny.ttl``, may contain everything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Role(str, Enum):
 
 
 _BEYOND = "beyond-wikipedia"
-# By the end of the name without its suffix; the first that fits.
+# By the end of the name without its suffix; the first match counts.
 _ROLES = (
     ("beyond-wikipedia-labels", Role.LABELS),
     ("beyond-wikipedia", Role.FACTS),
@@ -68,9 +68,9 @@ class YagoFile:
     """A file of the base.
 
     Attributes:
-        source: To read it.
-        role: What for.
-        is_beyond: Whether it is about entities without a Wikipedia page.
+        source: The file.
+        role: What it is read for.
+        is_beyond: It is about entities without a Wikipedia page.
     """
 
     source: ByteSource
@@ -79,21 +79,21 @@ class YagoFile:
 
 
 def find_role(name: str) -> Role | None:
-    """What a file of this name is read for; None if it is no RDF file."""
+    """What a file of this name is read for; None if it is not an RDF file."""
     suffix = _SUFFIX.search(name.lower())
     if suffix is None:
         return None
     stem = PurePosixPath(name.lower()).name[: suffix.start() - len(name)]
     if stem.endswith("schema"):
-        # In Turtle the schema is nested shapes, and the taxonomy repeats its classes; in N-Triples it is rows.
+        # In Turtle the schema is nested shapes, and the taxonomy has its classes too; in N-Triples it is rows.
         return Role.CLASSES if suffix[1].startswith("nt") else Role.NOTHING
     return next((role for end, role in _ROLES if stem.endswith(end)), Role.WHOLE)
 
 
 def is_yago(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a YAGO download: a folder or zip with files so named, or a file that speaks of its resources.
+    """Whether a path is a YAGO download: a folder or zip with such file names, or a file that mentions its resources.
 
-    Cheap: of a file only the first 64 KiB are read. Never raises; standard input and pipes are not looked at.
+    Only the first 64 KiB of a file are read. Never raises; standard input and pipes are not read.
     """
     path = Path(path)
     try:
@@ -111,15 +111,15 @@ def is_yago(path: str | os.PathLike[str]) -> bool:
 
 
 def open_files(paths: Sequence[str | os.PathLike[str]], *, include_beyond: bool, held: ExitStack) -> list[YagoFile]:
-    """The files to be read, in the order of the paths, those of a folder by name.
+    """The files to read, in the order of the paths; those of a folder by name.
 
     Args:
         paths: Folders, zips and files.
-        include_beyond: Whether files about entities without a Wikipedia page count.
-        held: Closes what is opened here.
+        include_beyond: Include files about entities without a Wikipedia page.
+        held: Closes the files that are opened here.
 
     Raises:
-        FormatError: If a path cannot be opened, nothing in it has names, or it holds YAGO 4 and YAGO 4.5.
+        FormatError: If a path cannot be opened, no file has names, or there are files of YAGO 4 and YAGO 4.5.
         ValueError: If there is no path.
     """
     if not paths:
@@ -135,7 +135,7 @@ def open_files(paths: Sequence[str | os.PathLike[str]], *, include_beyond: bool,
 
 
 def _check_is_one_release(path: str, files: Iterable[YagoFile]) -> None:
-    """Refuse files of YAGO 4 beside files of 4.5: the names of one would be read, and the types of the other."""
+    """Refuse files of YAGO 4 beside files of 4.5: names of one would be combined with types of the other."""
     of: dict[str, str] = {}
     for file in files:
         release = _RELEASE.search(re.split(r"[!/\\]", file.source.path)[-1])
@@ -147,7 +147,7 @@ def _check_is_one_release(path: str, files: Iterable[YagoFile]) -> None:
 
 
 def _open(path: str, held: ExitStack, *, is_named: bool = True) -> Iterable[YagoFile]:
-    """The files under one path; one that was named itself is read whatever its suffix."""
+    """The files under one path; a file that was given itself may have any suffix."""
     if path != STDIN and Path(path).is_dir():
         for child in _list(path):
             yield from _open(child, held, is_named=False)
@@ -166,7 +166,7 @@ def _open(path: str, held: ExitStack, *, is_named: bool = True) -> Iterable[Yago
 
 
 def _list(folder: str) -> list[str]:
-    """What may be read in a folder, by name; its folders are not entered."""
+    """The RDF files and zips in a folder, by name; its folders are not searched."""
     try:
         children = sorted(Path(folder).iterdir())
     except OSError as error:

@@ -1,13 +1,13 @@
-"""What stands in another file than an entity's names, found by a hash of its IRI.
+"""Join facts from other files to the names of an entity, by a hash of its IRI.
 
-The files of a base are grouped by entity but not sorted alike, and 49 million entities are too many to hold. So a
-file that is to be joined is reduced to a 64-bit hash and a number for each entity: 12 bytes, 28 while they are sorted.
-The number is that of a combination of types, of the Wikidata item, or of a record in a temporary file (9 bytes more).
-Hashes are Python's own, seeded anew in each process: nobody can make them collide. Two of n entities do so by chance
-with probability n^2 / 2^65, 0.007 % for 49 million; then one of them shows the types of both.
+The files of a base are grouped by entity but not sorted in the same order, and 49 million entities are too many to hold
+in memory. So a file to be joined is reduced to a 64-bit hash and a number for each entity: 12 bytes, 28 while they are
+sorted. The number identifies a combination of types, a Wikidata item, or a record in a temporary file (9 bytes more).
+Hashes are those of Python, with a new seed in each process, so nobody can construct collisions. By chance, two of n
+entities collide with probability n^2 / 2^65, 0.007 % for 49 million; then one of them gets the types of both.
 
-A subject whose rows lie in more than `MAX_RECORDS` places of a file is looked up in the first of them: else a file of
-two subjects in turn would take time with the square of its length. Its further names come as rows of their own.
+If the rows of a subject are in more than `MAX_RECORDS` places of a file, only the first of them are looked up. Without
+this, a file with two alternating subjects would take quadratic time. The other names are yielded as separate rows.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class Table:
         self._sorted: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]] | None = None
 
     def __len__(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return len(self._hashes) if self._sorted is None else len(self._sorted[0])
 
     def add(self, subject: str, value: int) -> None:
-        """Add a row; the same subject may come again."""
+        """Add a row; a subject may have several."""
         self._hashes.append(hash(subject))
         self._values.append(value)
 
     def finish(self) -> None:
-        """Sort the rows; after that none can be added."""
+        """Sort the rows; no more can be added."""
         hashes = np.asarray(self._hashes)
         values = np.asarray(self._values)
-        # A stable sort, so that what came first is found first.
+        # A stable sort keeps the order in which rows of a subject were added.
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
         del hashes
@@ -85,7 +85,7 @@ class Table:
 
 
 def _at(numbers: npt.NDArray[np.int64 | np.uint32], places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The numbers at some places; of a place after the last, that one."""
+    """The numbers at these positions; a position after the last gives the last number."""
     return numbers[np.minimum(places, len(numbers) - 1)]
 
 
@@ -97,19 +97,19 @@ class Combinations:
         self._classes: list[tuple[str, ...]] = []
 
     def number(self, classes: tuple[str, ...]) -> int:
-        """The number of a tuple, a new one if it is new."""
+        """The number of a tuple; a new tuple gets a new number."""
         number = self._number.setdefault(classes, len(self._classes))
         if number == len(self._classes):
             self._classes.append(classes)
         return number
 
     def classes(self, numbers: Iterable[int]) -> list[str]:
-        """The classes of several tuples, one after the other, as many as an entity may have rows."""
+        """The classes of several tuples, at most as many as an entity may have rows."""
         return list(islice(chain.from_iterable(self._classes[number] for number in numbers), limits.MAX_ROWS))
 
 
 class LaterRows:
-    """Rows of entities, by subject, in a temporary file that has no name."""
+    """Rows of entities, by subject, in an unnamed temporary file."""
 
     def __init__(self) -> None:
         self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
@@ -118,7 +118,7 @@ class LaterRows:
         self._is_used = bytearray()
 
     def add(self, subject: str, facts: Sequence[Fact]) -> None:
-        """Put the rows of one subject away.
+        """Add the rows of one subject.
 
         Raises:
             InputError: If the file cannot be written.
@@ -130,18 +130,18 @@ class LaterRows:
             self._file.write(record)
 
     def finish(self) -> None:
-        """No more is added."""
+        """End adding; rows can now be found."""
         with _as_input_error():
             self._file.flush()
         self._table.finish()
         self.start()
 
     def start(self) -> None:
-        """Begin a pass: nothing was found yet."""
+        """Begin a pass: no row is used yet."""
         self._is_used = bytearray(len(self._places) - 1)
 
     def find(self, subjects: Sequence[str]) -> Iterator[list[Fact]]:
-        """The rows of each subject, read when they are asked for.
+        """The rows of each subject, read lazily.
 
         Raises:
             InputError: If the file cannot be read.
@@ -160,7 +160,7 @@ class LaterRows:
             yield facts
 
     def rest(self) -> Iterator[Subject]:
-        """What was not found in this pass, in the order in which it was added. Raises as `find`."""
+        """The rows that were not found in this pass, in the order in which they were added. Raises as `find`."""
         record = self._is_used.find(0)
         while record >= 0:
             yield self._read(record)
@@ -183,5 +183,5 @@ def _as_input_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"names cannot be kept: {error.strerror or error}. Point TMPDIR to a larger disk"
+        message = f"names cannot be stored: {error.strerror or error}. Point TMPDIR to a larger disk"
         raise InputError("temporary file", None, message) from error

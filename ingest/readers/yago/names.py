@@ -1,4 +1,4 @@
-"""How YAGO spells things: local names of its IRIs, their escapes, and the tree of its classes."""
+"""Names of YAGO: local names of its IRIs, their escapes, and the tree of its classes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ingest.io import limits
 from ingest.readers.yago.files import RESOURCES
 
 TOP = "Thing"
-"""The class above all others; it says nothing, and is left out."""
+"""The class above all others; it carries no information and is excluded."""
 
 _MARKED = re.compile(r"_u([0-9A-Fa-f]{4,8})_")
 _WIKIDATA_ID = re.compile(r"_Q[0-9]+$")
 
 
 def local_name(iri: str) -> str:
-    """An IRI without its namespace: ``Paris``; of a namespace that is not YAGO's, what follows the last # or /."""
+    """An IRI without its namespace: ``Paris``. In a namespace that is not YAGO's: the part after the last # or /."""
     if iri.startswith(RESOURCES):
         return iri[len(RESOURCES) :]
     return iri[max(iri.rfind("/"), iri.rfind("#")) + 1 :]
@@ -39,10 +39,10 @@ def _decode(match: re.Match[str]) -> str:
 
 
 class ClassTree:
-    """Classes by local name, and those above them; YAGO 4.5 has 130 thousand, which take some 30 MB."""
+    """Classes by local name, with their ancestors; YAGO 4.5 has 130 thousand, which take some 30 MB."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Take over pairs of a class and one above it, in any order; cycles are harmless."""
+        """Make the tree from pairs of a class and a parent, in any order; cycles are harmless."""
         found: dict[str, dict[str, None]] = {}
         for child, parent in pairs:
             if parent != TOP:
@@ -50,6 +50,6 @@ class ClassTree:
         self._parents = {child: tuple(parents) for child, parents in found.items()}
 
     def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
-        """Classes and those above them without the top, `MAX_KB_TYPES` at most; see `ingest.base.ancestors.walk_up`."""
+        """Classes and their ancestors without the top, at most `MAX_KB_TYPES`; see `ingest.base.ancestors.walk_up`."""
         own = (name for name in dict.fromkeys(classes) if name != TOP)
         return walk_up(own, self._parents.get, limits.MAX_KB_TYPES)

@@ -1,23 +1,23 @@
-"""YAGO 4 (N-Triples) and YAGO 4.5 (Turtle), from the download as it is.
+"""Read YAGO 4 (N-Triples) and YAGO 4.5 (Turtle), as downloaded.
 
     4.5  yago.zip, or a folder: yago-facts.ttl, yago-taxonomy.ttl, yago-labels.ttl, yago-beyond-wikipedia.ttl, ...
     4    a folder or files: yago-wd-labels.nt.gz, yago-wd-full-types.nt.gz, yago-wd-class.nt.gz, yago-wd-sameAs.nt.gz
 
-`Entity` made of it:
+The fields of an `Entity`:
 
 - `entity_id`: the local name of the IRI, as it stands (``Paris``, ``Caf_u00e9___u0028_bar_u0029_``).
-- Names: rdfs:label and schema:alternateName in the wanted languages, and those without a language tag. The canonical
-  name is the label of the first wanted language that has one, the smallest in code point order if there are several;
-  else an alternate name, chosen likewise; else the local name as text, if the entity has types: the report notes how
-  many those are. What has neither name nor type is left out.
-- `kb_types`: its classes by local name, and then those above them, nearest first, without ``Thing``. Names of classes
-  are kept whole (``Human_settlement_Q486972``): without its Wikidata id, one class could not be told from another.
+- Names: rdfs:label and schema:alternateName in the requested languages, and those without a language tag. The
+  canonical name is the label in the first requested language that has one; if there are several, the smallest in code
+  point order. Otherwise it is an alternate name, chosen in the same way. Otherwise it is the local name as text, if the
+  entity has types; the report notes the number of these. Subjects with neither name nor type are excluded.
+- `kb_types`: its classes by local name, then their ancestors, nearest first, without ``Thing``. Names of classes keep
+  their Wikidata id (``Human_settlement_Q486972``), without which two classes could have the same name.
   `types`: for each class, the coarse types of the nearest class above it that has any.
 - `description`: rdfs:comment or schema:description; `extra`: ``wikidata_id`` from owl:sameAs.
 
-Instances that stand for "some member of a class" are left out, and so are blank nodes. In YAGO 4 the names lead: an
-entity that has types alone does not come. Of both types files of YAGO 4 the full one is read if the classes are there
-to give the rest. `yago-wd-facts`, `yago-meta` and YAGO 4.5's schema hold nothing that is wanted here.
+Instances that stand for "some member of a class" are excluded, and so are blank nodes. In YAGO 4, entities are taken
+from the file of names: one with types alone is not read. Of the two files of types in YAGO 4, only the full one is read
+if the classes are present too. `yago-wd-facts`, `yago-meta` and the schema of YAGO 4.5 are not used.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class YagoOptions:
-    """What is wanted of a YAGO download.
+    """What is read of a YAGO download.
 
     Attributes:
-        languages: Of names and descriptions; the first that an entity has gives its canonical name.
-        include_beyond: Whether entities without a Wikipedia page come too, if their files are there.
+        languages: Languages of names and descriptions; the first that an entity has gives its canonical name.
+        include_beyond: Read entities without a Wikipedia page too, if their files are present.
     """
 
     languages: tuple[str, ...] = ("en",)
@@ -66,10 +66,10 @@ class YagoReader(ReaderBase):
         """Find the files and open them.
 
         Args:
-            paths: A folder, a zip, or files; files in different places may be named together.
-            options: What is wanted of them.
+            paths: A folder, a zip, or files, which may be in different places.
+            options: What is read of them.
             type_map: From classes to coarse types; the shipped one by default.
-            limit: Read only so many runs of rows of one entity.
+            limit: See `ReaderBase`.
 
         Raises:
             FormatError: If a path cannot be opened, or no file has names.
@@ -77,7 +77,7 @@ class YagoReader(ReaderBase):
         """
         self._options = options or YagoOptions()
         if not self._options.languages:
-            raise ValueError("no language was given: names come in at least one, as in YagoOptions(languages=('en',))")
+            raise ValueError("no language was given. Give at least one, such as YagoOptions(languages=('en',))")
         super().__init__(type_map=type_map, limit=limit)
         self._tables: Tables | None = None
         try:
@@ -111,7 +111,7 @@ class YagoReader(ReaderBase):
         return self._tables, EntityMaker(self._tables.classes, self.type_map, self._options.languages, report)
 
     def _make_entities(self, maker: EntityMaker, tables: Tables, report: ReadReport) -> Iterator[Entity]:
-        """Entities of the leading files, with what the others say of them."""
+        """Entities of the leading files, with the facts of the other files."""
         for file in self._leading:
             report.notes.append(f"{file.source.path}: {file.role.value}")
             subjects = read_subjects(file.source, WANTED, report, languages=self._options.languages)

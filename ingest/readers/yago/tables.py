@@ -1,4 +1,4 @@
-"""What the files beside the leading ones say, read before them and once for all passes."""
+"""Facts from the files beside the leading ones, read before them and once for all passes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Tables:
     """Types, Wikidata ids and further names by subject, and the classes.
 
     Attributes:
-        classes: Those of all files.
-        later_path: Where `rest` comes from, for errors.
+        classes: The classes of all files.
+        later_path: The path of what `rest` yields, for errors.
     """
 
     def __init__(self, files: Sequence[YagoFile], languages: Sequence[str]) -> None:
-        """Take note of the files; nothing is read before `load`."""
+        """Keep the files; nothing is read before `load`."""
         self.classes = ClassTree(())
         self._languages = languages
         self._of: dict[Role, list[YagoFile]] = {}
@@ -39,7 +39,7 @@ class Tables:
             self._of.setdefault(file.role, []).append(file)
         self.later_path = ", ".join(file.source.path for file in self._of.get(Role.LABELS, ()))
         if Role.FULL_TYPES in self._of and Role.CLASSES in self._of:
-            # The classes above the full types are the simple ones.
+            # The simple types are ancestors of the full ones.
             self._of.pop(Role.SIMPLE_TYPES, None)
         self._types: Table | None = None
         self._numbers: Table | None = None
@@ -48,7 +48,7 @@ class Tables:
         self._report: ReadReport | None = None
 
     def load(self, report: ReadReport) -> None:
-        """Read the files, if that was not done, and put what was found in them into a report.
+        """Read the files at the first call; add their counts to the report at each call.
 
         Raises:
             FormatError, InputError: As `read_subjects`.
@@ -66,11 +66,11 @@ class Tables:
             self._rows.start()
 
     def rest(self) -> Iterator[Subject]:
-        """Rows by subject of those that `join` did not ask for since `load`."""
+        """Rows, by subject, that `join` has not used since `load`."""
         return self._rows.rest() if self._rows else iter(())
 
     def join(self, subjects: Iterable[Subject]) -> Iterator[tuple[Subject, Joined]]:
-        """Subjects, in their order, and what there is for each; looked up a batch at a time."""
+        """Subjects in their order, each with its joined facts; looked up in batches."""
         if self._rows is None and self._types is None and self._numbers is None:
             yield from zip(subjects, repeat(_NOTHING), strict=False)
             return
@@ -92,14 +92,14 @@ class Tables:
             self._rows.close()
 
     def _read(self, roles: Iterable[Role], predicates: Iterable[str], report: ReadReport) -> Iterator[Subject]:
-        """Rows of all files of some roles."""
+        """Rows of all files with one of these roles."""
         for role in roles:
             for file in self._of.get(role, ()):
                 report.notes.append(f"{file.source.path}: {role.value}")
                 yield from read_subjects(file.source, set(predicates), report, languages=self._languages)
 
     def _load_classes(self, report: ReadReport) -> None:
-        # What is odd in a whole file is counted when it is read for its names.
+        # Bad rows of a whole file are counted when it is read for its names.
         whole = self._read((Role.WHOLE,), (SUBCLASS_OF,), ReadReport(max_errors=None))
         alone = self._read((Role.CLASSES,), (SUBCLASS_OF,), report)
         self.classes = ClassTree(
@@ -142,7 +142,7 @@ def _add(report: ReadReport, found: ReadReport) -> None:
     """Add the counts of one report to another."""
     report.rows += found.rows
     for reason, count in found.filtered.items():
-        report.leave_out(reason, count)
+        report.filter_out(reason, count)
     for reason, count in found.skipped.items():
         report.skipped[reason] = report.skipped.get(reason, 0) + count
     report.examples.extend(found.examples[: MAX_EXAMPLES - len(report.examples)])
