@@ -30,7 +30,7 @@ from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, respell, swap_words
 from training.data.batches import Augment, BatchMaker, ExampleSource, NeighbourSampler, Shard
 from training.data.negative_table import NegativeTable
-from training.data.training_files import as_phrases, by_name
+from training.data.training_files import as_phrases, index_by_name
 from training.examples.example import Example
 from training.finetune.config import FitConfig
 from training.finetune.trainer import fit
@@ -108,7 +108,7 @@ def _new_network(base: Path, characters: Path | None) -> PearlNetwork:
     return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
 
 
-def _mined(maker: BatchMaker, sources: list[ExampleSource], base: Path) -> NegativeTable:
+def _mine(maker: BatchMaker, sources: list[ExampleSource], base: Path) -> NegativeTable:
     """Mine hard negatives for the names that will be drawn, among a sample of the other names."""
     rngs = (random.Random(f"{maker.seed}/0/{step}") for step in range(1, CONFIG.steps + 1))
     drawn = [example for rng in rngs for example in maker.sampler.draw(1, N_PAIRS, Shard(), rng)]
@@ -118,10 +118,10 @@ def _mined(maker: BatchMaker, sources: list[ExampleSource], base: Path) -> Negat
     found = mine_hard_negatives(list(as_phrases(pool)), lambda names: encoder.encode(names).vectors)
     wanted = {example.name for example in drawn}
     rows = [(phrase, negatives) for phrase, negatives in found if phrase in wanted]
-    return NegativeTable(rows, known=by_name(pool))
+    return NegativeTable(rows, known=index_by_name(pool))
 
 
-def _characters(base: Path, given: Path, width: int, work: Path) -> Path:
+def _train_characters(base: Path, given: Path, width: int, work: Path) -> Path:
     """Return the folder of a character encoder of this width; trained if it is not the given one."""
     if width == DEFAULT_CHARACTER_DIM:
         return given
@@ -132,7 +132,7 @@ def _characters(base: Path, given: Path, width: int, work: Path) -> Path:
     return folder
 
 
-def _without_others(sources: list[ExampleSource]) -> list[ExampleSource]:
+def _remove_others(sources: list[ExampleSource]) -> list[ExampleSource]:
     def alone(example: Example) -> Example:
         return replace(example, others=())
 
@@ -155,20 +155,20 @@ def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, th
     tokenizer.no_truncation()
     sources = read_sources(data, wordnet, random.Random(0))
     development = read_development(data, wordnet)
-    measure = _measure(development.names(), tokenizer)
+    measure = _make_measure(development.names(), tokenizer)
     click.echo(as_line("base", development.scores(measure(_new_network(base, None)))))
     for row in ROWS:
-        network = _new_network(base, _characters(base, characters, row.width, work) if row.characters else None)
-        drawn = NeighbourSampler(sources if row.aliases else _without_others(sources), neighbours=row.neighbours)
+        network = _new_network(base, _train_characters(base, characters, row.width, work) if row.characters else None)
+        drawn = NeighbourSampler(sources if row.aliases else _remove_others(sources), neighbours=row.neighbours)
         maker = BatchMaker(drawn, n_pairs=N_PAIRS, seed=1, augment=row.augment)
         if row.mined:
-            maker = replace(maker, negatives=_mined(maker, sources, base))
+            maker = replace(maker, negatives=_mine(maker, sources, base))
         fit(network, tokenizer, maker, row.config, work / (row.trained_as or row.name).replace(" ", "-"))
         average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=row.ratio)
         click.echo(as_line(row.name, development.scores(measure(network))))
 
 
-def _measure(names: list[str], tokenizer: Any) -> Callable[[PearlNetwork], Any]:
+def _make_measure(names: list[str], tokenizer: Any) -> Callable[[PearlNetwork], Any]:
     def vectors(network: PearlNetwork) -> Any:
         network.eval()
         return torch.nn.functional.normalize(phrase_vectors(network, tokenizer, names), dim=-1).numpy()

@@ -190,7 +190,7 @@ class _Augment:
         return augment_or_abbreviate(phrase, rng) if rng.random() < self.short else augment(phrase, rng)
 
 
-def _card(training: dict[str, Any]) -> str:
+def _make_card(training: dict[str, Any]) -> str:
     return (Path(__file__).parent / "pearl_mini_en_card.md").read_text("utf-8").format(**training)
 
 
@@ -258,7 +258,7 @@ def finish(
     )
     write_network(work / "torch", network, config, transformer=base)
     click.echo(export_checkpoint(work / "torch", out))
-    (out / "README.md").write_text(_card(training), encoding="utf-8")
+    (out / "README.md").write_text(_make_card(training), encoding="utf-8")
     click.echo(json.dumps(training))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from training.data.batches import Augment, BatchMaker, EpochSampler, ExampleSource, NeighbourSampler, Sampler, Shard
 from training.data.negative_table import NegativeTable
 from training.data.options import BatchOptions
-from training.data.training_files import by_name, with_one_label
+from training.data.training_files import index_by_name, with_one_label
 from training.examples.example import Example
 
 NegativeRows = Iterable[tuple[str, Iterable[str]]]
@@ -43,7 +43,7 @@ def new_batch_maker(
     shard = shard or Shard()
     if options.paper_settings:
         examples = [with_one_label(example) for example in examples]
-    table = None if negatives is None else NegativeTable(negatives, known=by_name(examples))
+    table = None if negatives is None else NegativeTable(negatives, known=index_by_name(examples))
     sampler: Sampler = EpochSampler(examples, options.seed)
     if options.neighbours > 1:
         sampler = NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=options.neighbours)

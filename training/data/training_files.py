@@ -56,7 +56,7 @@ def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int =
         FormatError: If a path does not exist, is of an unknown kind, or is empty.
         TooManyErrorsError: If more rows are bad than the report allows.
     """
-    kinds = [(path, kind_of(path)) for path in paths]
+    kinds = [(path, detect_kind(path)) for path in paths]
     types = [PhraseTypes(path, report) for path, kind in kinds if kind == "types"]
     has_frequencies = any(kind == "frequencies" for _, kind in kinds)
     examples: list[Example] = []
@@ -68,7 +68,7 @@ def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int =
             if has_entities:
                 examples.extend(entity_examples(read_entities(path / ENTITIES, report)))
         elif kind == "frequencies":
-            examples.extend(_of_frequencies(path, types, report, min_count))
+            examples.extend(_frequency_examples(path, types, report, min_count))
         elif kind == "entities":
             examples.extend(entity_examples(read_entities(path, report)))
         elif not has_frequencies:
@@ -78,7 +78,7 @@ def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int =
     return sort_examples(examples)
 
 
-def kind_of(path: Path) -> Kind:
+def detect_kind(path: Path) -> Kind:
     """Detect the kind of a path by its first row.
 
     Raises:
@@ -86,7 +86,7 @@ def kind_of(path: Path) -> Kind:
     """
     if path.is_dir():
         return "corpus"
-    first = next((line for _, line in _lines(path, ReadReport())), "")
+    first = next((line for _, line in _numbered_lines(path, ReadReport())), "")
     if first.startswith("{") and '"names"' in first:
         return "entities"
     if _FREQUENCY.fullmatch(first):
@@ -103,7 +103,7 @@ def kind_of(path: Path) -> Kind:
 
 def read_negatives(path: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
     """Read phrases with their hard negatives. Raises as `read_examples`."""
-    for number, line in _lines(path, report):
+    for number, line in _numbered_lines(path, report):
         found = parse_negatives(line)
         if found is None:
             report.skip(NOT_A_ROW, path=str(path), line=number, text=line)
@@ -128,7 +128,7 @@ def as_phrases(examples: Iterable[Example]) -> Iterator[Phrase]:
             yield Phrase(name, entities, example.allowed)
 
 
-def by_name(examples: Iterable[Example]) -> dict[str, Example]:
+def index_by_name(examples: Iterable[Example]) -> dict[str, Example]:
     """Map each name to its example; if several share a name, to the first one."""
     known: dict[str, Example] = {}
     for example in examples:
@@ -142,7 +142,9 @@ def with_one_label(example: Example) -> Example:
     return replace(example, others=(), allowed=example.allowed[:1])
 
 
-def _of_frequencies(path: Path, types: Sequence[PhraseTypes], report: ReadReport, min_count: int) -> Iterator[Example]:
+def _frequency_examples(
+    path: Path, types: Sequence[PhraseTypes], report: ReadReport, min_count: int
+) -> Iterator[Example]:
     """Read phrases with their classes, and with their types if these are known."""
     rows = (row for row in read_frequencies(path, report) if row[2] >= min_count)
     for phrase, same in groupby(rows, key=lambda row: row[0]):
@@ -161,7 +163,7 @@ def type_examples(rows: Iterable[tuple[str, str]]) -> Iterator[Example]:
         yield Example(phrase, (), f"name:{phrase.casefold()}", any_class(kinds))
 
 
-def _lines(path: Path, report: ReadReport) -> Iterator[tuple[int, str]]:
+def _numbered_lines(path: Path, report: ReadReport) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines that are not blank."""
     source = Source(path)
     try:

@@ -20,7 +20,6 @@ _FILES = {"noun": "NP", "verb": "VP", "adj": "ADJP", "adv": "ADVP"}
 _MARKER = re.compile(r"\((?:a|p|ip)\)$")
 
 
-
 @dataclass(frozen=True, slots=True)
 class Synset:
     """One synset.

@@ -57,10 +57,14 @@ def batch_losses(
     """
     n, device = len(batch.anchors), vectors.device
     paired = 2 * n + len(batch.negatives)
-    parts = [gather_rows(part) for part in _parts(vectors[:paired], n)]
-    keys = _keys(batch, device)
-    of_teacher = None if teacher is None else [gather_rows(p) for p in _parts(_teach(teacher, batch).to(device), n)]
-    contrastive = _contrastive(parts, keys, of_teacher, config)
+    parts = [gather_rows(part) for part in _split_views(vectors[:paired], n)]
+    keys = _gather_keys(batch, device)
+    teacher_parts = (
+        None
+        if teacher is None
+        else [gather_rows(p) for p in _split_views(_encode_by_teacher(teacher, batch).to(device), n)]
+    )
+    contrastive = _contrastive_loss(parts, keys, teacher_parts, config)
     total = contrastive
     type_loss = distillation = torch.zeros((), device=device)
     if type_head is not None and config.type_weight > 0:
@@ -83,30 +87,30 @@ def _mean_over_processes(summed: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return summed / n, whole[0] / n
 
 
-def _contrastive(parts: list[Tensor], keys: Keys, of_teacher: list[Tensor] | None, config: FitConfig) -> Tensor:
+def _contrastive_loss(parts: list[Tensor], keys: Keys, teacher_parts: list[Tensor] | None, config: FitConfig) -> Tensor:
     """Contrastive loss of the whole batch."""
     anchors, positives, negatives = parts
     same = same_meaning(keys) if config.mask == "label" else None
-    if of_teacher is not None:
-        closer = closer_than_positive(torch.cat(of_teacher), len(anchors), floor=config.teacher_floor)
+    if teacher_parts is not None:
+        closer = closer_than_positive(torch.cat(teacher_parts), len(anchors), floor=config.teacher_floor)
         same = closer if same is None else same | closer
     if config.objective == "nt-xent":
         return nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
     columns = torch.cat(parts)
-    of_entity = same_entity(keys)
-    row = torch.arange(len(of_entity), device=columns.device)
-    positive = of_entity.clone()
+    entity_mask = same_entity(keys)
+    row = torch.arange(len(entity_mask), device=columns.device)
+    positive = entity_mask.clone()
     positive[row, row] = False
-    negative = ~(of_entity if same is None else of_entity | same)
-    return multi_similarity(columns[: len(of_entity)], columns, positive=positive, negative=negative)
+    negative = ~(entity_mask if same is None else entity_mask | same)
+    return multi_similarity(columns[: len(entity_mask)], columns, positive=positive, negative=negative)
 
 
-def _parts(vectors: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+def _split_views(vectors: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """Anchors, positives and negatives."""
     return vectors[:n], vectors[n : 2 * n], vectors[2 * n :]
 
 
-def _keys(batch: PairBatch, device: torch.device) -> Keys:
+def _gather_keys(batch: PairBatch, device: torch.device) -> Keys:
     """The keys of the whole batch."""
     arrays = (
         batch.entities,
@@ -118,7 +122,7 @@ def _keys(batch: PairBatch, device: torch.device) -> Keys:
     return Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays))
 
 
-def _teach(teacher: Teacher, batch: PairBatch) -> Tensor:
+def _encode_by_teacher(teacher: Teacher, batch: PairBatch) -> Tensor:
     """The teacher's vectors of a batch."""
     with torch.no_grad():
         return teacher([*batch.anchors, *batch.positives, *batch.negatives])

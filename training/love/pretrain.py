@@ -69,7 +69,7 @@ class Mimic(nn.Module):
 
     def forward(self, tokenizer: Any, words: Sequence[str]) -> Tensor:
         """Return vectors of words, (n, dim), any norm."""
-        ids, mask = _padded(tokenizer, words, device=self.to_target.weight.device)
+        ids, mask = _pad_words(tokenizer, words, device=self.to_target.weight.device)
         vectors: Tensor = self.to_target(self.encoder.phrase_vectors(ids, mask))
         return vectors
 
@@ -108,7 +108,7 @@ def pretrain(
     mimic = Mimic(encoder, targets.vectors.shape[1], generator=torch.Generator().manual_seed(config.seed))
     mimic.to(encoder.nearness.device).train()
     optimizer = torch.optim.Adam(mimic.parameters(), lr=config.learning_rate, fused=True)
-    identity = {**asdict(config), "encoder": encoder.config.model_dump(), "targets": _digest(targets)}
+    identity = {**asdict(config), "encoder": encoder.config.model_dump(), "targets": _digest_of(targets)}
     identity.pop("epochs")  # a later call may ask for more epochs
     state = folder / "state.safetensors"
     done = load_state(state, network=mimic, optimizer=optimizer, identity=identity) if resume else 0
@@ -167,15 +167,15 @@ class _Loop:
         views = [
             (rng.random() < config.typo_share and edit_letters(self._words[i], rng)) or self._words[i] for i in rows
         ]
-        alike = [j for i in rows for j in _draw(self._alike.get(i, ()), config.hard_negatives, rng)]
-        alike = list(dict.fromkeys(alike))
+        look_alike_rows = [j for i in rows for j in _draw(self._alike.get(i, ()), config.hard_negatives, rng)]
+        look_alike_rows = list(dict.fromkeys(look_alike_rows))
         both = torch.tensor([*rows, *rows])
-        same = (both[:, None] == torch.tensor([*rows, *rows, *alike])).to(self._device)
+        same = (both[:, None] == torch.tensor([*rows, *rows, *look_alike_rows])).to(self._device)
         return nt_xent(
             self._mimic(self._tokenizer, views),
             self._targets[rows],
             temperature=config.temperature,
-            negatives=self._targets[alike] if alike else None,
+            negatives=self._targets[look_alike_rows] if look_alike_rows else None,
             same=same,
         )
 
@@ -211,7 +211,7 @@ def _draw(others: Sequence[int], n: int, rng: random.Random) -> Sequence[int]:
     return others if len(others) <= n else rng.sample(others, n)
 
 
-def _padded(tokenizer: Any, words: Sequence[str], *, device: torch.device) -> tuple[Tensor, Tensor]:
+def _pad_words(tokenizer: Any, words: Sequence[str], *, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return token ids and mask of words, (n, t)."""
     ids = [encoding.ids[:MAX_TOKENS] for encoding in tokenizer.encode_batch(list(words))]
     width = max(1, *map(len, ids))
@@ -219,7 +219,7 @@ def _padded(tokenizer: Any, words: Sequence[str], *, device: torch.device) -> tu
     return torch.tensor([row + [0] * (width - len(row)) for row in ids], device=device), mask
 
 
-def _digest(targets: Targets) -> str:
+def _digest_of(targets: Targets) -> str:
     """Return a short digest of the targets."""
     digest = hashlib.sha256("\0".join(targets.words).encode("utf-8", "replace"))
     digest.update(np.ascontiguousarray(targets.vectors).tobytes())

@@ -70,7 +70,7 @@ def pretrain_character_encoder(
     encoder = CharacterEncoder(table, _character_config(widths, table), widths.char_dim, generator=generator)
     tokenizer = open_tokenizer(folder / "tokenizer.json")
     word_vectors = None if vectors is None else Path(vectors)
-    targets = _targets(folder, table, tokenizer, vectors=word_vectors, mimic=mimic, max_words=max_words)
+    targets = _read_targets(folder, table, tokenizer, vectors=word_vectors, mimic=mimic, max_words=max_words)
     mimicry = pretrain(encoder, tokenizer, targets, config, target, resume=resume, progress=progress)
     source = f"{mimic} of {base.name}" if word_vectors is None else word_vectors.name
     record = {**asdict(config), "targets": source, "words": len(targets.words), **asdict(mimicry)}
@@ -90,7 +90,7 @@ def _character_config(widths: CharacterWidths, table: CharacterTable) -> Charact
     return CharacterConfig(alphabet=table.alphabet, **sizes)
 
 
-def _targets(
+def _read_targets(
     folder: Path,
     table: CharacterTable,
     tokenizer: Tokenizer,

@@ -55,12 +55,12 @@ def mine_hard_negatives(
     texts = list(merged)
     if len(texts) >= 1 << _ID_BITS:
         raise ValueError(f"{len(texts):,} phrases are too many at once. Split them, for example by language")
-    units = list(merged.values())
-    near, distances = _near_pairs(texts, config)
+    merged_phrases = list(merged.values())
+    near, distances = _find_near_pairs(texts, config)
     _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
-    allowed = _may_differ(units, near, config)
-    pool = _nearest(near[allowed], distances[allowed], config.pool)
-    yield from _lowest_cosine(units, pool, encode, teacher, config)
+    allowed = _find_allowed(merged_phrases, near, config)
+    pool = _keep_nearest(near[allowed], distances[allowed], config.pool)
+    yield from _keep_lowest_cosines(merged_phrases, pool, encode, teacher, config)
 
 
 def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
@@ -80,7 +80,7 @@ def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
     return {key: merged[key] for key in sorted(merged)}
 
 
-def _near_pairs(texts: Sequence[str], config: MiningConfig) -> tuple[Pairs, npt.NDArray[np.uint8]]:
+def _find_near_pairs(texts: Sequence[str], config: MiningConfig) -> tuple[Pairs, npt.NDArray[np.uint8]]:
     """Return pairs with similar spelling, smaller index first, each once; and their edit distances."""
     lengths = np.fromiter((len(text) for text in texts), dtype=np.int64, count=len(texts))
     pairs, distances = edit_pairs(texts, threads=config.threads)
@@ -117,31 +117,31 @@ def _sorted_neighbours(texts: Sequence[str], width: int) -> Pairs:
     return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1)
 
 
-def _may_differ(units: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> npt.NDArray[np.bool_]:
+def _find_allowed(merged_phrases: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> npt.NDArray[np.bool_]:
     """Return which pairs may be negatives: no common entity, not equal when folded, of another type if requested."""
-    folded = np.array([_hash(fold_phrase(unit.text)) for unit in units], dtype=np.int64)
+    folded = np.array([_hash(fold_phrase(phrase.text)) for phrase in merged_phrases], dtype=np.int64)
     allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
     if config.different_type:
-        masks = [_bits(unit.types) for unit in units]
+        masks = [_bits(phrase.types) for phrase in merged_phrases]
         low = np.array([mask & (1 << 63) - 1 for mask in masks], dtype=np.int64)
         high = np.array([mask >> 63 for mask in masks], dtype=np.int64)
         known = (low | high) != 0
         shared = (low[pairs[:, 0]] & low[pairs[:, 1]]) | (high[pairs[:, 0]] & high[pairs[:, 1]])
         allowed &= known[pairs[:, 0]] & known[pairs[:, 1]] & (shared == 0)
-    both = np.array([bool(unit.entities) for unit in units], dtype=bool)[pairs].all(axis=1)
+    both = np.array([bool(phrase.entities) for phrase in merged_phrases], dtype=bool)[pairs].all(axis=1)
     checked = np.flatnonzero(allowed & both)
-    allowed[checked[_share_entity(units, pairs[checked])]] = False
+    allowed[checked[_share_entity(merged_phrases, pairs[checked])]] = False
     return allowed
 
 
-def _share_entity(units: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_]:
+def _share_entity(merged_phrases: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_]:
     """Return whether the phrases of a pair have an entity in common; exact for any number of entities."""
     ids: dict[str, int] = {}
-    degrees = np.array([len(unit.entities) for unit in units], dtype=np.int64)
-    flat = [ids.setdefault(entity, len(ids)) for unit in units for entity in unit.entities]
+    degrees = np.array([len(phrase.entities) for phrase in merged_phrases], dtype=np.int64)
+    flat = [ids.setdefault(entity, len(ids)) for phrase in merged_phrases for entity in phrase.entities]
     entities = np.array(flat, dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(degrees)])
-    owners = np.repeat(np.arange(len(units)), degrees)
+    owners = np.repeat(np.arange(len(merged_phrases)), degrees)
     known = np.sort(entities << 32 | owners)
     shared = np.zeros(len(pairs), dtype=bool)
     for start in range(0, len(pairs), _CHUNK * 8):
@@ -156,7 +156,7 @@ def _share_entity(units: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_
     return shared
 
 
-def _nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs:
+def _keep_nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs:
     """Return the `pool` partners of each phrase at the smallest distance: (m, 2), phrase and candidate."""
     first, second = pairs.T.astype(np.uint64)
     far = distances.astype(np.uint64) << np.uint64(_ID_BITS)
@@ -171,14 +171,14 @@ def _nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs
     return np.stack([owner[kept], candidate], axis=1)
 
 
-def _lowest_cosine(
-    units: Sequence[Phrase], pool: Pairs, encode: Encode, teacher: Encode | None, config: MiningConfig
+def _keep_lowest_cosines(
+    merged_phrases: Sequence[Phrase], pool: Pairs, encode: Encode, teacher: Encode | None, config: MiningConfig
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the candidates of each phrase with the lowest cosines, without those that mean the same."""
     used = np.unique(pool)
-    place = np.zeros(len(units), dtype=np.int64)
+    place = np.zeros(len(merged_phrases), dtype=np.int64)
     place[used] = np.arange(len(used))
-    names = [units[i].text for i in used.tolist()]
+    names = [merged_phrases[i].text for i in used.tolist()]
     vectors = _encode_all(encode, names)
     teacher_vectors = vectors if teacher is None else _encode_all(teacher, names)
     owners, begins = np.unique(pool[:, 0], return_index=True)
@@ -198,7 +198,7 @@ def _lowest_cosine(
         here, firsts, counts = np.unique(chosen[:, 0], return_index=True, return_counts=True)
         for owner, first, count in zip(here.tolist(), firsts.tolist(), counts.tolist(), strict=True):
             best = chosen[first : first + min(count, config.kept), 1].tolist()
-            yield units[owner].text, [units[i].text for i in best]
+            yield merged_phrases[owner].text, [merged_phrases[i].text for i in best]
 
 
 def _encode_all(encode: Encode, names: Sequence[str]) -> npt.NDArray[np.float16]:
