@@ -244,7 +244,7 @@ def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:
     shown = loaded("collections", "show", "base")
     assert "state  ready" in shown.out
     assert "newspaper 3" in shown.out
-    assert "calibration  as it comes with the package" in shown.out
+    assert "calibration  as shipped with the package" in shown.out
     assert max(map(len, shown.out.splitlines())) < 200, "no tables of bytes"
     verified = loaded("collections", "verify", "base")
     assert (verified.status, "7 points, complete, indexed, model verified" in verified.out) == (0, True), verified.out
@@ -381,7 +381,7 @@ def test_deleting_an_unknown_entity_is_reported(loaded: Run) -> None:
 
     assert outcome.status == 1
     assert "Deleted 3 names." in outcome.err
-    assert "not there: nowhere" in outcome.err
+    assert "not found: nowhere" in outcome.err
     assert loaded("collections", "verify", "base").status == 0
 
 
