@@ -1,4 +1,4 @@
-"""The graph of both stores is built and searched alike; older collections keep theirs."""
+"""Both stores build and search the graph with the same parameters; older collections keep theirs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pearl_qdrant.store.server.store import ServerStore
 
 
 class Recorded:
-    """A double that remembers the queries it was asked."""
+    """A double that records the queries it receives."""
 
     def __init__(self, double: QdrantDouble) -> None:
         self.searches: list[list[dict[str, Any]]] = []
@@ -43,16 +43,16 @@ def never(number: int, found: object) -> bool:
 
 
 def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], is_exact_match: Any) -> Any:
-    """By both ways."""
+    """Search by vector and by n-grams."""
     return collection.search_hybrid(
         vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_exact_match=is_exact_match
     )
 
 
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:
-    """Links, candidates of building, and candidates of a quick and a thorough search are said to the server.
+    """The server gets the links, the candidates while building, and the candidates of a quick and a thorough search.
 
-    Of one mention the n-grams travel with the quick search, which saves a request; of several with the thorough one.
+    For one mention the n-grams go with the quick search, which saves a request; for several with the thorough one.
     """
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
@@ -75,8 +75,8 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
     assert used == [["dense", "lexical"], ["dense"] * len(last), ["dense"] * 2, ["dense"] * 2 + ["lexical"] * 2]
 
 
-def test_a_mention_that_is_settled_is_not_searched_for_again() -> None:
-    """Where the quick search finds the mention's own name, it is all that is asked."""
+def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:
+    """If the quick search finds the mention's own name, there is no other request."""
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of("base"))
@@ -90,8 +90,8 @@ def test_a_mention_that_is_settled_is_not_searched_for_again() -> None:
     assert found[0][0].point == points[0]
 
 
-def test_an_older_graph_is_built_on_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection made before keeps the links that its graph has: an update does not build it all anew."""
+def test_an_update_keeps_the_parameters_of_an_older_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older collection keeps the links of its graph: an update does not rebuild all of it."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
     store = EdgeStore(tmp_path / "store")
     collection = store.create(manifest_of("base"))
@@ -114,7 +114,7 @@ def test_an_older_graph_is_built_on_as_it_was(tmp_path: Path, monkeypatch: pytes
 
 
 def test_names_with_equal_ngrams_are_found_in_the_order_of_their_ids(collection: Collection) -> None:
-    """Of more namesakes than are wanted by n-grams, every store finds the same: those with the first ids."""
+    """If more namesakes match than requested, every store returns the same ones: those with the first ids."""
     points = [point(f"E{i}", "Springfield") for i in range(30)]
     collection.upsert(points, np.zeros((30, DIM), dtype=np.float32), np.zeros(30, dtype=np.bool_))
     found = search(collection, unit([]), ["Springfield"], None)[0]

@@ -1,4 +1,4 @@
-"""Searching by vector and by n-grams together, whatever the store."""
+"""Search by vector and by n-grams together, in every kind of store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shown(hits: list[ScoredName]) -> list[tuple[str, float | None]]:
 
 
 def cities() -> list[tuple[NamePoint, list[float]]]:
-    """Cities, and a company, whose vectors lie on other ways than their spelling."""
+    """Cities and a company whose vectors are near other names than their spelling is."""
     return [
         (point("1", "København", types=("GPE",)), [0.0, 1.0]),
         (point("2", "Danish capital", types=("GPE",)), [1.0, 0.1]),
@@ -42,7 +42,7 @@ def cities() -> list[tuple[NamePoint, list[float]]]:
 
 
 def test_spelling_finds_what_the_vector_misses(collection: Collection) -> None:
-    """A name of like spelling is found although its vector is far, with its cosine; each name comes once."""
+    """A name with similar spelling is found although its vector is far, with its cosine; each name appears once."""
     put(collection, *cities())
 
     hits = hybrid(collection, [1.0], "kobenhavn")
@@ -56,8 +56,8 @@ def test_spelling_finds_what_the_vector_misses(collection: Collection) -> None:
     ]
 
 
-def test_both_searches_have_a_limit_of_their_own(collection: Collection) -> None:
-    """By n-grams the nearest spelling comes first; by either no more are found than were asked for."""
+def test_each_search_has_its_own_limit(collection: Collection) -> None:
+    """N-grams find the nearest spelling first; neither search returns more names than requested."""
     put(collection, *cities())
 
     assert [name for name, _ in shown(hybrid(collection, [1.0], "kobenhavn", lexical_limit=1))] == [
@@ -68,7 +68,7 @@ def test_both_searches_have_a_limit_of_their_own(collection: Collection) -> None
 
 
 def test_the_type_filter_holds_for_spelling_too(collection: Collection) -> None:
-    """No name of another type is found, by either."""
+    """Neither search finds a name of another type."""
     put(collection, *cities())
 
     assert [name for name, _ in shown(hybrid(collection, [1.0], "kobenhavn", types=("GPE",)))] == [
@@ -82,7 +82,7 @@ def test_the_type_filter_holds_for_spelling_too(collection: Collection) -> None:
 
 
 def test_names_without_a_vector_are_found_by_spelling(collection: Collection) -> None:
-    """A name that the tokenizer cannot see is found by its letters, without a score, after those that have one."""
+    """A name that the tokenizer cannot encode is found by its letters, without a score, after names with a score."""
     points = [point("1", "Токио"), point("2", "Токио 2"), point("3", "Tokyo"), point("4", "\U0001f600")]
     collection.upsert(points, unit([], [], [1.0], []), np.array([False, False, True, False]))
     unseen = sorted((p for p in points[:2]), key=lambda p: p.id)
@@ -94,7 +94,7 @@ def test_names_without_a_vector_are_found_by_spelling(collection: Collection) ->
 
 
 def test_a_mention_without_a_vector_is_searched_by_spelling(collection: Collection) -> None:
-    """A zero vector finds by n-grams alone, without scores; no letters find by vector alone; neither finds nothing."""
+    """Without a vector I get names by n-grams, without scores; without letters by vector; without both nothing."""
     put(collection, *cities())
 
     assert dict(shown(hybrid(collection, [], "kobenhavn"))) == {
@@ -105,8 +105,8 @@ def test_a_mention_without_a_vector_is_searched_by_spelling(collection: Collecti
     assert hybrid(collection, [], "") == []
 
 
-def test_equal_dense_scores_are_ordered_by_point_id_whatever_found_them(collection: Collection) -> None:
-    """Namesakes come in one fixed order, also where the limit of the dense search cuts through them."""
+def test_equal_dense_scores_are_ordered_by_point_id_in_both_searches(collection: Collection) -> None:
+    """Namesakes always have the same order, even if the limit of the dense search cuts through them."""
     points = [point(f"E{i}", "Springfield") for i in range(40)]
     collection.upsert(points, np.repeat(unit([1.0, 2.0, 3.0]), 40, axis=0), yes(40))
     ordered = sorted(p.id for p in points)
@@ -120,7 +120,7 @@ def test_equal_dense_scores_are_ordered_by_point_id_whatever_found_them(collecti
 
 
 def test_a_batch_of_both_gives_what_single_queries_give(collection: Collection) -> None:
-    """Many mentions at once, with and without vectors and letters, disturb each other in nothing."""
+    """Many mentions in one call, with and without vectors and letters, get the same answers as alone."""
     points, vectors = many(60)
     collection.upsert(points, vectors, yes(60))
     _, queries = many(40, seed=1)
@@ -140,10 +140,8 @@ def test_a_batch_of_both_gives_what_single_queries_give(collection: Collection) 
         assert shown(batch[i]) == shown(single)
 
 
-def test_a_near_name_can_settle_a_query(collection: Collection) -> None:
-    """N-grams are not searched for where a name with the query's own vector is its exact match; other queries
-    get theirs.
-    """
+def test_an_exact_match_skips_the_search_by_ngrams(collection: Collection) -> None:
+    """A query whose own name is found is not searched by n-grams; the other queries of the batch are."""
     put(collection, *cities())
     vectors = np.concatenate([unit([0.0, 1.0]), unit([0.0, 1.0]), unit([1.0, 1.0])])
     asked: list[tuple[int, str]] = []
@@ -164,7 +162,7 @@ def test_a_near_name_can_settle_a_query(collection: Collection) -> None:
 
 
 def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> None:
-    """A single mention may be searched for in fewer requests: what it finds and its scores are the same."""
+    """A single mention may need fewer requests, but it finds the same names with the same scores."""
     points, vectors = many(60)
     collection.upsert(points, vectors, yes(60))
     unencodable = [point(f"U{i}", f"E{i} a b") for i in range(6)]
@@ -190,8 +188,8 @@ def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> N
         assert shown(alone) == shown(together)
 
 
-def test_hybrid_search_refuses_what_makes_no_sense(collection: Collection) -> None:
-    """Rows that do not pair up, NaN or a limit of 0 are errors and no empty answers."""
+def test_hybrid_search_refuses_bad_arguments(collection: Collection) -> None:
+    """Rows that do not pair up, NaN or a limit of 0 are errors, not empty answers."""
     one = ngram_rows(["a"])
     with pytest.raises(ValueError, match="2 rows, 1 vectors"):
         collection.search_hybrid(unit([1.0]), ngram_rows(["a", "b"]), limit=1, lexical_limit=1)
@@ -213,8 +211,8 @@ def test_rare_features_count_more(collection: Collection) -> None:
     assert [name for name, _ in shown(hybrid(collection, [], "bank zimbra", lexical_limit=1))] == ["Zimbra"]
 
 
-def test_spelling_follows_what_is_written(collection: Collection) -> None:
-    """Deleted names are no longer found, written ones are; a replaced payload changes no vector; a load writes both."""
+def test_ngrams_follow_writes_and_deletions(collection: Collection) -> None:
+    """Deleted names are no longer found, new ones are; a new payload changes no vector; a load writes both vectors."""
     put(collection, *cities())
     collection.delete_entities(["1"])
     collection.replace_payloads([point("4", "Kobenhavn Airport Ltd.", description="new")])
@@ -238,7 +236,7 @@ def test_spelling_follows_what_is_written(collection: Collection) -> None:
 def test_a_collection_of_another_version_is_searched_by_vector_alone(
     store: Store, collection: Collection, name: str
 ) -> None:
-    """Where folding or hashing have changed, n-grams find nothing, rather than anything; writing goes on."""
+    """If folding or hashing has changed, n-grams find nothing instead of wrong names; writing still works."""
     put(collection, *cities())
     collection.write_manifest(collection.manifest.model_copy(update={"lexical_version": 0}))
     collection.close()

@@ -1,4 +1,4 @@
-"""Points and manifests, as they are stored and read back."""
+"""Points and manifests as stored and read back."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_a_typed_point_comes_back_as_it_was(point: NamePoint) -> None:
         ({"is_canonical": "?"}, "is_canonical"),
     ],
 )
-def test_a_payload_that_a_stranger_wrote_is_refused(change: dict[str, Any], field: str) -> None:
-    """A point with a wrong field is named, instead of failing somewhere later."""
+def test_a_foreign_payload_is_refused(change: dict[str, Any], field: str) -> None:
+    """A point with a wrong field is an error at once, not a failure somewhere later."""
     payload = NamePoint("kb", "e", "n", "n", True).to_payload() | change
     with pytest.raises(ManifestError, match=rf"not valid.*`\$\.{field}"):
         NamePoint.from_payload(payload, "c")
@@ -66,14 +66,14 @@ def test_a_payload_that_a_stranger_wrote_is_refused(change: dict[str, Any], fiel
 
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{", b'{"kb": "\xff"}', b'{"x":' * 100_000])
-def test_bytes_that_are_no_payload_are_refused(payload: bytes) -> None:
-    """What a broken server sends in a payload's place is an error in words."""
+def test_invalid_payload_bytes_are_refused(payload: bytes) -> None:
+    """If a broken server sends something else than a payload, I get a clear error."""
     with pytest.raises(ManifestError, match="not valid"):
         NamePoint.from_json(payload, "c")
 
 
 def test_reading_a_payload_takes_few_steps() -> None:
-    """Each candidate of each link reads one: a handful of calls, where a general validator makes hundreds."""
+    """Every candidate reads one payload, so it takes a few calls and not the hundreds of a general validator."""
     payload = NamePoint("kb", "e", "n", "n", True, ("a",), ("ORG",), "d", "NP-ORG", "NP", "ORG", 0.5).to_payload()
     calls = []
     before = sys.getprofile()
@@ -86,14 +86,14 @@ def test_reading_a_payload_takes_few_steps() -> None:
     assert 1 < len(calls) <= 30
 
 
-def test_ids_are_the_same_for_ever() -> None:
-    """Point ids hang on base, entity and name alone; a release that changed them would double every base."""
+def test_ids_never_change() -> None:
+    """Point ids depend only on base, entity and name; a release that changed them would duplicate every base."""
     assert point_id("umls", "C0027051", "heart attack") == "8207e181-ae30-5cfd-a7a5-92d26ffe08ba"
     assert point_id("a", "b", "c") != point_id("a", "bc", "")
 
 
 def test_a_newer_manifest_is_refused() -> None:
-    """A collection of a later version is not half understood."""
+    """A collection of a newer version is an error; it is not read in part."""
     manifest = Manifest(collection="c", kb="c", model="m", weights_hash="sha256:0", dim=3, has_head=True)
     assert Manifest.parse(manifest.model_dump_json(), "c") == manifest
     with pytest.raises(ManifestError, match="format version 2, this program knows 1"):

@@ -1,6 +1,6 @@
-"""What every store does, whichever it is: the embedded one, qdrant-client's local mode, and a server over HTTP.
+"""The behaviour of every store: the embedded one, qdrant-client's local mode, and a server over HTTP.
 
-With QDRANT_URL set (and QDRANT_API_KEY), a real server is tested too; only collections that a test made are touched.
+With QDRANT_URL set (and QDRANT_API_KEY), a real server is tested too; tests only touch their own collections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pearl_qdrant.store.schema import NamePoint
 
 
 def test_what_is_written_comes_back_whole(collection: Collection) -> None:
-    """A point read back has all that was stored with it."""
+    """A point read back equals the stored one."""
     full = point(
         "Q9684",
         "NYTimes — ニューヨーク\u0000",
@@ -40,7 +40,7 @@ def test_what_is_written_comes_back_whole(collection: Collection) -> None:
 
 
 def test_writing_twice_changes_nothing(collection: Collection) -> None:
-    """The same names written again make no second points."""
+    """Writing the same names again makes no new points."""
     points, vectors = many(20)
     collection.upsert(points, vectors, yes(20))
     collection.upsert(points, vectors, yes(20))
@@ -59,8 +59,8 @@ def test_a_later_write_replaces_an_earlier_one(collection: Collection) -> None:
     assert hits[0].score == pytest.approx(1.0, abs=1e-5)
 
 
-def test_of_one_name_twice_in_a_batch_the_last_stays(collection: Collection) -> None:
-    """Two rows of one name in one write leave the later one."""
+def test_the_last_of_two_equal_names_in_a_batch_is_kept(collection: Collection) -> None:
+    """If a write has two rows for one name, the later one is stored."""
     put(collection, (point("1", "a", description="old"), [1.0]), (point("1", "a", description="new"), [1.0]))
 
     assert [p.description for p in collection.scroll()] == ["new"]
@@ -79,7 +79,7 @@ def test_unencodable_names_are_kept_and_never_found_by_vector(collection: Collec
 
 
 def test_a_name_that_becomes_unencodable_is_no_longer_found_by_vector(collection: Collection) -> None:
-    """Writing a name again without a vector takes its old vector away."""
+    """Writing a name again without a vector removes its old vector."""
     put(collection, (point("1", "a"), [1.0]))
     collection.upsert([point("1", "a")], unit([]), np.array([False]))
 
@@ -104,8 +104,8 @@ def test_find_by_exact_id_and_name(collection: Collection) -> None:
         collection.find(limit=10)
 
 
-def test_text_that_is_no_unicode_finds_nothing(collection: Collection) -> None:
-    """A lone surrogate in a name to be found matches nothing, rather than break the request."""
+def test_invalid_unicode_finds_nothing(collection: Collection) -> None:
+    """A name with a lone surrogate matches nothing; the request does not fail."""
     put(collection, (point("1", "a"), [1.0]))
 
     assert collection.find(names=["\ud800"], limit=5) == []
@@ -113,8 +113,8 @@ def test_text_that_is_no_unicode_finds_nothing(collection: Collection) -> None:
     assert collection.delete_entities(["\ud800"]) == 0
 
 
-def test_scroll_gives_every_point_once_by_id(collection: Collection) -> None:
-    """Scrolling goes through all points, page after page, in the order of their ids."""
+def test_scroll_returns_every_point_once_by_id(collection: Collection) -> None:
+    """Scrolling returns all points, page by page, ordered by id."""
     points, vectors = many(1100)
     with collection.writer() as writer:
         writer.write(points, vectors, yes(1100))
@@ -154,8 +154,8 @@ def test_counts_are_exact(collection: Collection) -> None:
     assert collection.type_counts(limit=1)["types"] == {"ORG": 31}
 
 
-def test_a_type_that_no_name_has_any_more_is_not_counted(collection: Collection) -> None:
-    """Counts of types tell what is there, after deleting too, before and after the graph is built."""
+def test_a_type_without_names_is_not_counted(collection: Collection) -> None:
+    """Counts of types are right after deletions too, before and after the graph is built."""
     points, vectors = many(4)
     collection.upsert(points, vectors, yes(4))
     collection.upsert([point("city", "Paris", types=("GPE",))], vectors[:1], yes(1))
@@ -169,8 +169,8 @@ def test_a_type_that_no_name_has_any_more_is_not_counted(collection: Collection)
     assert collection.type_counts()["types"] == before
 
 
-def test_deleting_an_entity_takes_all_its_names(collection: Collection) -> None:
-    """Deleting says how many points went, and they are gone at once."""
+def test_deleting_an_entity_deletes_all_its_names(collection: Collection) -> None:
+    """Deleting returns how many points were deleted, and they are gone at once."""
     points, vectors = many(20)
     collection.upsert(points, vectors, yes(20))
 
@@ -186,7 +186,7 @@ def test_deleting_an_entity_takes_all_its_names(collection: Collection) -> None:
 
 
 def test_points_are_deleted_by_id(collection: Collection) -> None:
-    """Deleting points by id takes these and no others; ids that are not there do no harm."""
+    """Deleting points by id deletes only these; unknown ids do not matter."""
     points, vectors = many(20)
     collection.upsert(points, vectors, yes(20))
 
@@ -198,7 +198,7 @@ def test_points_are_deleted_by_id(collection: Collection) -> None:
 
 
 def test_a_bulk_load_stores_everything(collection: Collection) -> None:
-    """A load in uneven pieces, twice over, leaves each point once; after finalize nothing is left to do."""
+    """A load in uneven pieces, done twice, stores each point once; finalize then completes the collection."""
     points, vectors = many(900)
     encodable = yes(900)
     encodable[::100] = False
@@ -221,7 +221,7 @@ def test_a_bulk_load_stores_everything(collection: Collection) -> None:
 
 
 def test_a_caller_may_reuse_its_arrays(collection: Collection) -> None:
-    """What was handed to a writer is what is stored, whatever becomes of the array."""
+    """A writer stores what I passed, even if I change the array afterwards."""
     points, vectors = many(300)
     buffer = vectors.copy()
     with collection.writer() as writer:
@@ -232,7 +232,7 @@ def test_a_caller_may_reuse_its_arrays(collection: Collection) -> None:
 
 
 def test_an_error_in_a_load_keeps_what_was_acknowledged(collection: Collection) -> None:
-    """A load that its caller breaks off keeps what was flushed."""
+    """If I stop a load by an exception, the flushed points stay."""
     points, vectors = many(20)
 
     def load() -> None:
@@ -249,7 +249,7 @@ def test_an_error_in_a_load_keeps_what_was_acknowledged(collection: Collection) 
 
 @pytest.mark.parametrize("through_writer", [False, True])
 def test_bad_points_are_refused_with_their_name(collection: Collection, through_writer: bool) -> None:
-    """NaN, zero or wrongly sized vectors and invalid Unicode are refused, naming the point; nothing is stored."""
+    """NaN, zero vectors, wrong widths and invalid Unicode are errors that name the point; nothing is stored."""
     good, nan = unit([1.0], [1.0]), unit([1.0], [1.0])
     nan[1, 3] = np.nan
     cases = [
@@ -275,15 +275,15 @@ def test_bad_points_are_refused_with_their_name(collection: Collection, through_
     assert collection.count() == 0
 
 
-def test_a_vector_of_an_unencodable_name_is_not_looked_at(collection: Collection) -> None:
-    """Whatever stands in the row of a name without a vector, the name is stored."""
+def test_the_vector_of_an_unencodable_name_is_not_read(collection: Collection) -> None:
+    """A name without a vector is stored, whatever its row contains."""
     collection.upsert([point("1", "\U0001f600")], np.full((1, DIM), np.nan, dtype=np.float32), np.array([False]))
 
     assert collection.count() == 1
 
 
 def test_points_are_read_by_id(collection: Collection) -> None:
-    """Those that are there come back; the others are just not in the answer."""
+    """Existing points are returned; missing ones are left out."""
     here, missing = point("1", "a", description="x"), point("2", "b")
     put(collection, (here, [1.0]))
 
@@ -292,7 +292,7 @@ def test_points_are_read_by_id(collection: Collection) -> None:
 
 
 def test_a_payload_is_replaced_and_the_vector_stays(collection: Collection) -> None:
-    """Fields that the new payload lacks are gone, and the type filter goes by the new types."""
+    """Fields missing from the new payload are removed, and the type filter uses the new types."""
     old = point("1", "a", description="x", extra={"source": "s"})
     new = point("1", "a", types=("GPE",), kb_types=())
     put(collection, (old, [1.0, 0.5]), (point("2", "b"), [0.0, 1.0]))
@@ -306,7 +306,7 @@ def test_a_payload_is_replaced_and_the_vector_stays(collection: Collection) -> N
 
 
 def test_a_payload_that_cannot_be_stored_is_refused(collection: Collection) -> None:
-    """Nothing is written, and the point is named."""
+    """The error names the point, and nothing is written."""
     old = point("1", "a")
     put(collection, (old, [1.0]))
 

@@ -1,4 +1,4 @@
-"""Collections as such, whatever the store: made, opened, deleted, and their manifests."""
+"""Collections in every kind of store: create, open, delete, and their manifests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS
 
 
-def test_the_manifest_comes_back(store: Store, collection: Collection, name: str) -> None:
-    """A manifest is what it was after reopening, and can be replaced, emptied fields included."""
+def test_the_manifest_is_kept(store: Store, collection: Collection, name: str) -> None:
+    """After reopening, the manifest is the same; it can be replaced, also with empty fields."""
     assert collection.manifest == manifest_of(name).as_created()
     assert collection.name == name
     first = collection.manifest.model_copy(update={"kb_version": "2024ab", "names": 3})
@@ -35,7 +35,7 @@ def test_the_manifest_comes_back(store: Store, collection: Collection, name: str
 
 
 def test_another_model_is_refused(collection: Collection) -> None:
-    """A model of the same width but other weights is refused with both named."""
+    """A model with the same width but other weights is an error that names both."""
     info = ModelInfo(
         name="other",
         weights_hash="sha256:" + "b" * 64,
@@ -52,8 +52,8 @@ def test_another_model_is_refused(collection: Collection) -> None:
         collection.manifest.check_model(info)
 
 
-def test_creating_twice_is_refused_and_harms_nothing(store: Store, collection: Collection, name: str) -> None:
-    """A second create of one name fails and leaves the first collection as it is."""
+def test_creating_twice_is_refused(store: Store, collection: Collection, name: str) -> None:
+    """Creating an existing collection fails and does not change it."""
     put(collection, (point("1", "a"), [1.0]))
 
     with pytest.raises(CollectionExistsError, match=name):
@@ -62,8 +62,8 @@ def test_creating_twice_is_refused_and_harms_nothing(store: Store, collection: C
     assert collection.count() == 1
 
 
-def test_opening_or_deleting_what_is_missing(store: Store, collection: Collection, name: str) -> None:
-    """A missing collection is an error that lists those that are there."""
+def test_opening_or_deleting_a_missing_collection(store: Store, collection: Collection, name: str) -> None:
+    """The error for a missing collection lists the existing ones."""
     with pytest.raises(CollectionNotFoundError, match=name) as caught:
         store.open("pearl-test-absent")
     assert caught.value.collection == "pearl-test-absent"
@@ -73,7 +73,7 @@ def test_opening_or_deleting_what_is_missing(store: Store, collection: Collectio
 
 
 def test_a_deleted_collection_is_gone(store: Store, collection: Collection, name: str) -> None:
-    """After deleting, the name is free again, and the new collection is empty."""
+    """After deletion I can use the name again, for an empty collection."""
     put(collection, (point("1", "a"), [1.0]))
     collection.close()
     assert name in store.collections()
@@ -86,8 +86,8 @@ def test_a_deleted_collection_is_gone(store: Store, collection: Collection, name
     again.close()
 
 
-def test_several_collections_live_side_by_side(store: Store, collection: Collection, name: str) -> None:
-    """Collections do not see each other's points and are listed by name."""
+def test_several_collections_are_independent(store: Store, collection: Collection, name: str) -> None:
+    """Collections do not share points, and are listed by name."""
     other = store.create(manifest_of(f"{name}-b"))
     put(collection, (point("1", "a"), [1.0]))
 
@@ -96,7 +96,7 @@ def test_several_collections_live_side_by_side(store: Store, collection: Collect
     other.close()
 
 
-def test_what_was_written_is_there_after_reopening(store: Store, collection: Collection, name: str) -> None:
+def test_points_are_kept_after_reopening(store: Store, collection: Collection, name: str) -> None:
     """Closing and opening a collection loses nothing."""
     points, vectors = many(50)
     with collection.writer() as writer:
@@ -111,7 +111,7 @@ def test_what_was_written_is_there_after_reopening(store: Store, collection: Col
     reopened.close()
 
 
-def test_payload_indexes_are_there_before_the_load(request: pytest.FixtureRequest, collection: Collection) -> None:
+def test_a_new_collection_has_payload_indexes(request: pytest.FixtureRequest, collection: Collection) -> None:
     """A new collection has the payload indexes that filters need."""
     if "server-local" in request.node.name:
         assert collection.status().payload_indexes == ()  # local mode has none, and needs none
@@ -119,8 +119,8 @@ def test_payload_indexes_are_there_before_the_load(request: pytest.FixtureReques
         assert set(INDEXED_FIELDS) <= set(collection.status().payload_indexes)
 
 
-def test_a_closed_collection_is_refused_in_words(store: Store, collection: Collection, name: str) -> None:
-    """Using a collection, or a load outside its block, is an error of this package that says what to do."""
+def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Collection, name: str) -> None:
+    """Using a closed collection, or a load outside its block, is an error that says what to do."""
     points, vectors = many(2)
     writer = collection.writer()
     with pytest.raises(StoreClosedError, match=f"'{name}' is not open: use it in a with statement"):

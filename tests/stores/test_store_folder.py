@@ -1,4 +1,4 @@
-"""Folders that cannot serve as an embedded store, and files in them that a stranger wrote: errors in words."""
+"""Folders that cannot be an embedded store, and foreign files in them: clear errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[EdgeStore]:
 
 
 def folder_of(store: EdgeStore) -> Path:
-    """Of its collection."""
+    """Return the folder of its collection."""
     return Path(store.location) / "toy"
 
 
@@ -44,7 +44,7 @@ WRITABLE = r"is only searched\. Make .*/toy writable for this user, or use a cop
 
 
 def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_path: Path) -> None:
-    """Even a search writes a lock and Edge's own files: a file system mounted read-only is refused with a way out."""
+    """Even a search writes a lock and Edge's files, so a read-only file system is an error that says what to do."""
     with small_disk(tmp_path / "disk", "200m") as disk:
         store = EdgeStore(disk)
         store.create(manifest_of()).close()
@@ -59,8 +59,8 @@ def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_pa
         assert store.collections() == ["toy"]
 
 
-def test_a_lock_that_cannot_be_made_is_told(store: EdgeStore) -> None:
-    """Whatever stands in the way of the lock file is named, and what to do."""
+def test_a_lock_that_cannot_be_created_is_reported(store: EdgeStore) -> None:
+    """The error says why the lock file cannot be created, and what to do."""
     lock = folder_of(store) / ".lock"
     lock.unlink()
     lock.mkdir()
@@ -71,8 +71,8 @@ def test_a_lock_that_cannot_be_made_is_told(store: EdgeStore) -> None:
         store.delete("toy")
 
 
-def test_a_file_system_without_locks_is_told(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some network file systems take no locks: that is not another process that has the collection."""
+def test_a_file_system_without_locks_is_reported(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have no locks: the error does not claim that another process has the collection."""
 
     def refuse(file: object, flags: object) -> None:
         raise edge_lock.portalocker.LockException(OSError(errno.ENOLCK, "No locks available"))
@@ -84,7 +84,7 @@ def test_a_file_system_without_locks_is_told(store: EdgeStore, monkeypatch: pyte
 
 
 def test_engine_files_that_may_not_be_read_are_not_called_damaged(store: EdgeStore) -> None:
-    """What Edge says of permissions is passed on as such."""
+    """Missing permissions are reported as such."""
     told = edge_shard.translate_error("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
 
     assert "cannot be opened for writing (Permission denied (os error 13))" in str(told)
@@ -102,13 +102,13 @@ def test_engine_files_that_may_not_be_read_are_not_called_damaged(store: EdgeSto
 )
 @pytest.mark.parametrize("part", ["x" * 300, "/".join(["y" * 200] * 30)])
 def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[[EdgeStore], Any], part: str) -> None:
-    """A path that the file system does not take is an error of the store with what the system says."""
+    """A path that the file system refuses is a store error with the system's message."""
     with pytest.raises(StoreError, match=r"(?s)File name too long.*as the store"):
         act(EdgeStore(tmp_path / part))
 
 
-def test_a_collection_that_may_not_be_looked_at_is_told(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can tell whether a collection is there if the folder cannot be read."""
+def test_a_folder_that_cannot_be_read_is_reported(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the folder cannot be read, I learn that, and not that the collection does not exist."""
 
     def refuse(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
@@ -130,10 +130,10 @@ def test_a_collection_that_may_not_be_looked_at_is_told(store: EdgeStore, monkey
         (b" " * 101, "it has more than 100 bytes"),
     ],
 )
-def test_a_manifest_that_was_made_to_break_its_reader_is_refused(
+def test_a_hostile_manifest_is_refused(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
 ) -> None:
-    """JSON that no reader survives, or that is larger than any manifest, is an unusable manifest."""
+    """Deeply nested or very large JSON is an unusable manifest, and nothing crashes."""
     if "100 bytes" in why:
         monkeypatch.setattr(edge_folder, "MAX_MANIFEST_BYTES", 100)
     (folder_of(store) / "manifest.json").write_bytes(content)
@@ -143,8 +143,8 @@ def test_a_manifest_that_was_made_to_break_its_reader_is_refused(
     store.delete("toy")
 
 
-def test_a_manifest_that_is_no_file_is_refused(store: EdgeStore) -> None:
-    """A folder or a pipe in its place is no manifest, and nobody waits for what comes through it."""
+def test_a_manifest_that_is_not_a_file_is_refused(store: EdgeStore) -> None:
+    """A folder or a pipe in place of the manifest is an error; nothing waits for the pipe."""
     manifest = folder_of(store) / "manifest.json"
     manifest.unlink()
     for make in (manifest.mkdir, lambda: os.mkfifo(manifest)):
@@ -155,8 +155,8 @@ def test_a_manifest_that_is_no_file_is_refused(store: EdgeStore) -> None:
 
 
 @pytest.mark.parametrize("content", [DEEP, b"null", b'{"vectors": "many"}', b'{"vectors": []}', b"\xff", b"1" * 9999])
-def test_a_note_of_the_graph_that_is_unreadable_costs_a_finalize(store: EdgeStore, content: bytes) -> None:
-    """How far the graph goes can be found out again: a broken note is as none."""
+def test_an_unreadable_state_of_the_graph_only_needs_a_finalize(store: EdgeStore, content: bytes) -> None:
+    """An unreadable index.json counts as missing; finalize writes it again."""
     (folder_of(store) / "index.json").write_bytes(content)
     collection = store.open("toy")
 
@@ -164,8 +164,8 @@ def test_a_note_of_the_graph_that_is_unreadable_costs_a_finalize(store: EdgeStor
     assert collection.count() == 20
 
 
-def test_a_strangers_links_lead_to_no_file_outside(store: EdgeStore, tmp_path: Path) -> None:
-    """A link in the place of the lock or of a manifest in the making does not overwrite what it leads to."""
+def test_links_in_the_folder_do_not_overwrite_files_outside(store: EdgeStore, tmp_path: Path) -> None:
+    """A link in place of the lock or of a temporary manifest does not overwrite its target."""
     outside = tmp_path / "outside"
     outside.write_text("precious", encoding="utf-8")
     folder = folder_of(store)
@@ -182,8 +182,8 @@ def test_a_strangers_links_lead_to_no_file_outside(store: EdgeStore, tmp_path: P
     assert json.loads((folder / "manifest.json").read_bytes())["names"] == 7
 
 
-def test_what_a_lock_file_says_of_its_owner_is_shown_safely(store: EdgeStore) -> None:
-    """A stranger may have written it: control characters do not reach the terminal, nor does a gigabyte."""
+def test_the_owner_in_a_lock_file_is_shown_safely(store: EdgeStore) -> None:
+    """Anybody may write the lock file: control characters and long texts do not reach the terminal."""
     lock = folder_of(store) / ".lock"
     held = edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
     lock.write_bytes("process 1: \x1b[31m\u202e\a".encode() + b"x" * 1_000_000)
@@ -199,8 +199,8 @@ def test_what_a_lock_file_says_of_its_owner_is_shown_safely(store: EdgeStore) ->
 KEPT = "What is stored in it is kept: free some space"
 
 
-def test_a_full_disk_says_what_is_true_of_the_collection(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was stored where nothing could be created; what was stored before is kept; what was acknowledged too."""
+def test_the_error_for_a_full_disk_says_what_is_kept(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says whether the collection was created, or which points are kept."""
     collection = store.open("toy")
     full = SimpleNamespace(**vars(edge_shard.shutil) | {"disk_usage": lambda path: SimpleNamespace(free=0)})
     monkeypatch.setattr(edge_shard, "shutil", full)
@@ -215,10 +215,10 @@ def test_a_full_disk_says_what_is_true_of_the_collection(store: EdgeStore, monke
     assert KEPT in str(edge_shard.translate_error("No space left on device (os error 28)", "toy", "searching it"))
 
 
-def test_a_disk_that_is_too_full_for_a_folder_is_told_as_full(
+def test_a_disk_without_space_for_a_folder_is_reported_as_full(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where not even a folder can be made, the reason is the disk."""
+    """If no folder can be created for lack of space, the error says so."""
 
     def refuse(**settings: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")

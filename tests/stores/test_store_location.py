@@ -1,4 +1,4 @@
-"""What names a store, and what does not: nothing is made in a place that nobody named."""
+"""Locations of a store: valid ones, and invalid ones, for which no folder is created."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pearl_qdrant.store.open import is_url, open_store
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with nothing in it that a mistaken location could meet."""
+    """An empty current folder."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -41,13 +41,13 @@ REFUSED = {
     "[::1]:6333": r"write http://\[::1\]:6333",
     "a\0b": r"'a\\x00b' is not valid text",
     "a\udcff": r"'a\\udcff' is not valid text",
-    "~nobody-of-that-name/store": "names no folder",
+    "~nobody-of-that-name/store": "is not a folder",
 }
 
 
 @pytest.mark.parametrize("location", REFUSED)
-def test_a_location_that_names_no_store_is_refused_in_words(location: str, here: Path) -> None:
-    """An empty one, a URL of another kind, a server without http://: refused, and nothing is made."""
+def test_an_invalid_location_is_a_clear_error(location: str, here: Path) -> None:
+    """An empty location, a URL of another kind and a server without http:// are errors, and no folder is created."""
     with pytest.raises(SettingsError, match=REFUSED[location]):
         open_store(location)
 
@@ -58,19 +58,19 @@ def test_a_location_that_names_no_store_is_refused_in_words(location: str, here:
     "location", ["folder", "./ftp://x", "./localhost:6333", "a:b", "C:/store", "with blank", "ä", "7"]
 )
 def test_any_folder_can_be_a_store(location: str) -> None:
-    """What may be the name of a folder is taken, by itself or after a dot and a slash."""
+    """Any valid name of a folder works, alone or after ./"""
     assert open_store(location).location == os.path.realpath(location)
 
 
-def test_a_folder_that_is_there_is_taken_whatever_it_looks_like(here: Path) -> None:
-    """A folder with the name of a server is that folder if it is there already."""
+def test_an_existing_folder_is_used_even_if_it_looks_like_a_server(here: Path) -> None:
+    """An existing folder whose name looks like a server is used as a folder."""
     (here / "localhost:6333").mkdir()
 
     assert open_store("localhost:6333").location == str(here / "localhost:6333")
 
 
 def test_schemes_are_read_in_any_case() -> None:
-    """HTTP:// is http://, as in any browser."""
+    """HTTP:// means http://, as in a browser."""
     with QdrantDouble() as double:
         location = double.url.replace("http", "HTTP")
         store = open_store(location)
@@ -91,8 +91,8 @@ def test_schemes_are_read_in_any_case() -> None:
     ],
 )
 @pytest.mark.parametrize("location", ["", "ftp://x", "localhost:6333"])
-def test_every_command_refuses_it_before_it_begins(run: Run, here: Path, words: tuple[str, ...], location: str) -> None:
-    """The message is the same wherever --store is given; no folder of that name appears, nor files in this one."""
+def test_every_command_refuses_it_before_it_starts(run: Run, here: Path, words: tuple[str, ...], location: str) -> None:
+    """The message is the same for every command with --store, and no folder or file is created."""
     (here / "names.tsv").write_text("id\tname\nE1\tOne\n", encoding="utf-8")
     outcome = run(*words, "--store", location)
 
@@ -103,7 +103,7 @@ def test_every_command_refuses_it_before_it_begins(run: Run, here: Path, words: 
 
 
 def test_empty_variables_count_as_not_set(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a compose file sets them that leaves them open: the user's data folder is the store."""
+    """A compose file may set empty variables; then the user's data folder is the store."""
     for name in ("HOME", "XDG_DATA_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(name, str(tmp_path / "data"))
     monkeypatch.setenv("PEARL_QDRANT_STORE", "")
@@ -115,7 +115,7 @@ def test_empty_variables_count_as_not_set(run: Run, tmp_path: Path, monkeypatch:
 
 
 def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that runs under a number: the message names the option and the variable."""
+    """In a container without a named user, the message names the option and the variable."""
 
     def fail() -> Path:
         raise RuntimeError("Could not determine home directory.")

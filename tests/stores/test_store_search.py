@@ -1,4 +1,4 @@
-"""Searching by vector, whatever the store: what comes back, in what order, under which filter."""
+"""Search by vector in every kind of store: results, order and filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pearl_qdrant.store.protocol import Collection
 
 
 def test_scores_are_cosines_best_first(collection: Collection) -> None:
-    """The nearest name comes first, with its cosine."""
+    """The nearest name is first, with its cosine."""
     put(collection, (point("1", "near"), [1.0, 0.1]), (point("2", "far"), [0.0, 1.0]), (point("3", "anti"), [-1.0]))
 
     hits = collection.search(unit([1.0]), limit=10)[0]
@@ -24,7 +24,7 @@ def test_scores_are_cosines_best_first(collection: Collection) -> None:
 
 
 def test_a_query_without_a_vector_finds_nothing(collection: Collection) -> None:
-    """A mention that cannot be encoded finds nothing, and the others of the batch are not disturbed."""
+    """A mention that cannot be encoded finds nothing; the others of the batch are not affected."""
     put(collection, (point("1", "a"), [1.0]))
 
     hits = collection.search(unit([], [1.0], []), limit=5)
@@ -51,7 +51,7 @@ def test_types_filter_native_and_coarse_types(collection: Collection) -> None:
 
 
 def test_the_predicted_type_counts_only_where_the_base_has_no_coarse_type(collection: Collection) -> None:
-    """What the head predicted stands in for a missing type, and never overrules the base."""
+    """The predicted type replaces a missing type, and never a type of the base."""
     head: dict[str, Any] = {
         "phrase_type": "NP-ORG",
         "lexical_class": "NP",
@@ -71,7 +71,7 @@ def test_the_predicted_type_counts_only_where_the_base_has_no_coarse_type(collec
 
 
 def test_equal_scores_are_ordered_by_point_id(collection: Collection) -> None:
-    """Names that nothing separates come in one fixed order, also where the limit cuts through them."""
+    """Names with equal scores always have the same order, even if the limit cuts through them."""
     points = [point(f"E{i}", "Springfield") for i in range(40)]
     collection.upsert(points, np.repeat(unit([1.0, 2.0, 3.0]), 40, axis=0), yes(40))
     ordered = sorted(p.id for p in points)
@@ -82,7 +82,7 @@ def test_equal_scores_are_ordered_by_point_id(collection: Collection) -> None:
 
 
 def test_a_batch_gives_what_single_queries_give(collection: Collection) -> None:
-    """Searching many vectors at once, more than one request holds, changes no answer."""
+    """Many vectors in one call, more than fit into a request, get the same answers as alone."""
     points, vectors = many(60)
     collection.upsert(points, vectors, yes(60))
     _, queries = many(70, seed=1)
@@ -96,8 +96,8 @@ def test_a_batch_gives_what_single_queries_give(collection: Collection) -> None:
         assert [h.score for h in batch[i]] == pytest.approx([h.score for h in single], abs=1e-6)
 
 
-def test_search_refuses_what_makes_no_sense(collection: Collection) -> None:
-    """A query of the wrong width, a NaN or a limit of 0 is an error and no empty answer."""
+def test_search_refuses_bad_arguments(collection: Collection) -> None:
+    """A query of the wrong width, NaN or a limit of 0 is an error, not an empty answer."""
     with pytest.raises(ValueError, match=str(DIM)):
         collection.search(np.ones((1, DIM + 1), dtype=np.float32), limit=1)
     with pytest.raises(ValueError, match="finite"):
@@ -107,7 +107,7 @@ def test_search_refuses_what_makes_no_sense(collection: Collection) -> None:
 
 
 def test_many_threads_may_search(collection: Collection) -> None:
-    """Concurrent searches give what one search gives."""
+    """Concurrent searches return the same as single ones."""
     points, vectors = many(100)
     collection.upsert(points, vectors, yes(100))
 

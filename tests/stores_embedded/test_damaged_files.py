@@ -1,4 +1,4 @@
-"""Damaged files of the embedded engine: an error in words, and never memory, time or life of the process."""
+"""Damaged files of the embedded engine: a clear error, without a crash, a hang or much memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def probes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The shards that are tried in a process of their own."""
+    """The shards that are opened on trial in a child process."""
     tried: list[Path] = []
     probe = edge_checksums.open_on_trial
 
@@ -66,12 +66,12 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def shard_of(location: Path) -> Path:
-    """Where Edge's files lie."""
+    """Return the folder of Edge's files."""
     return location / "toy" / "shard"
 
 
 def seal_of(store: EdgeStore) -> Path:
-    """The seal of its collection."""
+    """Return the file with the checksums."""
     return Path(store.location) / "toy" / "files.json"
 
 
@@ -88,7 +88,7 @@ def flip(file: Path, offset: int, bits: int = 0xFF) -> None:
 
 
 def test_a_collection_that_was_closed_is_opened_at_once(store: EdgeStore, probes: list[Path]) -> None:
-    """Its files are as they were: no process is started to try them, however often it is opened."""
+    """Its files have not changed, so no child process is started to test them, however often it is opened."""
     for n_points in (20, 40, 60):
         assert seal_of(store).exists()
         collection = store.open("toy")
@@ -100,8 +100,8 @@ def test_a_collection_that_was_closed_is_opened_at_once(store: EdgeStore, probes
     assert probes == []
 
 
-def test_whatever_is_written_a_closed_collection_is_sealed_as_it_is(built: Path, tmp_path: Path) -> None:
-    """Graph, loads, deletions: what Edge writes while it closes is not taken for damage."""
+def test_checksums_match_after_every_kind_of_write(built: Path, tmp_path: Path) -> None:
+    """After a graph, loads and deletions, Edge's own writes on closing do not count as damage."""
     shutil.copytree(built, tmp_path / "store")
     store = EdgeStore(tmp_path / "store")
     for round_ in range(3):
@@ -120,7 +120,7 @@ def test_whatever_is_written_a_closed_collection_is_sealed_as_it_is(built: Path,
 def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
     built: Path, tmp_path: Path, n_bytes: int
 ) -> None:
-    """Every small file, and both ends of every large one: a byte that changed since the close is named as damage."""
+    """A changed byte in any small file, or at either end of a large one, is reported as damage."""
     shutil.copytree(built, tmp_path / "store")
     shard, rng = shard_of(tmp_path / "store"), random.Random(1)
     seal = shard.with_name("files.json").read_bytes()
@@ -145,7 +145,7 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
 
 @pytest.mark.parametrize("way", ["truncated", "longer", "missing", "folder"])
 def test_a_file_of_another_size_or_kind_is_damage(store: EdgeStore, way: str) -> None:
-    """Files that were cut off, that grew or that are gone since the close are named."""
+    """Files that were cut, have grown or are missing since closing are named."""
     file = next(shard_of(Path(store.location)).rglob("segment.json"))
     content = file.read_bytes()
     file.unlink()
@@ -160,8 +160,8 @@ def test_a_file_of_another_size_or_kind_is_damage(store: EdgeStore, way: str) ->
     store.delete("toy")
 
 
-def test_a_seal_can_be_removed_to_try_the_files_as_they_are(store: EdgeStore, probes: list[Path]) -> None:
-    """Damage that Edge survives is not the end: the message says how to open the collection all the same."""
+def test_removing_the_checksums_opens_a_changed_collection(store: EdgeStore, probes: list[Path]) -> None:
+    """For damage that Edge tolerates, the message says how to open the collection anyway."""
     trackers = list(shard_of(Path(store.location)).rglob("mutable_id_tracker.versions"))
     for tracker in trackers:
         flip(tracker, tracker.stat().st_size - 1)
@@ -173,8 +173,8 @@ def test_a_seal_can_be_removed_to_try_the_files_as_they_are(store: EdgeStore, pr
     assert len(probes) == 1
 
 
-def test_a_damaged_text_is_told_when_it_is_read(store: EdgeStore) -> None:
-    """In the middle of large files nobody looks: what comes of it names the damage and the way out."""
+def test_a_damaged_text_is_reported_when_it_is_read(store: EdgeStore) -> None:
+    """The middle of large files has no checksum; damage there is reported when it is read, with what to do."""
     (page,) = shard_of(Path(store.location)).rglob("payload_storage/page_0.dat")
     with page.open("r+b") as opened:
         opened.write(bytes(4) + b"\xff" * 4000)
@@ -189,10 +189,10 @@ def test_a_damaged_text_is_told_when_it_is_read(store: EdgeStore) -> None:
 
 
 @pytest.mark.parametrize("seal", [None, b"", b"[" * 100_000, b'{"files": {"a": 1}}', b'{"files": {}, "version": 99}'])
-def test_without_a_seal_that_can_be_read_files_are_tried_first(
+def test_without_readable_checksums_files_are_tested_first(
     store: EdgeStore, probes: list[Path], seal: bytes | None
 ) -> None:
-    """After a crash, or beside a seal that a stranger wrote, the collection is tried in a process of its own."""
+    """After a crash, or with foreign checksums, the collection is opened in a child process first."""
     seal_of(store).unlink()
     if seal is not None:
         seal_of(store).write_bytes(seal)
@@ -201,8 +201,8 @@ def test_without_a_seal_that_can_be_read_files_are_tried_first(
     assert len(probes) == 1
 
 
-def test_files_that_nobody_knows_are_tried_first(store: EdgeStore, probes: list[Path]) -> None:
-    """A file that was laid into the shard since it was closed is no damage, and may be anything."""
+def test_unknown_files_are_tested_first(store: EdgeStore, probes: list[Path]) -> None:
+    """A file added to the shard after closing is not damage, but may be anything."""
     (shard_of(Path(store.location)) / ".DS_Store").write_bytes(b"desktop")
     os.mkfifo(shard_of(Path(store.location)) / "segments" / "pipe")
 
@@ -222,18 +222,18 @@ if sys.argv[2] == "crash":
 
 
 @pytest.mark.parametrize("end, n_probes", [("crash", 1), ("exit", 0)])
-def test_a_program_that_just_ends_has_closed_its_collections(
+def test_a_program_closes_its_collections_at_exit(
     store: EdgeStore, probes: list[Path], end: str, n_probes: int
 ) -> None:
-    """At the end of the interpreter what is open is closed in good order; a crash is noticed by the next process."""
+    """At exit open collections are closed properly; after a crash the next process notices."""
     subprocess.run([sys.executable, "-c", CRASH, store.location, end], check=False, cwd=ROOT)
 
     assert store.open("toy").count() == 20
     assert len(probes) == n_probes
 
 
-def test_what_is_tried_goes_on_where_it_was(built: Path, tmp_path: Path, probes: list[Path]) -> None:
-    """A collection with a graph that was not closed answers as before, after it was tried."""
+def test_a_collection_that_was_not_closed_keeps_its_content(built: Path, tmp_path: Path, probes: list[Path]) -> None:
+    """A collection with a graph that was not closed gives the same answers after the test of its files."""
     shutil.copytree(built, tmp_path / "store")
     (tmp_path / "store" / "toy" / "files.json").unlink()
     store = EdgeStore(tmp_path / "store")
@@ -245,10 +245,10 @@ def test_what_is_tried_goes_on_where_it_was(built: Path, tmp_path: Path, probes:
     store.close()
 
 
-def test_a_shard_that_somebody_has_open_is_not_called_damaged(
+def test_a_shard_that_a_process_has_open_is_not_called_damaged(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a writer of a killed process still has the files, that is said, after a moment of waiting."""
+    """If the child of a killed process still has the files, the error says so, after a short wait."""
     seal_of(store).unlink()
     monkeypatch.setattr(edge_lock, "WAIT_S", 0.0)
     shard = edge_shard.load_shard(shard_of(Path(store.location)), "toy")
@@ -258,10 +258,10 @@ def test_a_shard_that_somebody_has_open_is_not_called_damaged(
     shard.close()
 
 
-def test_where_no_process_can_be_started_a_collection_opens_all_the_same(
+def test_a_collection_opens_even_if_no_child_process_can_be_started(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Inside another program `sys.executable` may be that program, or nothing: that is no damage."""
+    """If Python is embedded, `sys.executable` may be another program or empty: that is not damage."""
     for executable in ("/bin/false", "/nonexistent/python"):
         collection = store.open("toy")
         collection.close()
@@ -310,7 +310,7 @@ print(json.dumps([said, [1024 * one for one in highest]]))
 
 
 def opened_apart(location: Path) -> str:
-    """What opening says in a process of its own, which must take little memory, as must those that it starts."""
+    """Open in another process and return its output; it and its children must take little memory."""
     ended = subprocess.run([sys.executable, "-c", OPEN, str(location)], capture_output=True, check=False, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr.decode()
     said, sizes = json.loads(ended.stdout)
@@ -320,8 +320,8 @@ def opened_apart(location: Path) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 @pytest.mark.parametrize("name", LETHAL)
-def test_one_byte_does_not_take_the_memory_or_the_life_of_a_process(built: Path, tmp_path: Path, name: str) -> None:
-    """After a crash, lengths that lead Edge astray are an error in words, or are harmless."""
+def test_one_wrong_byte_neither_takes_all_memory_nor_crashes(built: Path, tmp_path: Path, name: str) -> None:
+    """After a crash, a wrong length in a file is a clear error or harmless."""
     shutil.copytree(built, tmp_path / "store")
     (tmp_path / "store" / "toy" / "files.json").unlink()
     offset, byte = LETHAL[name]
@@ -341,8 +341,8 @@ def test_one_byte_does_not_take_the_memory_or_the_life_of_a_process(built: Path,
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
-def test_random_bytes_in_any_file_end_in_words(built: Path, tmp_path: Path) -> None:
-    """One byte at the beginning of a file, where lengths lie, in forty files one after the other."""
+def test_random_bytes_in_any_file_are_clear_errors(built: Path, tmp_path: Path) -> None:
+    """A random byte near the beginning of a file, where lengths are, in forty files one by one."""
     rng = random.Random(1)
     names = sorted(str(file.relative_to(built)) for file in shard_of(built).rglob("*") if file.is_file())
     for number, name in enumerate(rng.sample(names, 40)):

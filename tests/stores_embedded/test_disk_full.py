@@ -1,4 +1,4 @@
-"""A disk that is full to the last byte, in the middle of a load and before a search."""
+"""A completely full disk, during a load and before a search."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ N_ENTITIES = 220
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
+    """A small file system."""
     with small_disk(tmp_path / "disk", "320m") as folder:
         yield folder
 
 
 @pytest.fixture
 def chain(tmp_path: Path, disk: Path, model: Path) -> Chain:
-    """A load to that disk that has not begun."""
+    """A load to that disk that has not started."""
     place = EdgePlace(disk)
     lab = Lab.make(tmp_path / "lab", model, N_ENTITIES)
     lab.prepare(place)
@@ -47,7 +47,7 @@ def chain(tmp_path: Path, disk: Path, model: Path) -> Chain:
 
 
 def fill(disk: Path) -> Path:
-    """A file that takes all the space there is."""
+    """Make a file that takes all free space."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for n_bytes in (1 << 20, 1 << 12):
@@ -57,23 +57,23 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-def assert_is_told(ended: Ended) -> None:
-    """It failed with a message about the disk."""
+def assert_reports_full_disk(ended: Ended) -> None:
+    """Check that it failed with a message about the disk."""
     assert (ended.status, "Traceback" in ended.err) == (1, False), ended.err
     assert "No space left for collection 'base'" in ended.err
     assert "free some space and run the same command again" in ended.err
 
 
 def test_a_disk_that_something_else_fills_stops_a_load_and_loses_nothing(chain: Chain, disk: Path) -> None:
-    """If no byte is left, ingest and link end with a message; once there is space, the load goes on to the same end."""
+    """Without free space, ingest and link fail with a message; once there is space, the load resumes and completes."""
     run = chain.begin("checkpoint", nth=1)
     run.signal_group(signal.SIGSTOP)  # or it may be done before the disk is full
     ballast = fill(disk)
     run.signal_group(signal.SIGCONT)
-    assert_is_told(run.wait())
-    assert_is_told(Run(chain.folder, chain.words()).wait())
+    assert_reports_full_disk(run.wait())
+    assert_reports_full_disk(Run(chain.folder, chain.words()).wait())
     words = ["link", "a name", "--collection", COLLECTION, "--store", chain.place.location]
-    assert_is_told(Run(chain.folder, [*words, "--model", str(chain.lab.model)]).wait())
+    assert_reports_full_disk(Run(chain.folder, [*words, "--model", str(chain.lab.model)]).wait())
 
     ballast.unlink()
     ended = chain.resume()
@@ -90,8 +90,8 @@ load_shard(Path(sys.argv[1]), "toy").close()
 """
 
 
-def test_opening_takes_memory_on_a_disk_in_memory_and_is_told_where_there_is_none(disk: Path) -> None:
-    """Edge reads files with holes; in a tmpfs that takes space, and who gets none is killed, unless it asks before."""
+def test_opening_on_a_full_tmpfs_is_a_clear_error(disk: Path) -> None:
+    """Edge reads files with holes, which takes space in a tmpfs: without space I get an error and no killed process."""
     shard = disk / "shard"
     edge_shard.create_shard(shard, 8)
     assert edge_shard.is_in_memory(shard)
@@ -110,7 +110,7 @@ def test_opening_takes_memory_on_a_disk_in_memory_and_is_told_where_there_is_non
 
 
 def test_a_collection_is_locked_on_a_full_disk_too(disk: Path) -> None:
-    """A lock file that has no room for its owner's name locks all the same."""
+    """A lock file works even if there is no space for its owner's name."""
     fill(disk)
     lock = CollectionLock.acquire(disk / "lock", "base")
 
@@ -129,7 +129,7 @@ def test_a_collection_is_locked_on_a_full_disk_too(disk: Path) -> None:
         (signal.SIGKILL, 0, StoreFullError, r"0 MB free.*SIGKILL.*free some space"),
     ],
 )
-def test_a_writer_that_was_killed_is_told_with_what_the_disk_has_left(
+def test_the_error_for_a_killed_writer_names_the_free_space(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: int,
@@ -137,7 +137,7 @@ def test_a_writer_that_was_killed_is_told_with_what_the_disk_has_left(
     expected: type[StoreError],
     message: str,
 ) -> None:
-    """The signal is named; a full disk only where there is no space left."""
+    """The error names the signal; it blames the disk only if there is no space left."""
     manifest = Manifest(collection="toy", kb="toy", model="m", weights_hash="sha256:0", dim=8, has_head=False)
     store = EdgeStore(tmp_path)
     folder = store.create(manifest)._folder

@@ -35,7 +35,7 @@ from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
 
 
 def test_while_it_is_loaded_a_collection_is_counted_but_not_searched(store: EdgeStore) -> None:
-    """A search during a load is refused at once, and works when the load has ended."""
+    """A search during a load is an error at once, and works after the load."""
     collection = store.create(manifest_of())
     points, vectors, encodable = many(50)
     with collection.writer() as writer:
@@ -63,7 +63,7 @@ def test_an_empty_load_starts_no_process(store: EdgeStore, children: list[edge_p
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     store: EdgeStore, children: list[edge_process.EdgeProcess]
 ) -> None:
-    """After kill -9 of the writing process, what was flushed is there, and loading again completes."""
+    """After kill -9 of the writing process, flushed points are kept, and a new load completes."""
     collection = store.create(manifest_of())
     points, vectors, encodable = many(6000)
 
@@ -88,10 +88,8 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
 
 
-def test_ctrl_c_in_the_terminal_leaves_the_writer_to_its_parent(
-    store: EdgeStore, children: list[edge_process.EdgeProcess]
-) -> None:
-    """An interrupt that reaches the writing process too does not end it."""
+def test_ctrl_c_does_not_stop_the_writing_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
+    """Ctrl-C in a terminal also reaches the writing process, which ignores it."""
     collection = store.create(manifest_of())
     with collection.writer() as writer:
         writer.write(*many(10))
@@ -105,7 +103,7 @@ def test_ctrl_c_in_the_terminal_leaves_the_writer_to_its_parent(
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("task", ["load", "finalize"])
 def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:
-    """When the loading program is killed, its child ends too, and what was acknowledged is there."""
+    """When the loading program is killed, its child exits too, and acknowledged points are kept."""
     store.create(manifest_of(dim=WIDE)).close()
     script = """
 import sys, time
@@ -152,10 +150,10 @@ while True:
     assert nearest_names(collection, vectors[:20]) == [point.name for point in points[:20]]
 
 
-def test_a_large_load_goes_through_several_processes(
+def test_a_large_load_uses_several_processes(
     store: EdgeStore, low_threshold: None, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each child ends when its share is compacted; filters and counts are exact with and without payload indexes."""
+    """Each child exits after a compaction; filters and counts are exact with and without payload indexes."""
     monkeypatch.setattr(edge_folder, "SMALL_POINTS", 500)
     monkeypatch.setattr(edge_folder, "COMPACT_UNINDEXED_POINTS", 800)
     collection = store.create(manifest_of(dim=WIDE))
@@ -202,10 +200,10 @@ def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
 
 
 @pytest.mark.parametrize("quantization, least", [("none", 38), ("int8", 38), ("turbo", 38), ("binary", 30)])
-def test_scores_come_from_the_whole_vectors(
+def test_scores_come_from_the_full_vectors(
     store: EdgeStore, low_threshold: None, quantization: Quantization, least: int
 ) -> None:
-    """However vectors are kept for finding candidates, a score is the exact cosine, with the filter and without."""
+    """With every quantization a score is the exact cosine, with and without a filter."""
     collection = store.create(manifest_of(dim=WIDE).model_copy(update={"quantization": quantization}))
     points, vectors, encodable = many(1500, dim=WIDE)
     with collection.writer() as writer:
@@ -230,7 +228,7 @@ def test_scores_come_from_the_whole_vectors(
 
 
 def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
-    """After kill -9 while the graph is built, search is exact as before, and finalize can run again."""
+    """After kill -9 while the graph is built, search is still exact, and finalize can run again."""
     points, vectors, encodable = many(5000, dim=WIDE)
     wide.upsert(points, vectors, encodable)
     shard = wide._folder.path / "shard"
@@ -255,8 +253,8 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
 
-def test_ctrl_c_ends_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
-    """An interrupt stops the building of the graph; the collection goes on as it was."""
+def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
+    """Ctrl-C stops the building of the graph; the collection works as before."""
 
     def interrupt_when_started() -> None:
         wait_until(lambda: children)
@@ -274,8 +272,8 @@ def test_ctrl_c_ends_finalize_at_once(wide: EdgeCollection, children: list[edge_
     assert not wide.status().is_finalized
 
 
-def test_what_is_written_after_finalize_is_found_and_told(wide: EdgeCollection) -> None:
-    """A later load is searched at once, shows as not finalized when it is large, and finalize takes it in."""
+def test_points_written_after_finalize_are_found_and_reported(wide: EdgeCollection) -> None:
+    """A later load is searched at once; a large one shows as not finalized, and finalize adds it to the graph."""
     wide.finalize()
     points, vectors, encodable = many(1700, dim=WIDE)
     with wide.writer() as writer:
@@ -299,14 +297,14 @@ def test_what_is_written_after_finalize_is_found_and_told(wide: EdgeCollection) 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little space."""
+    """A small file system."""
     with small_disk(tmp_path / "disk", "180m") as folder:
         yield folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
 def test_a_full_disk_stops_a_load_and_loses_nothing(disk: Path) -> None:
-    """A load that fills the disk ends with the numbers; what was acknowledged is there, and can be searched."""
+    """A load that fills the disk fails with the free space; acknowledged points are kept and can be searched."""
     store = EdgeStore(disk)
     collection = store.create(manifest_of(dim=1024))
     acknowledged = 0

@@ -1,4 +1,4 @@
-"""What is special to the embedded store: its folder, its lock, and its points."""
+"""The embedded store: its folder, its lock, and its points."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from pearl_qdrant.store.schema import NamePoint
 # The folder
 
 
-def test_a_store_that_is_not_there_yet_is_empty(store: EdgeStore) -> None:
-    """Looking at a new store makes no folder."""
+def test_a_new_store_is_empty(store: EdgeStore) -> None:
+    """Listing a new store creates no folder."""
     assert store.collections() == []
     with pytest.raises(CollectionNotFoundError):
         store.open("toy")
@@ -49,7 +49,7 @@ def test_a_store_that_is_not_there_yet_is_empty(store: EdgeStore) -> None:
 
 
 def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """A file in the place of the folder is a clear error."""
+    """A file in place of the folder is a clear error."""
     (tmp_path / "file").write_text("x")
     store = EdgeStore(tmp_path / "file")
 
@@ -62,8 +62,8 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a:b", "x" * 201, "a\n", "a\x00", "a."]
 )
-def test_names_that_would_leave_the_folder_are_refused(store: EdgeStore, name: str) -> None:
-    """A collection's name is the name of a folder, and nothing else."""
+def test_names_that_no_folder_may_have_are_refused(store: EdgeStore, name: str) -> None:
+    """A collection's name is the name of a folder in the store, so paths and reserved characters are errors."""
     with pytest.raises(StoreRejectedError, match="cannot be the name"):
         store.create(manifest_of(name))
     with pytest.raises(StoreRejectedError):
@@ -73,8 +73,8 @@ def test_names_that_would_leave_the_folder_are_refused(store: EdgeStore, name: s
     assert store.collections() == []
 
 
-def test_names_of_all_scripts_are_taken(store: EdgeStore) -> None:
-    """A collection may be called as its users call it."""
+def test_collection_names_in_all_scripts_work(store: EdgeStore) -> None:
+    """A collection's name may be in any script."""
     for name in ("Wörter 1.0", "知识库"):
         store.create(manifest_of(name)).close()
 
@@ -82,7 +82,7 @@ def test_names_of_all_scripts_are_taken(store: EdgeStore) -> None:
 
 
 def test_other_folders_are_no_collections_and_never_deleted(store: EdgeStore) -> None:
-    """A folder of the user's that lies in the store is left alone."""
+    """Another folder within the store is never changed."""
     notes = Path(store.location) / "notes"
     notes.mkdir(parents=True)
     (notes / "keep.txt").write_text("keep")
@@ -95,8 +95,8 @@ def test_other_folders_are_no_collections_and_never_deleted(store: EdgeStore) ->
     assert (notes / "keep.txt").read_text() == "keep"
 
 
-def test_a_collection_appears_whole_or_not_at_all(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When making a collection fails, nothing is left of it, and the name is free."""
+def test_a_failed_create_leaves_nothing(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If creating a collection fails, nothing of it is left, and the name is free."""
 
     def fail(path: Path, text: str) -> None:
         raise OSError(5, "Input/output error")
@@ -110,8 +110,8 @@ def test_a_collection_appears_whole_or_not_at_all(store: EdgeStore, monkeypatch:
     store.create(manifest_of())
 
 
-def test_remains_of_a_killed_process_are_swept_up(store: EdgeStore) -> None:
-    """A folder that was half made an hour ago goes when the next collection is made; a new one may be in use."""
+def test_temporary_folders_of_a_killed_process_are_removed(store: EdgeStore) -> None:
+    """A temporary folder that is an hour old is removed by the next create; a new one may be in use and stays."""
     old, new = Path(store.location) / ".new-old", Path(store.location) / ".new-new"
     for path in (old, new):
         path.mkdir(parents=True)
@@ -127,7 +127,7 @@ def test_remains_of_a_killed_process_are_swept_up(store: EdgeStore) -> None:
 def test_a_broken_manifest_is_refused_and_the_collection_can_be_deleted(
     store: EdgeStore, content: bytes | None
 ) -> None:
-    """A truncated, foreign or missing manifest is a clear error, each time, and no lock stays behind."""
+    """A truncated, foreign or missing manifest is a clear error each time, and the lock is released."""
     store.create(manifest_of()).close()
     path = Path(store.location) / "toy" / "manifest.json"
     path.unlink()
@@ -143,7 +143,7 @@ def test_a_broken_manifest_is_refused_and_the_collection_can_be_deleted(
 
 
 def test_a_manifest_is_replaced_atomically(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When writing a manifest fails half-way, the old one is still whole."""
+    """If writing a manifest fails, the old one is unchanged."""
     collection = store.create(manifest_of())
 
     def fail(descriptor: int) -> None:
@@ -175,7 +175,7 @@ def test_a_damaged_collection_says_what_to_do(store: EdgeStore, damage: str, cap
 
 
 def test_opening_twice_in_one_process_shares_the_collection(store: EdgeStore) -> None:
-    """What one handle writes the other sees; closing one, even twice, leaves the other."""
+    """One handle sees what the other writes; closing one, even twice, does not close the other."""
     first = store.create(manifest_of())
     second = EdgeStore(Path(store.location) / ".." / "store").open("toy")
     points, vectors, encodable = many(10)
@@ -193,8 +193,8 @@ def test_opening_twice_in_one_process_shares_the_collection(store: EdgeStore) ->
     assert store.open("toy").count() == 10
 
 
-def test_a_second_process_is_told_who_has_the_collection(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection that another process has open is refused with that process's number, until it ends."""
+def test_a_second_process_learns_who_has_the_collection(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error for a collection that another process has open names that process, until it exits."""
     store.create(manifest_of()).close()
     monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
     script = """
@@ -220,7 +220,7 @@ sys.stdin.read()
 
 
 def test_an_open_collection_is_not_deleted(store: EdgeStore) -> None:
-    """Deleting what this process has open is refused; after closing it works."""
+    """Deleting an open collection is an error; after closing it works."""
     collection = store.create(manifest_of())
     with pytest.raises(StoreLockedError, match="close it first"):
         store.delete("toy")
@@ -233,8 +233,8 @@ def test_an_open_collection_is_not_deleted(store: EdgeStore) -> None:
 # Points
 
 
-def test_names_of_all_scripts_come_back(store: EdgeStore) -> None:
-    """Whatever is valid Unicode is stored, found and given back as it was."""
+def test_names_in_all_scripts_are_kept(store: EdgeStore) -> None:
+    """Any valid Unicode is stored, found and returned unchanged."""
     names = ["Zoë", "Zoe\u0308", "القاهرة", "東京都", "👩🏽‍🚀", "a\x00b", "\u202eabc", "\U0010ffff", "'\"\\\n\t", " "]
     collection = store.create(manifest_of())
     points = [
@@ -253,7 +253,7 @@ def test_names_of_all_scripts_come_back(store: EdgeStore) -> None:
 
 
 def test_numbers_of_numpy_are_stored_as_numbers(store: EdgeStore) -> None:
-    """A probability that comes as numpy's float is a float afterwards."""
+    """A probability given as a numpy float is read back as a float."""
     collection = store.create(manifest_of())
     point = NamePoint("t", "1", "a", "a", True, phrase_type="NP-ORG", type_probability=np.float64(0.5))
     _, vectors, encodable = many(1)
@@ -263,7 +263,7 @@ def test_numbers_of_numpy_are_stored_as_numbers(store: EdgeStore) -> None:
 
 
 def test_a_batch_survives_packing() -> None:
-    """What goes through the pipe to the child arrives as it was."""
+    """A batch arrives unchanged in the child process."""
     points, vectors, encodable = many(1500, dim=3)
     encodable[7] = False
     vectors[7] = np.nan
@@ -279,8 +279,8 @@ def test_a_batch_survives_packing() -> None:
     assert not first.vectors[7].any()
 
 
-def test_a_collection_from_before_there_were_n_grams_goes_on(store: EdgeStore) -> None:
-    """It opens, is written, built and searched as ever, by vector alone."""
+def test_a_collection_without_n_grams_still_works(store: EdgeStore) -> None:
+    """A collection made before n-grams existed can be opened, written, finalized and searched, by vector only."""
     store.create(manifest_of()).close()
     folder = Path(store.location) / "toy"
     shutil.rmtree(folder / "shard")

@@ -1,4 +1,4 @@
-"""The embedded store under threads and beside other processes: nothing hangs, nothing races."""
+"""The embedded store with several threads and processes: no hangs, no races."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FailingShard:
 
 
 def lock_noting_its_first_owner_elsewhere(taken: threading.Event) -> Any:
-    """A lock like the registry's, which sets `taken` once another thread than this one has it."""
+    """Make a lock like the registry's that sets `taken` when another thread acquires it."""
     lock, here = threading.RLock(), threading.get_ident()
 
     class Noting:
@@ -60,10 +60,10 @@ def lock_noting_its_first_owner_elsewhere(taken: threading.Event) -> Any:
     return Noting()
 
 
-def test_a_flush_that_fails_while_another_thread_closes_hangs_nobody(
+def test_a_flush_that_fails_while_another_thread_closes_does_not_hang(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a load cannot begin because of the disk, and the collection is closed meanwhile, both threads go on."""
+    """If a load cannot start because of the disk while another thread closes the collection, neither thread hangs."""
     collection = store.create(manifest_of())
     folder = collection._folder
     flushing, closing = threading.Event(), threading.Event()
@@ -97,10 +97,10 @@ def test_a_flush_that_fails_while_another_thread_closes_hangs_nobody(
     assert reopened.count() == 0
 
 
-def test_a_folder_that_another_process_sweeps_up_first_is_no_error(
+def test_a_temporary_folder_removed_by_another_process_is_not_an_error(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes that create collections at once may find the same remains of a third; both create theirs."""
+    """Two processes may remove the same temporary folder while they create collections; both succeed."""
     store.create(manifest_of("first")).close()
     remains = Path(store.location) / ".deleted-abc"
     remains.mkdir()
@@ -119,10 +119,10 @@ def test_a_folder_that_another_process_sweeps_up_first_is_no_error(
     assert store.collections() == ["first", "second"]
 
 
-def test_a_deletion_whose_remains_another_process_sweeps_up_is_done(
+def test_a_deletion_finished_by_another_process_is_not_an_error(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is set aside to be deleted may be deleted by another process: it is gone, and that was wanted."""
+    """Another process may remove the files of a deleted collection: the deletion succeeds."""
     store.create(manifest_of()).close()
     rmtree = shutil.rmtree
 
@@ -140,7 +140,7 @@ def test_a_deletion_whose_remains_another_process_sweeps_up_is_done(
 def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two processes that delete one collection, the second is told that there is none; no folder stays."""
+    """If two processes delete one collection, the second gets an error that it does not exist; no folder is left."""
     store.create(manifest_of()).close()
     acquire = edge_lock.CollectionLock.acquire
 
@@ -159,7 +159,7 @@ def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(
 def test_a_collection_that_cannot_be_moved_is_not_left_locked(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If deleting fails, the collection is as it was, and can be opened by others."""
+    """If deleting fails, the collection is unchanged and can be opened by others."""
     store.create(manifest_of()).close()
     failures: list[StoreError] = []
 
@@ -178,8 +178,8 @@ def test_a_collection_that_cannot_be_moved_is_not_left_locked(
     assert [path.name for path in Path(store.location).iterdir()] == ["toy"]
 
 
-def test_a_count_that_comes_when_the_load_has_ended_does_not_wait_for_ever(store: EdgeStore) -> None:
-    """A thread that counts while another one ends the load is answered, or told that it has ended."""
+def test_a_count_after_the_end_of_a_load_does_not_wait_for_ever(store: EdgeStore) -> None:
+    """A thread that counts while another one ends the load gets an answer, or an error that it has ended."""
     collection = store.create(manifest_of())
     told: list[str] = []
 
@@ -201,7 +201,7 @@ def test_a_count_that_comes_when_the_load_has_ended_does_not_wait_for_ever(store
 
 
 def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_same_process(store: EdgeStore) -> None:
-    """Opened again before the load has ended, it is the same collection; before, the process locked itself out."""
+    """Opened again before the load has ended, it is the same collection; the process does not lock itself out."""
     collection = store.create(manifest_of())
     with collection.writer() as writer:
         writer.write(*many(20))
@@ -218,7 +218,7 @@ def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_sam
 def test_a_collection_that_could_not_be_opened_after_a_load_can_be_opened_again(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the disk is full just when a load ends, the collection says so; opened again when there is space, it works."""
+    """If the disk is full at the end of a load, I get an error; opened again with space, the collection works."""
     collection = store.create(manifest_of())
 
     def refuse(self: object) -> None:

@@ -1,4 +1,4 @@
-"""What a process has opened is its own: processes that are forked from it are refused, and harm nothing."""
+"""Forked processes cannot use the handles of their parent, and do no damage."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def store(tmp_path: Path) -> Iterator[EdgeStore]:
 
 @pytest.fixture
 def filled(store: EdgeStore) -> EdgeCollection:
-    """A collection of 20 points that were not flushed yet."""
+    """A collection of 20 points that are not flushed yet."""
     collection = store.create(manifest_of())
     collection.upsert(*many(20))
     return collection
 
 
 def in_child(do: Callable[[], object]) -> str:
-    """What `do` returns in a forked child, or what it raises there, as text."""
+    """Run `do` in a forked child; return its result or its error, as text."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -96,8 +96,8 @@ USES: list[Callable[[EdgeStore, EdgeCollection], object]] = [
 ]
 
 
-def test_whatever_a_fork_does_with_a_collection_is_refused_in_words(store: EdgeStore, filled: EdgeCollection) -> None:
-    """A forked process is told which process opened the collection and what to do; the files stay as they are."""
+def test_every_use_of_a_collection_in_a_fork_is_a_clear_error(store: EdgeStore, filled: EdgeCollection) -> None:
+    """The error in a forked process names the process that opened the collection and what to do; no file changes."""
     before = digests(store)
     told = [in_child(lambda use=use: use(store, filled)) for use in USES]
 
@@ -110,8 +110,8 @@ def test_whatever_a_fork_does_with_a_collection_is_refused_in_words(store: EdgeS
     assert filled.count() == 20
 
 
-def lets_go(store: EdgeStore, collection: EdgeCollection) -> None:
-    """All the ways in which a process gives up what it has open."""
+def release_in_every_way(store: EdgeStore, collection: EdgeCollection) -> None:
+    """Release a collection in every way that a process can."""
     collection.close()
     store.close()
     del collection
@@ -120,9 +120,9 @@ def lets_go(store: EdgeStore, collection: EdgeCollection) -> None:
 
 
 def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: EdgeStore, filled: EdgeCollection) -> None:
-    """Closing in a fork writes nothing and unlocks nothing; the parent goes on, and nobody else gets in."""
+    """Closing in a fork writes and unlocks nothing; the parent still works, and other processes cannot open it."""
     before = digests(store)
-    in_child(lambda: lets_go(store, filled))
+    in_child(lambda: release_in_every_way(store, filled))
     other = [
         sys.executable,
         "-c",
@@ -172,8 +172,8 @@ add(20)
 
 
 @pytest.mark.parametrize("way", ["exit", "collect"])
-def test_a_fork_that_ends_leaves_files_and_lock_to_its_parent(tmp_path: Path, way: str) -> None:
-    """What the end of a forked interpreter collects is not flushed into the files of its parent."""
+def test_a_fork_that_exits_leaves_files_and_lock_to_its_parent(tmp_path: Path, way: str) -> None:
+    """The exit of a forked interpreter flushes nothing into the files of its parent."""
     place = tmp_path / "store"
     script = [sys.executable, "-c", EXITS, str(place), way]
     ended = subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -183,14 +183,14 @@ def test_a_fork_that_ends_leaves_files_and_lock_to_its_parent(tmp_path: Path, wa
 
 
 def _add_ten(collection: EdgeCollection, number: int) -> None:
-    """Work for a process of multiprocessing; raises what the store raises."""
+    """Add ten points in a process of multiprocessing."""
     collection.upsert(*many(10, start=100 * number))
 
 
 def test_processes_of_multiprocessing_are_refused_instead_of_losing_points(
     store: EdgeStore, filled: EdgeCollection, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Five forked processes that add points are refused one by one; before, their points were gone after reopening."""
+    """Five forked processes that add points get an error each; no point is lost silently."""
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=_add_ten, args=(filled, number)) for number in range(5)]
     for worker in workers:
@@ -205,7 +205,7 @@ def test_processes_of_multiprocessing_are_refused_instead_of_losing_points(
 
 
 def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore) -> None:
-    """A forked process that leaves the load's block by an error does not end the load of its parent."""
+    """A forked process that leaves the load's block by an error does not stop the load of its parent."""
     collection = store.create(manifest_of())
     points, vectors, encodable = many(50)
 
@@ -229,7 +229,7 @@ def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore) -> None:
 
 
 def test_a_fork_may_open_a_store_of_its_own(store: EdgeStore, filled: EdgeCollection) -> None:
-    """What the other process does not have open can be opened in a fork, even one made while a thread opens another."""
+    """A fork can open other collections, even if it was forked while a thread opened one."""
     filled.close()
     held, forked = threading.Event(), threading.Event()
 
@@ -249,7 +249,7 @@ def test_a_fork_may_open_a_store_of_its_own(store: EdgeStore, filled: EdgeCollec
 
 
 def test_a_lock_outlives_the_forks_of_its_owner(store: EdgeStore, filled: EdgeCollection, tmp_path: Path) -> None:
-    """A fork that lives on after its parent has closed does not keep the collection locked."""
+    """A fork that outlives its parent does not keep the collection locked."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -270,7 +270,7 @@ def test_a_lock_outlives_the_forks_of_its_owner(store: EdgeStore, filled: EdgeCo
 
 
 def test_a_fork_does_not_share_a_servers_connections(name: str) -> None:
-    """On one connection two processes would read each other's answers: a fork is refused, and its parent goes on."""
+    """Using the parent's connection in a fork is an error, since both would read each other's answers."""
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection: Collection = store.create(manifest_of(name))
@@ -297,7 +297,7 @@ def test_a_fork_does_not_share_a_servers_connections(name: str) -> None:
 
 
 def test_a_fork_during_an_upload_leaves_the_upload_alone(name: str) -> None:
-    """A forked process that leaves the block of an upload sends nothing and waits for no thread."""
+    """A forked process that leaves the block of an upload sends nothing and does not wait for threads."""
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of(name))

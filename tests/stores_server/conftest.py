@@ -1,4 +1,4 @@
-"""A server double that does what it is told, as strict as a managed server, and a store on it."""
+"""A server double, as strict as a managed server, and a store on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shared(running: QdrantDouble) -> Iterator[ServerStore]:
 
 @pytest.fixture
 def double(running: QdrantDouble) -> QdrantDouble:
-    """An empty server that does what it is told, strict as a managed one."""
+    """An empty server, as strict as a managed one."""
     running.reset()
     running.strict = True
     return running

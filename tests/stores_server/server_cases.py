@@ -1,4 +1,4 @@
-"""What the tests of the server adapter share: stores that do not wait long, and points."""
+"""Shared by the tests of the server adapter: stores that do not wait long, and points."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def manifest_of(name: str = NAME, *, dim: int = DIM) -> Manifest:
 
 
 def points_of(n: int, *, description: str | None = None) -> tuple[list[NamePoint], FloatArray, BoolArray]:
-    """Points of one name an entity, with random unit vectors."""
+    """Make points with one name for each entity and random unit vectors."""
     vectors = np.random.default_rng(0).normal(size=(n, DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     made = [

@@ -1,4 +1,4 @@
-"""Backup and restore of a collection on a server, by the very commands of docs/operations.md."""
+"""Backup and restore of a collection on a server, by the commands of docs/operations.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def double() -> Iterator[QdrantDouble]:
 
 
 def commands(title: str) -> str:
-    """The block of the docs that begins with this comment."""
+    """Return the block of the docs that begins with this comment."""
     (block,) = re.findall(rf"```\n# {title}.*?```", OPERATIONS.read_text("utf-8"), re.DOTALL)
     return block.strip("`\n")
 
@@ -38,7 +38,7 @@ def run_commands(block: str, url: str, folder: Path) -> None:
 
 
 def answer(outcome: Outcome) -> list[object]:
-    """Which entities a link found, and with which probability, rounded."""
+    """Return the linked entities with rounded probabilities."""
     (link,) = outcome.lines()
     candidates = link["candidates"]
     assert isinstance(candidates, list)
@@ -48,7 +48,7 @@ def answer(outcome: Outcome) -> list[object]:
 def test_a_collection_survives_the_loss_of_its_server(
     double: QdrantDouble, run: Run, tmp_path: Path, model: Path
 ) -> None:
-    """What I back up by the commands of the docs is there again after the restore: names, manifest, and no snapshot."""
+    """After backup and restore by the commands of the docs, names and manifest are the same; no snapshot is left."""
     base = tmp_path / "base.tsv"
     base.write_text("".join(f"E{i}\tw{i} times\tORG\n" for i in range(20)), encoding="utf-8")
     common = ("--collection", "umls", "--store", double.url)

@@ -1,4 +1,4 @@
-"""Shards and replicas: asked for when a collection is created, and of no meaning for the embedded store."""
+"""Shards and replicas: set when a collection is created; an embedded store has none."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
-def test_shards_and_replicas_are_asked_for(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:
-    """`ingest --shards 6 --replicas 2 --write-consistency 2` creates the collection so."""
+def test_shards_and_replicas_are_set(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:
+    """`ingest --shards 6 --replicas 2 --write-consistency 2` creates the collection with these settings."""
     options = ("--shards", "6", "--replicas", "2", "--write-consistency", "2")
     outcome = run("ingest", str(base), "--model", str(model), "--store", double.url, *options)
 
@@ -37,14 +37,14 @@ def test_shards_and_replicas_are_asked_for(double: QdrantDouble, run: Run, base:
 
 
 def test_by_default_the_server_decides(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:
-    """Without the options nothing is said of shards: what the cluster is set up for counts."""
+    """Without the options the request has no shard settings, so the cluster's defaults apply."""
     assert run("ingest", str(base), "--model", str(model), "--store", double.url).status == 0
 
     assert not double.created["base"].keys() & set(NAMES)
 
 
 def test_a_collection_that_exists_keeps_its_shards(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:
-    """Asking for replicas of a collection that is there is refused in words, rather than passed over."""
+    """Changing the replicas of an existing collection is a clear error and is not ignored."""
     common = ("ingest", str(base), "--model", str(model), "--store", double.url)
     assert run(*common).status == 0
     again = run(*common, "--replicas", "2")
@@ -54,7 +54,7 @@ def test_a_collection_that_exists_keeps_its_shards(double: QdrantDouble, run: Ru
 
 
 def test_the_embedded_store_has_no_shards(run: Run, base: Path, model: Path) -> None:
-    """A folder has neither shards nor replicas: that is an error, and no collection is left behind."""
+    """Shards for an embedded store are an error, and no collection is created."""
     outcome = run("ingest", str(base), "--model", str(model), "--shards", "2")
 
     assert outcome.status == 1

@@ -1,4 +1,4 @@
-"""`doctor` on a server: version, key, strict mode, nodes; and soon, whatever the server does."""
+"""`doctor` on a server: version, key, strict mode and nodes, without a long wait."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def checks(outcome: Outcome) -> dict[str, tuple[str, str]]:
 
 
 def doctor(run: Run, double: QdrantDouble) -> dict[str, tuple[str, str]]:
-    """What it finds."""
+    """Run `doctor` and return its checks."""
     return checks(run("doctor", "--json", "--store", double.url))
 
 
-def test_a_sound_server_is_described(run: Run, double: QdrantDouble) -> None:
+def test_a_healthy_server_is_described(run: Run, double: QdrantDouble) -> None:
     """Version and key are shown, and a server without a cluster has no line on nodes."""
     found = doctor(run, double)
 
@@ -47,15 +47,15 @@ def test_a_sound_server_is_described(run: Run, double: QdrantDouble) -> None:
 
 
 @pytest.mark.parametrize("version, state", [("1.15.4", "fail"), ("1.17.0", "note"), ("1.20.1", "ok"), ("dev", "fail")])
-def test_a_server_of_another_age_is_named(run: Run, double: QdrantDouble, version: str, state: str) -> None:
-    """A server too old to keep manifests fails; one that is two minor versions away is noted."""
+def test_an_older_or_newer_server_is_reported(run: Run, double: QdrantDouble, version: str, state: str) -> None:
+    """A server too old to store manifests fails; one that is two minor versions away gives a note."""
     double.version = version
 
     assert doctor(run, double)["server"][0] == state
 
 
-def test_a_key_that_may_only_read_is_noted(run: Run, double: QdrantDouble) -> None:
-    """With a read-only key I am told that I can link, and not ingest."""
+def test_a_read_only_key_is_reported(run: Run, double: QdrantDouble) -> None:
+    """With a read-only key I learn that I can link but not ingest."""
     double.read_only = True
     state, found = doctor(run, double)["key"]
 
@@ -64,7 +64,7 @@ def test_a_key_that_may_only_read_is_noted(run: Run, double: QdrantDouble) -> No
 
 
 def test_limits_of_strict_mode_are_shown(run: Run, double: QdrantDouble) -> None:
-    """What strict mode allows in a collection is listed."""
+    """The limits of strict mode of a collection are listed."""
     double.limits = {"max_query_limit": 100}
 
     assert doctor(run, double)["strict mode"] == (
@@ -73,8 +73,8 @@ def test_limits_of_strict_mode_are_shown(run: Run, double: QdrantDouble) -> None
     )
 
 
-def test_nodes_and_replicas_that_are_away_fail(run: Run, double: QdrantDouble) -> None:
-    """In a cluster, a node that is not reached and a replica that is dead are named, and the exit status is 1."""
+def test_missing_nodes_and_replicas_fail(run: Run, double: QdrantDouble) -> None:
+    """An unreachable node and a dead replica of a cluster are named, and the exit status is 1."""
     peers = {"1": {"uri": "http://qdrant-1:6335/"}, "2": {"uri": "http://qdrant-2:6335/"}}
     raft = {"term": 1, "commit": 1, "pending_operations": 0, "leader": 1, "role": "Leader", "is_voter": True}
     double.cluster = {
@@ -98,10 +98,8 @@ def test_nodes_and_replicas_that_are_away_fail(run: Run, double: QdrantDouble) -
     )
 
 
-def test_a_server_that_hangs_is_asked_once_and_shortly(
-    run: Run, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that takes the question and never answers is given a few seconds, once."""
+def test_a_server_that_hangs_is_tried_once(run: Run, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that accepts a request and never answers is given a few seconds, once."""
     monkeypatch.setattr(doctor_module, "TIMEOUT_S", 0.2)
     double.faults = [Fault("hang", match="GET /collections$") for _ in range(5)]
     n_before, began = len(double.requests), time.monotonic()
@@ -114,8 +112,8 @@ def test_a_server_that_hangs_is_asked_once_and_shortly(
     assert time.monotonic() - began < 60  # bounds a hang
 
 
-def test_the_graph_is_spoken_of_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    """While a server builds the graph, a line comes at first, and then for every tenth of it, not for every look."""
+def test_the_progress_of_the_graph_is_shown_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    """While a server builds the graph, I see a line at the start and for every tenth, not for every poll."""
     output = LoadOutput("ingest")
     for done in (0, 0, 0, 1000, 1000, 40_000, 40_000, 41_000, 99_000, 100_000):
         output.graph_built(done, 100_000)

@@ -1,4 +1,4 @@
-"""How a server is reached: the environment, TLS with an authority of one's own, a key inside a private network."""
+"""Access to a server: the environment, TLS with a private authority, a key inside a private network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VARIABLES = (
 
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is set."""
+    """No variable is set."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
@@ -65,7 +65,7 @@ def encrypted(authority: trustme.CA) -> Iterator[QdrantDouble]:
 
 
 def test_a_private_authority_is_trusted_when_it_is_named(encrypted: QdrantDouble, ca_file: Path) -> None:
-    """A server whose certificate my company signed is reached with the authority's file, and refused without."""
+    """A server with a certificate of my company's authority works with the authority's file, and only with it."""
     trusting = ServerStore.connect(encrypted.url, api_key="secret", ca_file=str(ca_file))
     assert trusting.collections() == []
     assert encrypted.headers["api-key"] == "secret"
@@ -78,7 +78,7 @@ def test_a_private_authority_is_trusted_when_it_is_named(encrypted: QdrantDouble
 
 
 def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
-    """A wrong file for the authority is an error with its path, before anything is sent."""
+    """A wrong file for the authority is an error with its path, before any request."""
     path = tmp_path / "ca.pem"
     for content in (None, "no certificate"):
         if content is not None:
@@ -88,7 +88,7 @@ def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
 
 
 def test_a_key_goes_over_plain_http_only_where_that_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
-    """Inside a compose network the key may be sent without TLS, if I say so: with one warning that hides the key."""
+    """Inside a compose network I can allow the key without TLS; one warning is logged, without the key."""
     with pytest.raises(SettingsError, match="PEARL_QDRANT_ALLOW_PLAIN_HTTP=1"):
         ServerStore.connect("http://qdrant:6333", api_key="secret")
     with caplog.at_level(logging.WARNING):
@@ -99,8 +99,8 @@ def test_a_key_goes_over_plain_http_only_where_that_is_allowed(caplog: pytest.Lo
     assert "secret" not in record.getMessage()
 
 
-def test_no_warning_where_nothing_is_at_risk(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a key, with TLS, or on this machine, allowing plain HTTP says nothing."""
+def test_there_is_no_warning_without_a_risk(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a key, with TLS, or on this machine, allowing plain HTTP logs no warning."""
     with caplog.at_level(logging.WARNING):
         ServerStore.connect("http://qdrant:6333", allow_plain_http=True).close()
         ServerStore.connect("https://qdrant:6333", api_key="secret", allow_plain_http=True).close()
@@ -112,7 +112,7 @@ def test_no_warning_where_nothing_is_at_risk(caplog: pytest.LogCaptureFixture) -
 def test_the_linker_reads_store_and_key_from_the_environment(
     double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`EntityLinker.open` with nothing but a name goes to the server that the environment names, with its key."""
+    """`EntityLinker.open` with only a name uses the server and the key of the environment."""
     monkeypatch.setenv("QDRANT_URL", double.url)
     monkeypatch.setenv("QDRANT_API_KEY", "from-environment")
     with pytest.raises(CollectionNotFoundError):
@@ -127,7 +127,7 @@ def test_the_linker_reads_store_and_key_from_the_environment(
 def test_the_linker_reads_the_authority_from_the_environment(
     encrypted: QdrantDouble, ca_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TLS with an authority of my own needs no code: PEARL_QDRANT_CA does."""
+    """TLS with my own authority needs no code, only PEARL_QDRANT_CA."""
     monkeypatch.setenv("PEARL_QDRANT_CA", str(ca_file))
 
     with pytest.raises(CollectionNotFoundError):
@@ -137,7 +137,7 @@ def test_the_linker_reads_the_authority_from_the_environment(
 def test_the_command_line_reads_the_same(
     encrypted: QdrantDouble, ca_file: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Key and authority count for commands too."""
+    """Commands use key and authority of the environment too."""
     monkeypatch.setenv("PEARL_QDRANT_CA", str(ca_file))
     monkeypatch.setenv("QDRANT_API_KEY", "secret")
     outcome = run("collections", "list", "--store", encrypted.url)
@@ -147,7 +147,7 @@ def test_the_command_line_reads_the_same(
 
 
 def test_empty_variables_count_as_absent() -> None:
-    """A variable that is set to nothing is as one that is not set."""
+    """An empty variable counts as not set."""
     assert ServerAccess.from_environment(dict.fromkeys(VARIABLES, "")) == ServerAccess()
     assert store_location({"PEARL_QDRANT_STORE": "", "QDRANT_URL": "http://q:6333"}) == "http://q:6333"
     assert store_location({"PEARL_QDRANT_STORE": "folder", "QDRANT_URL": "http://q:6333"}) == "folder"
@@ -155,8 +155,8 @@ def test_empty_variables_count_as_absent() -> None:
     assert ServerAccess.from_environment({"PEARL_QDRANT_ALLOW_PLAIN_HTTP": "1"}).allow_plain_http
 
 
-def test_answers_are_not_compressed_unless_asked_for(double: QdrantDouble) -> None:
-    """Compressed answers stall for 40 ms on a kept-alive connection: they are asked for on request alone."""
+def test_answers_are_only_compressed_on_request(double: QdrantDouble) -> None:
+    """Compressed answers stall for 40 ms on a kept-alive connection, so they are requested only if I ask for them."""
     for compress, n_compressed in ((False, 0), (True, 3)):
         store = ServerStore.connect(double.url, compress=compress)
         assert [store.collections() for _ in range(3)] == [[], [], []]

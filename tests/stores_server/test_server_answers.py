@@ -1,4 +1,4 @@
-"""Answers that no Qdrant server gives: whatever comes back is an error in words, and never a traceback."""
+"""Answers that are not Qdrant's: each is a clear error, never a traceback."""
 
 from __future__ import annotations
 
@@ -117,10 +117,10 @@ BODIES += ["", "{", "null", "[]", "\xff", "<html>", '{"result": NaN}', "[" * 100
 
 
 @pytest.mark.parametrize("use", USES)
-def test_whatever_a_server_answers_is_an_answer_or_an_error_in_words(
+def test_every_odd_answer_is_a_clear_error_or_harmless(
     running: QdrantDouble, store: ServerStore, collection: ServerCollection, use: str
 ) -> None:
-    """Each question meets each odd answer, from its first request on or from a later one."""
+    """Each operation gets each odd answer, from its first request on or from a later one."""
     for body in BODIES:
         for n_right in range(3):
             running.faults = [Fault("pass", ANY)] * n_right + [Fault("raw", ANY, status=200, error=body)] * 50
@@ -135,7 +135,7 @@ def test_whatever_a_server_answers_is_an_answer_or_an_error_in_words(
 def test_a_batch_that_is_answered_in_part_is_refused(
     running: QdrantDouble, collection: ServerCollection, n_answers: int
 ) -> None:
-    """Answers are told apart by their order: too few or too many of them are no answer at all."""
+    """Answers belong to queries by their order, so too few or too many are an error."""
     result = [{"points": []}] * n_answers
     for search in (lambda: collection.search(many(2)[1], limit=5), lambda: search_hybrid(collection)):
         running.faults = [Fault("raw", ".*/query/batch", status=200, error=json.dumps({"result": result}))]
@@ -144,7 +144,7 @@ def test_a_batch_that_is_answered_in_part_is_refused(
 
 
 def test_an_answer_of_another_shape_says_where_it_is_wrong(running: QdrantDouble, collection: ServerCollection) -> None:
-    """The place in the answer is named, without what stands there."""
+    """The error names the place in the answer, but not its content."""
     running.faults = [Fault("raw", ".*/points/count", status=200, error='{"result": {"count": "secret"}}')]
 
     with pytest.raises(StoreError, match=r"unexpected answer: .*result\.count: .*integer") as told:
@@ -156,7 +156,7 @@ def test_an_answer_of_another_shape_says_where_it_is_wrong(running: QdrantDouble
 def test_points_without_a_score_or_an_id_are_refused(
     running: QdrantDouble, collection: ServerCollection, score: str, identifier: str
 ) -> None:
-    """A score that is not finite would stand anywhere in the order, an odd id could not be told from others."""
+    """A score that is not finite has no place in the order, and an odd id cannot be distinguished."""
     payload = json.dumps(many(1)[0][0].to_payload())
     hit = f'{{"id": {identifier}, "score": {score}, "payload": {payload}}}'
     for search in (lambda: collection.search(many(1)[1], limit=1), lambda: search_hybrid(collection)):

@@ -49,8 +49,8 @@ PASSING: dict[str, Callable[[], Fault]] = {
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
-def test_a_load_survives_what_passes(double: QdrantDouble, collection: ServerCollection, fault: Any) -> None:
-    """Whatever happens to some requests of a load, every point is stored once."""
+def test_a_load_survives_transient_faults(double: QdrantDouble, collection: ServerCollection, fault: Any) -> None:
+    """If some requests of a load fail for a moment, every point is still stored once."""
     double.faults = [fault(), fault(), fault()]
 
     load(collection, 300)
@@ -62,7 +62,7 @@ def test_a_load_survives_what_passes(double: QdrantDouble, collection: ServerCol
 
 @pytest.mark.parametrize("fault", [Fault("delay", seconds=1.5), Fault("hang")], ids=["late answer", "no answer"])
 def test_a_load_survives_a_time_out(double: QdrantDouble, collection: ServerCollection, fault: Fault) -> None:
-    """A request that was not answered in time is sent again, done or not, and every point is stored once."""
+    """A request without an answer in time is sent again, and every point is stored once."""
     impatient = connect(double, timeout=1.0, retry=RetryPolicy(tries=10, first_wait_s=0.01)).open(NAME)
     double.faults = [fault]
 
@@ -74,7 +74,7 @@ def test_a_load_survives_a_time_out(double: QdrantDouble, collection: ServerColl
 
 @pytest.mark.parametrize("kind", ["apply_then_drop", "drop"])
 def test_every_request_may_be_dropped(double: QdrantDouble, store: ServerStore, kind: Any) -> None:
-    """Creating, writing, searching, counting and deleting all end well when each first try loses its answer."""
+    """Creating, writing, searching, counting and deleting work even if each first try loses its answer."""
     for method in (r"PUT /collections/umls$", r"PUT .*/index", r"PATCH", POINTS, r"POST .*/delete", r"DELETE", r"GET"):
         double.faults += [Fault(kind, match=method)] * 2
     double.faults += [Fault(kind, match=f".*/{what}$") for what in ("query/batch", "count", "scroll", "facet")]
@@ -94,8 +94,8 @@ def test_every_request_may_be_dropped(double: QdrantDouble, store: ServerStore, 
     assert double.faults == []
 
 
-def test_a_create_that_another_won_is_refused(double: QdrantDouble, store: ServerStore) -> None:
-    """A retried create does not take over a collection that somebody else made in between."""
+def test_a_create_does_not_take_over_another_collection(double: QdrantDouble, store: ServerStore) -> None:
+    """A retried create does not take over a collection that another program created meanwhile."""
     double.faults = [Fault("drop", match="PUT /collections/umls$")]
 
     def somebody_else() -> None:
@@ -113,7 +113,7 @@ def test_a_create_that_another_won_is_refused(double: QdrantDouble, store: Serve
 def test_a_server_that_stays_down_is_named_with_tries_and_time(
     double: QdrantDouble, collection: ServerCollection
 ) -> None:
-    """After the last try the error says where, how often, how long and what came last."""
+    """After the last try the error has the URL, the number of tries, the time and the last failure."""
     double.faults = [Fault("status", match=ANY, status=503)] * 10
 
     with pytest.raises(StoreUnavailableError, match=r"4 tries .*503.*docker compose up") as caught:
@@ -125,7 +125,7 @@ def test_a_server_that_stays_down_is_named_with_tries_and_time(
 
 
 def test_nobody_listening(double: QdrantDouble) -> None:
-    """A port where nothing listens gives the same error, with the connection refused."""
+    """A port where nothing listens gives the same error, with "connection refused"."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -137,7 +137,7 @@ def test_nobody_listening(double: QdrantDouble) -> None:
 
 
 def test_a_server_that_hangs_is_given_up(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A server that accepts and never answers costs the time-out a try, and then an error."""
+    """A server that accepts and never answers is an error after the time-outs of all tries."""
     double.faults = [Fault("hang", match=ANY)] * 10
     double.requests.clear()
 
@@ -148,7 +148,7 @@ def test_a_server_that_hangs_is_given_up(double: QdrantDouble, collection: Serve
 
 
 def test_the_budget_ends_the_tries(double: QdrantDouble, store: ServerStore) -> None:
-    """No wait begins that would end after the budget."""
+    """No wait starts that would end after the budget."""
     double.faults = [Fault("status", match=ANY)] * 10
     double.requests.clear()
 
@@ -159,8 +159,8 @@ def test_the_budget_ends_the_tries(double: QdrantDouble, store: ServerStore) -> 
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
-def test_what_cannot_heal_is_not_tried_again(double: QdrantDouble, collection: ServerCollection, status: int) -> None:
-    """A refused request is sent once, and the server's words are passed on."""
+def test_a_permanent_error_is_not_retried(double: QdrantDouble, collection: ServerCollection, status: int) -> None:
+    """A refused request is sent once, and the error has the server's message."""
     double.faults = [Fault("status", match=ANY, status=status, error="no such luck")]
 
     with pytest.raises(StoreRejectedError, match=rf"{status}.*no such luck"):
@@ -169,8 +169,8 @@ def test_what_cannot_heal_is_not_tried_again(double: QdrantDouble, collection: S
     assert len(double.requests) == 1
 
 
-def test_retry_after_is_honoured_up_to_a_cap(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A wait that the server asks for is kept, but not for an hour."""
+def test_retry_after_is_kept_up_to_a_limit(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A wait that the server requests is kept, but not for an hour."""
     double.faults = [Fault("status", match=ANY, status=429, retry_after="3600")]
     patient = connect(double, retry=RetryPolicy(tries=2, first_wait_s=0.001, max_retry_after_s=0.3))
     began = time.monotonic()
@@ -180,7 +180,7 @@ def test_retry_after_is_honoured_up_to_a_cap(double: QdrantDouble, collection: S
 
 
 def test_retry_after_is_read_in_all_its_forms(double: QdrantDouble) -> None:
-    """Seconds, a date, or neither."""
+    """The header may have seconds, a date, or neither."""
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     client = QdrantClient(url=double.url, check_compatibility=False)
     read = []
@@ -195,7 +195,7 @@ def test_retry_after_is_read_in_all_its_forms(double: QdrantDouble) -> None:
 
 
 def test_waits_grow_and_are_jittered() -> None:
-    """Waits double up to a cap and differ from client to client; a server's wish is a lower bound."""
+    """Waits double up to a limit and differ between clients; a wait that the server requests is a lower bound."""
     policy = RetryPolicy(first_wait_s=0.5, max_wait_s=4.0, max_retry_after_s=30.0)
 
     for failures, longest in ((1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (9, 4.0)):
@@ -210,7 +210,7 @@ def test_waits_grow_and_are_jittered() -> None:
 
 
 def test_a_cancelled_wait_ends_at_once() -> None:
-    """Whoever breaks off a load neither waits for the next try nor makes it."""
+    """If I stop a load, it neither waits for the next try nor makes it."""
     cancelled = threading.Event()
     waits_for_ever = RetryPolicy(first_wait_s=1e6, max_wait_s=1e6, budget_s=1e9)
     tries: list[int] = []
@@ -226,7 +226,7 @@ def test_a_cancelled_wait_ends_at_once() -> None:
 
 @pytest.mark.parametrize("cancels", [False, True])
 def test_a_failure_that_was_tried_again_keeps_nothing_alive(cancels: bool) -> None:
-    """An error knows the frames that it went through, a connection's too: they go with the last reference."""
+    """An error holds the frames that it passed, and so the connection: both are freed with the last reference."""
 
     class Held:
         pass

@@ -1,4 +1,4 @@
-"""URLs and API keys: where a key is sent, and where it never shows."""
+"""URLs and API keys: where a key is sent, and that it is never shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pearl_qdrant.store.server.store import ServerStore
 
 
 def test_the_key_is_sent_and_never_shown(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
-    """A key reaches the server, and no error, traceback, representation or log, even where the server echoes it."""
+    """The key reaches the server, but no error, traceback, repr or log shows it, even if the server repeats it."""
     caplog.set_level(logging.DEBUG)
     store = connect(double, api_key=f"{KEY}\n")
     collection = store.create(manifest_of())
@@ -63,7 +63,7 @@ def test_a_key_is_not_sent_in_plain_text_to_another_host(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["https://qdrant.example.org", "http://localhost:6333", "http://[::1]:6333/"])
 def test_a_key_may_go_over_tls_or_loopback(url: str) -> None:
-    """TLS, or this machine, may carry a key; so may no key anything."""
+    """A key may go over TLS or to this machine; without a key every URL works."""
     store = ServerStore.connect(url, api_key=KEY)
     assert store.location == url.rstrip("/")
     store.close()
@@ -81,21 +81,21 @@ def test_a_key_may_go_over_tls_or_loopback(url: str) -> None:
         "http://localhost:port",
     ],
 )
-def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
-    """A URL without scheme or host, or with a secret in it, is a settings error that does not repeat the secret."""
+def test_an_invalid_url_is_refused(url: str) -> None:
+    """A URL without scheme or host, or with a secret, is a settings error that does not repeat the secret."""
     with pytest.raises(SettingsError) as caught:
         ServerStore.connect(url)
     assert KEY not in str(caught.value)
 
 
-def test_a_key_that_no_header_can_carry_is_refused() -> None:
-    """A key with control characters is refused without being shown."""
+def test_a_key_that_is_not_valid_in_a_header_is_refused() -> None:
+    """A key with control characters is an error that does not show it."""
     with pytest.raises(SettingsError, match="QDRANT_API_KEY") as caught:
         ServerStore.connect("https://qdrant.example.org", api_key=f"{KEY}\n{KEY}")
     assert KEY not in str(caught.value)
 
 
-def test_tls_that_cannot_work_is_not_tried_for_long(double: QdrantDouble) -> None:
+def test_tls_that_cannot_work_is_tried_once(double: QdrantDouble) -> None:
     """https:// to a server without TLS fails at the first try and says what to check."""
     double.requests.clear()
     store = ServerStore.connect(double.url.replace("http:", "https:"), retry=RetryPolicy(tries=3, first_wait_s=30.0))
@@ -104,8 +104,8 @@ def test_tls_that_cannot_work_is_not_tried_for_long(double: QdrantDouble) -> Non
     store.close()
 
 
-def test_a_malformed_answer_is_no_transport_error() -> None:
-    """Only what a later try can change is tried again."""
+def test_a_malformed_answer_is_not_retried() -> None:
+    """Only errors that a later try may avoid are retried."""
     from pearl_qdrant.store.server.errors import is_transient
 
     assert is_transient(ResponseHandlingException(httpx.ReadTimeout("")))

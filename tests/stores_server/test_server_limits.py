@@ -1,4 +1,4 @@
-"""Limits of a server's strict mode: read, kept to, and named where something cannot be done."""
+"""Limits of a server's strict mode: read, kept, and named if a request is impossible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pearl_qdrant.store.server.store import ServerStore
 
 @pytest.fixture
 def double() -> Iterator[QdrantDouble]:
-    """A server whose strict mode allows ten points a query."""
+    """A server whose strict mode allows ten points in a query."""
     with QdrantDouble() as double:
         double.strict = True
         double.limits = {"max_query_limit": 10}
@@ -42,7 +42,7 @@ def refused(double: QdrantDouble) -> int:
 
 
 def test_pages_follow_the_limit(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Reading all points, some by id, or types, asks for no more at a time than the server allows."""
+    """Reading all points, some by id, or types, requests no more at a time than the server allows."""
     points = list(collection.scroll())
     collection.get([p.id for p in points])
     collection.type_counts()
@@ -54,15 +54,15 @@ def test_pages_follow_the_limit(double: QdrantDouble, collection: ServerCollecti
 
 
 def test_a_search_follows_the_limit(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A search for as many names as are allowed is answered, although one more would be asked for to see ties."""
+    """A search for the allowed number of names works, although ties would need one more."""
     found = collection.search(unit([1.0]), limit=10)[0]
 
     assert len(found) == 10
     assert refused(double) == 0
 
 
-def test_what_cannot_be_done_names_the_limit(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A search for more than is allowed is refused with the limit's name and both numbers, and not sent."""
+def test_the_error_names_the_limit(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A search for more than the limit is an error with its name and both numbers, and is not sent."""
     n_before = len(double.requests)
     with pytest.raises(StoreRejectedError, match=r"allows 10 points.*max_query_limit.*11 are needed"):
         collection.search(unit([1.0]), limit=11)
@@ -71,7 +71,7 @@ def test_what_cannot_be_done_names_the_limit(double: QdrantDouble, collection: S
 
 
 def test_upserts_and_deletions_follow_the_limits(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Batches are as large as is allowed from the first on, and conditions hold as few values."""
+    """All batches and conditions keep to the limits, the first one included."""
     double.limits = {"upsert_max_batchsize": 8, "condition_max_size": 4}
     collection.read_manifest()
     points = [point(f"N{i}", f"new {i}") for i in range(50)]
@@ -89,7 +89,7 @@ def test_upserts_and_deletions_follow_the_limits(double: QdrantDouble, collectio
 
 
 def test_linking_works_under_narrow_limits(double: QdrantDouble, run: Run, tmp_path: Path, model: Path) -> None:
-    """Ingest, link with a type and show answer under limits lower than what is usually asked for."""
+    """Ingest, link with a type, and show work under low limits."""
     double.limits = {"max_query_limit": 12, "upsert_max_batchsize": 16, "search_max_batchsize": 2}
     base = tmp_path / "base.tsv"
     base.write_text("id\tname\ttype\n" + "".join(f"E{i}\tw{i} times\tkind{i}\n" for i in range(40)), encoding="utf-8")

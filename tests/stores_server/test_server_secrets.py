@@ -1,4 +1,4 @@
-"""The key of a server stays out of messages, attributes, tracebacks and logs, wherever a server echoes it."""
+"""The key of a server never shows in messages, attributes, tracebacks and logs, even if a server repeats it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def double() -> Iterator[QdrantDouble]:
 
 @pytest.fixture
 def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
-    """A collection that is reached with a key, and tried twice."""
+    """A collection that is opened with a key; requests are tried twice."""
     retry = RetryPolicy(tries=2, first_wait_s=0.001)
     store = ServerStore.connect(double.url, api_key=KEY, retry=retry)
     yield store.create(manifest_of())
@@ -40,20 +40,20 @@ def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
 
 
 def all_texts(error: BaseException) -> str:
-    """Whatever can be read off an error: message, attributes, traceback with causes."""
+    """Return all texts of an error: message, attributes, traceback with causes."""
     return "\n".join([str(error), repr(error), repr(vars(error)), *traceback.format_exception(error)])
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 413, 429, 500, 503, 507])
 @pytest.mark.parametrize("n_before", [0, 150, 190, 270, 285, 299, 400])
-def test_a_key_that_a_server_echoes_does_not_show_not_even_its_beginning(
+def test_no_part_of_a_key_that_a_server_repeats_is_shown(
     double: QdrantDouble,
     collection: ServerCollection,
     caplog: pytest.LogCaptureFixture,
     status: int,
     n_before: int,
 ) -> None:
-    """Long texts are shortened after the key was taken out of them: no cut leaves a part of it."""
+    """Long texts are shortened after the key is removed, so no part of it is left."""
     caplog.set_level(logging.DEBUG)
     double.faults = [Fault("status", ANY, status=status, error="x" * n_before + KEY + " was refused")] * 5
 
@@ -69,7 +69,7 @@ def test_a_key_that_a_server_echoes_does_not_show_not_even_its_beginning(
 def test_a_key_does_not_show_in_an_answer_that_is_not_qdrants(
     double: QdrantDouble, collection: ServerCollection, written: str
 ) -> None:
-    """A proxy that answers with the request, as it is, escaped or in a URL, does not get the key into a message."""
+    """A proxy that answers with the request, plain, escaped or in a URL, does not bring the key into a message."""
     double.faults = [Fault("raw", ANY, status=502, error=f"<html>{'x' * 280}{written} was refused")] * 5
 
     with pytest.raises(StoreError) as told:
@@ -78,18 +78,16 @@ def test_a_key_does_not_show_in_an_answer_that_is_not_qdrants(
     assert "s3cret" not in all_texts(told.value)
 
 
-def test_a_key_does_not_show_in_what_an_optimizer_failed_with(
-    double: QdrantDouble, collection: ServerCollection
-) -> None:
-    """What the server says of its own failures is a text like any other."""
+def test_a_key_does_not_show_in_the_error_of_an_optimizer(double: QdrantDouble, collection: ServerCollection) -> None:
+    """The key is removed from the server's reports of its own failures too."""
     double.optimizer_error = f"cannot reach {KEY}"
 
     with pytest.raises(StoreError, match=r"cannot reach \*\*\*"):
         collection.finalize()
 
 
-def test_what_was_said_last_is_kept_without_the_key(double: QdrantDouble, collection: ServerCollection) -> None:
-    """The attribute of the error is as clean as its message."""
+def test_the_last_failure_is_kept_without_the_key(double: QdrantDouble, collection: ServerCollection) -> None:
+    """The attribute of the error has no key either."""
     double.faults = [Fault("status", ANY, error=f"busy with {KEY}")] * 5
 
     with pytest.raises(StoreError) as told:
@@ -100,7 +98,7 @@ def test_what_was_said_last_is_kept_without_the_key(double: QdrantDouble, collec
 
 
 def test_a_key_in_an_answer_of_another_shape_does_not_show(double: QdrantDouble, collection: ServerCollection) -> None:
-    """What stands where a number belongs is not quoted, in whole or in part."""
+    """A text in place of a number is not quoted in the error."""
     body = json.dumps({"result": {"count": "x" * 30 + KEY + "y" * 30}})
     double.faults = [Fault("raw", ANY, status=200, error=body)]
 

@@ -24,8 +24,8 @@ from pearl_qdrant.store.server.indexing import LOAD_KEY
 from pearl_qdrant.store.server.store import ServerStore
 
 
-def test_a_load_that_died_is_seen_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
-    """After a crash between load and finalize, a new process sees it and finalize repairs it, setting and all."""
+def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
+    """After a crash between load and finalize, a new process notices it, and finalize restores the setting."""
     double.config[NAME]["indexing_threshold"] = 12_345
     double.client.update_collection(NAME, metadata={"theirs": 1})
     for _ in range(2):  # a second load over the first one's remains must not forget the setting
@@ -45,8 +45,8 @@ def test_a_load_that_died_is_seen_and_repaired(double: QdrantDouble, collection:
     assert reopened.manifest == manifest_of().as_created()
 
 
-def test_a_collection_from_before_there_were_n_grams_goes_on(double: QdrantDouble, store: ServerStore) -> None:
-    """It opens, is written and searched as ever, by vector alone; one that lost its sparse vectors is refused."""
+def test_a_collection_without_n_grams_still_works(double: QdrantDouble, store: ServerStore) -> None:
+    """It can be opened, written and searched, by vector only; a collection that lost its sparse vectors is an error."""
     size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
     for name, version in ((NAME, None), ("broken", ngrams.VERSION)):
         manifest = manifest_of().model_copy(update={"collection": name, "lexical_version": version})
@@ -69,7 +69,7 @@ def test_a_collection_from_before_there_were_n_grams_goes_on(double: QdrantDoubl
 
 
 def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Finalize returns when the graph is there, and tells how far it is."""
+    """Finalize returns when the graph is built, and reports its progress."""
     double.optimizer_polls = 6
     progress: list[tuple[int, int]] = []
     load(collection, 20)
@@ -82,7 +82,7 @@ def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: Serv
 
 
 def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collection: ServerCollection) -> None:
-    """An optimizer that stands still for long is an error that says how to go on."""
+    """An optimizer without progress for a long time is an error that says how to continue."""
     load(collection, 20)
     stuck = connect(double, stall_s=0.1).open(NAME)
     double.faults = [Fault("status", match="GET .*/optimizations", status=404)] * 10_000
@@ -93,7 +93,7 @@ def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collectio
 
 
 def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: ServerCollection) -> None:
-    """What the server's optimizer failed with is passed on."""
+    """The error of the server's optimizer is raised."""
     double.optimizer_error = "segment is corrupt"
     with pytest.raises(StoreRejectedError, match="segment is corrupt"):
         collection.finalize()
@@ -102,8 +102,8 @@ def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: 
         collection.finalize()
 
 
-def test_a_full_disk_is_told_at_once(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A full disk comes as a 500, but is not tried again."""
+def test_a_full_disk_is_reported_at_once(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A full disk is reported as 500, but the request is not retried."""
     double.faults = [Fault("status", status=500, error="Service internal error: No space left on device")]
 
     with pytest.raises(StoreFullError, match=double.url):
@@ -113,7 +113,7 @@ def test_a_full_disk_is_told_at_once(double: QdrantDouble, collection: ServerCol
 
 
 def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Strict mode's refusal says which command makes the indexes, and that command does."""
+    """The error for strict mode's refusal names the command that creates the indexes, and that command works."""
     collection.upsert(*points_of(3))
     double.schema[NAME].pop("filter_types")
 
@@ -125,7 +125,7 @@ def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble
 
 
 def test_a_server_without_metadata_is_refused_and_left_clean(double: QdrantDouble, store: ServerStore) -> None:
-    """A server too old to keep the manifest gets no half-made collection."""
+    """On a server too old to store the manifest, no collection is left."""
     double.keeps_metadata = False
 
     with pytest.raises(StoreRejectedError, match=r"1\.16"):
@@ -134,8 +134,8 @@ def test_a_server_without_metadata_is_refused_and_left_clean(double: QdrantDoubl
     assert store.collections() == []
 
 
-def test_something_else_than_qdrant(double: QdrantDouble, store: ServerStore) -> None:
-    """A web server that is no Qdrant is recognised as such, at the first try."""
+def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: ServerStore) -> None:
+    """A web server that is not Qdrant is recognised at the first try."""
     double.faults = [Fault("status", match=ANY, status=200), Fault("status", match=ANY, status=404, error="nope")]
 
     for _ in range(2):
@@ -151,7 +151,7 @@ def on_both(double: QdrantDouble) -> list[tuple[ServerStore, QdrantClient]]:
 
 
 def test_errors_are_the_same_in_local_mode_and_over_http(double: QdrantDouble) -> None:
-    """A collection that vanished or changed its width gives one kind of error, whatever the client raises."""
+    """A collection that was deleted or changed its width gives the same error in both modes."""
     for store, behind in on_both(double):
         collection = store.create(manifest_of())
         store.delete(NAME)
@@ -179,7 +179,7 @@ def test_errors_are_the_same_in_local_mode_and_over_http(double: QdrantDouble) -
 
 
 def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(double: QdrantDouble) -> None:
-    """What was not made by pearl-qdrant is listed and not opened; deleting it works."""
+    """A collection of another program is listed and can be deleted, but not opened."""
     for store, behind in on_both(double):
         behind.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
         double.schema[NAME], double.config[NAME] = {}, {}
@@ -193,7 +193,7 @@ def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(double: Q
 
 
 def test_bad_points_reach_no_server(double: QdrantDouble, collection: ServerCollection) -> None:
-    """What must not be stored is found before anything is sent."""
+    """Invalid points are found before any request."""
     points, vectors, encodable = points_of(3)
     vectors[2] = np.inf
 
@@ -204,7 +204,7 @@ def test_bad_points_reach_no_server(double: QdrantDouble, collection: ServerColl
 
 
 def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A batch of queries is one request a 64, and one without a vector is not sent."""
+    """There is one request for each 64 queries; a query without a vector is not sent."""
     collection.upsert(*points_of(5))
     double.requests.clear()
 
@@ -217,7 +217,7 @@ def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Serve
 
 
 def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Requests one after the other share a connection, on this machine too."""
+    """Requests one after the other share a connection."""
     collection.count()
     before = double.n_connections
 

@@ -23,7 +23,7 @@ from pearl_qdrant.store.server.store import ServerStore
 
 
 def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A server that takes few points a request gets them all, and is not asked again with too many."""
+    """A server that takes few points in a request gets them all; later requests keep to its limit."""
     double.max_points = 40
 
     load(collection, 600, step=300)
@@ -34,10 +34,8 @@ def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, colle
     assert n_upserts - len(double.upsert_sizes) <= 2 * 3  # refused: 256, 128 and 64, by either thread
 
 
-def test_a_server_that_takes_few_bytes_is_not_asked_again_with_too_many(
-    double: QdrantDouble, collection: ServerCollection
-) -> None:
-    """A limit of bytes bounds the bytes of later batches, and not their points: short names still go many at once."""
+def test_a_limit_of_bytes_is_kept_by_later_batches(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A limit of bytes limits the bytes of later batches, not their points: many short names still go together."""
     double.max_bytes = 20_000
     points, vectors, encodable = points_of(400)
     large = points_of(200, description="x" * 500)[0]
@@ -53,7 +51,7 @@ def test_a_server_that_takes_few_bytes_is_not_asked_again_with_too_many(
 
 
 def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Strict mode's own limit of points a request is no reason to fail."""
+    """Strict mode's limit of points in a request does not make a load fail."""
     error = 'Bad request: Limit exceeded 100 > 60 for "upsert limit". Help: Reduce the "upsert limit" parameter.'
     double.faults = [Fault("status", status=400, error=error)]
 
@@ -63,7 +61,7 @@ def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collectio
 
 
 def test_a_point_too_large_on_its_own_is_named(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Where one point alone is too large, the error names it, and its neighbours are stored."""
+    """If a single point is too large, the error names it, and its neighbours are stored."""
     double.max_bytes = 2000
     points, vectors, encodable = points_of(3)
     points[1] = points_of(2, description="x" * 3000)[0][1]
@@ -74,8 +72,8 @@ def test_a_point_too_large_on_its_own_is_named(double: QdrantDouble, collection:
     assert collection.find(entity_ids=["E0"], limit=1) != []
 
 
-def test_an_error_of_a_load_surfaces_and_stays(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A batch that failed for good is reported by the next write or flush, and by each one after it."""
+def test_an_error_of_a_load_is_raised_by_all_later_writes(double: QdrantDouble, collection: ServerCollection) -> None:
+    """If a batch fails, the next write or flush raises the error, and so does each one after it."""
     points, vectors, encodable = points_of(10)
     double.faults = [Fault("status", status=422, error="poison")]
 
@@ -94,7 +92,7 @@ def test_an_error_of_a_load_surfaces_and_stays(double: QdrantDouble, collection:
 
 
 def test_leaving_a_load_normally_reports_its_last_error(double: QdrantDouble, collection: ServerCollection) -> None:
-    """An error of the very last batch does not go unnoticed."""
+    """An error of the last batch is raised at the end of the block."""
 
     def load_last() -> None:
         with collection.writer() as writer:
@@ -105,10 +103,8 @@ def test_leaving_a_load_normally_reports_its_last_error(double: QdrantDouble, co
         load_last()
 
 
-def test_breaking_off_a_load_does_not_wait_for_a_dead_server(
-    double: QdrantDouble, collection: ServerCollection
-) -> None:
-    """Ctrl-C while the server is down ends the program, not the tries."""
+def test_stopping_a_load_does_not_wait_for_a_dead_server(double: QdrantDouble, collection: ServerCollection) -> None:
+    """Ctrl-C while the server is down ends the program at once."""
     double.faults = [Fault("status")] * 100
     waits_for_ever = RetryPolicy(tries=50, first_wait_s=1e6, max_wait_s=1e6, budget_s=1e9)
     stubborn = connect(double, retry=waits_for_ever).open(NAME)
@@ -123,7 +119,7 @@ def test_breaking_off_a_load_does_not_wait_for_a_dead_server(
 
 
 def test_two_writes_of_one_point_do_not_overtake_each_other(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Though two threads upload, the later write of a name counts, even if the earlier one is retried."""
+    """Although two threads upload, the later write of a name wins, even if the earlier one is retried."""
     slow = connect(double, retry=RetryPolicy(tries=3, first_wait_s=0.4)).open(NAME)
     double.faults = [Fault("drop")]
     old, vectors, encodable = points_of(5, description="old")
@@ -160,8 +156,8 @@ def test_a_write_returns_while_the_server_works(
     assert len(ids_in(double)) == 10
 
 
-def test_batches_are_bounded_by_points_and_bytes() -> None:
-    """No request holds more than either bound, unless one point alone is over it."""
+def test_batches_have_a_limit_of_points_and_bytes() -> None:
+    """No request is over either limit, unless a single point is."""
     points, vectors, encodable = points_of(100)
     points[50] = points_of(51, description="x" * 5000)[0][50]
     checked = check_points(points, vectors, encodable, manifest_of())

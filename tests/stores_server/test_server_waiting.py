@@ -1,4 +1,4 @@
-"""A server that is away for a while: loads wait for it and say so, a single question gets its answer soon."""
+"""A server that is down for a while: loads wait for it and log this; a single link fails soon."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def points(n: int, start: int = 0) -> tuple[list[NamePoint], np.ndarray, np.ndar
 
 
 def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
-    """A server that restarts during a load costs time and no name, and I am told once that it is waited for."""
+    """If a server restarts during a load, no name is lost, and one warning is logged."""
     store, collection = create(double, quick(300.0))
     refused = threading.Event()
 
@@ -85,10 +85,10 @@ def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: p
     store.close()
 
 
-def test_waiting_is_said_at_once_and_then_every_half_minute(
+def test_waiting_is_logged_at_once_and_then_every_half_minute(
     double: QdrantDouble, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a server is away, the log tells at once, and again when 30 s have passed."""
+    """While a server is down, a warning is logged at once, and again after 30 s."""
     store, collection = create(double, quick())
     clock = [1000.0]
     monkeypatch.setattr(server_connection.time, "monotonic", lambda: clock[0])
@@ -102,8 +102,8 @@ def test_waiting_is_said_at_once_and_then_every_half_minute(
     store.close()
 
 
-def test_a_load_is_given_ten_minutes_and_a_question_a_few_seconds() -> None:
-    """What waits how long: a load for both kinds of trouble, a single link for a busy server only."""
+def test_a_load_waits_ten_minutes_and_a_link_a_few_seconds() -> None:
+    """A load waits for a server that is down or busy; a single link only for a busy one."""
     load, question = RetryPolicy.waiting(600.0), RetryPolicy()
 
     assert (load.budget_s, load.connect_budget_s, load.tries) == (600.0, 600.0, None)
@@ -112,7 +112,7 @@ def test_a_load_is_given_ten_minutes_and_a_question_a_few_seconds() -> None:
 
 
 class PassingTime(threading.Event):
-    """An event whose waits pass at once on a clock of its own."""
+    """An event whose waits end at once and move its own clock."""
 
     now = 0.0
 
@@ -126,8 +126,8 @@ class PassingTime(threading.Event):
         return False
 
 
-def test_no_wait_is_begun_that_ends_past_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing listens, the shorter budget counts; where the server is busy, the longer one."""
+def test_no_wait_is_started_that_ends_after_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nothing listens, the shorter budget applies; if the server is busy, the longer one."""
     policy = RetryPolicy(first_wait_s=2.0, max_wait_s=2.0, budget_s=1000.0, connect_budget_s=10.0)
     passing = PassingTime()
     monkeypatch.setattr(tenacity, "time", passing)
@@ -153,8 +153,8 @@ def test_no_wait_is_begun_that_ends_past_the_budget(monkeypatch: pytest.MonkeyPa
     assert policy.call(fail_often, lambda error: True, cancelled=passing) == n_tries + 20
 
 
-def test_a_busy_server_is_waited_for_by_a_single_question(double: QdrantDouble) -> None:
-    """A 503 is no reason to give a link up: only where nothing listens that is said soon."""
+def test_a_single_link_waits_for_a_busy_server(double: QdrantDouble) -> None:
+    """A link is retried after a 503; it fails soon only if nothing listens."""
     store, collection = create(double, RetryPolicy(first_wait_s=0.001, max_wait_s=0.01, connect_budget_s=0.0))
     double.faults = [Fault("status", match=".*", status=503) for _ in range(12)]
 
@@ -163,14 +163,14 @@ def test_a_busy_server_is_waited_for_by_a_single_question(double: QdrantDouble) 
 
 
 def nobody_listens() -> str:
-    """A URL of this machine at which nothing listens."""
+    """Return a URL of this machine where nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
 def test_a_store_that_need_not_wait_does_not(double: QdrantDouble) -> None:
-    """With no wait, one try is all."""
+    """Without a wait there is one try."""
     store = open_store(nobody_listens(), wait_s=0)
     with pytest.raises(StoreUnavailableError) as caught:
         store.collections()
@@ -179,8 +179,8 @@ def test_a_store_that_need_not_wait_does_not(double: QdrantDouble) -> None:
     assert caught.value.tries == 1
 
 
-def test_ingest_waits_as_long_as_it_is_told(run: Run, tmp_path: object, model: object) -> None:
-    """`ingest --wait 0` fails at the first refusal; it says so, and names no wait of minutes."""
+def test_ingest_waits_as_long_as_its_option_says(run: Run, tmp_path: object, model: object) -> None:
+    """`ingest --wait 0` fails at the first refusal, and its message names no wait of minutes."""
     base = tmp_path / "base.tsv"  # type: ignore[operator]
     base.write_text("E1\tname\n", encoding="utf-8")
     outcome = run("ingest", str(base), "--model", str(model), "--store", nobody_listens(), "--wait", "0")
@@ -189,8 +189,8 @@ def test_ingest_waits_as_long_as_it_is_told(run: Run, tmp_path: object, model: o
     assert "did not answer after 1 tr" in outcome.err
 
 
-def test_one_hiccup_is_not_worth_a_word(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
-    """A request that is answered at the second try leaves no warning in the log."""
+def test_one_failed_try_is_not_logged(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """A request that succeeds at the second try logs no warning."""
     store, collection = create(double, RetryPolicy(first_wait_s=0.001))
     double.faults = [Fault("drop", match=".*")]
     with caplog.at_level(logging.WARNING):
@@ -206,8 +206,8 @@ SHARD_AWAY = (
 )
 
 
-def test_a_search_that_a_replica_can_answer_is_tried_again_at_once(double: QdrantDouble) -> None:
-    """Where one node is away and another has the shard, the second try waits for nothing."""
+def test_a_search_that_a_replica_can_answer_is_retried_at_once(double: QdrantDouble) -> None:
+    """If one node is down and another has the shard, the second try does not wait."""
     store, collection = create(double, RetryPolicy(tries=2, first_wait_s=1000.0, max_wait_s=1000.0, budget_s=10.0))
     double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY)]
 
@@ -215,8 +215,8 @@ def test_a_search_that_a_replica_can_answer_is_tried_again_at_once(double: Qdran
     store.close()
 
 
-def test_a_shard_that_is_away_is_named_as_such(double: QdrantDouble) -> None:
-    """A cluster with a node away is not a server to be started: the error names collection, shard and node."""
+def test_an_unreachable_shard_is_named(double: QdrantDouble) -> None:
+    """If a node of a cluster is down, the error names collection and node, and does not tell me to start a server."""
     store, collection = create(double, RetryPolicy(tries=3, first_wait_s=0.001, max_wait_s=0.001))
     double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY) for _ in range(3)]
 
@@ -228,7 +228,7 @@ def test_a_shard_that_is_away_is_named_as_such(double: QdrantDouble) -> None:
 
 @pytest.mark.slow
 def test_a_load_outlives_a_minute_without_a_server(double: QdrantDouble) -> None:
-    """With the waits that `ingest` really has, a server that is away for 60 s costs no name."""
+    """With the real waits of `ingest`, no name is lost if a server is down for 60 s."""
     store, collection = create(double, RetryPolicy.waiting(600.0))
     back = threading.Timer(60.0, double.start)
     with collection.writer() as writer:

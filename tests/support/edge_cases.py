@@ -31,7 +31,7 @@ def manifest_of(name: str = "toy", *, dim: int = 8) -> Manifest:
 
 
 def many(n: int, *, dim: int = 8, start: int = 0) -> tuple[list[NamePoint], FloatArray, BoolArray]:
-    """Points of two names an entity, of three types, with random unit vectors."""
+    """Make points with two names for each entity, three types, and random unit vectors."""
     vectors = np.random.default_rng(start).normal(size=(n, dim)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     points = [
@@ -54,7 +54,7 @@ def nearest_names(collection: EdgeCollection, vectors: FloatArray) -> list[str]:
 
 
 def kill(child: edge_process.EdgeProcess, number: int = signal.SIGKILL) -> None:
-    """Really kill it."""
+    """Send a signal to a child process."""
     os.kill(child.pid, number)
 
 
@@ -67,7 +67,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until(condition: Any, *, seconds: float = 300.0) -> None:
-    """Wait for something to come true."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

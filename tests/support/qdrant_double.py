@@ -1,9 +1,9 @@
-"""A Qdrant server for tests: real HTTP in front of qdrant-client's local mode, with faults on order.
+"""A Qdrant server for tests: real HTTP in front of qdrant-client's local mode, with scripted faults.
 
-It answers qdrant-client's REST requests from one `QdrantClient(":memory:")` under one lock. What local mode lacks is
-kept here: the payload schema, strict mode (no filter on a field without an index), a limit of points or bytes a
-request, and an optimizer that is busy for a few looks after indexing is switched on. Each entry of `faults` is used up
-by the next request that it matches.
+It answers qdrant-client's REST requests from one `QdrantClient(":memory:")` under one lock. It adds what
+local mode lacks: the payload schema, strict mode (no filter on a field without an index), a limit of points or bytes in
+a request, and an optimizer that is busy for a few polls after indexing is switched on. The next request that matches an
+entry of `faults` uses it up.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class QdrantDouble:
         n_compressed: How many answers were compressed.
         before_fault: Called, once a fault is due, before it happens.
         strict: Refuse filters on fields without an index.
-        limits: Numbers of strict mode by the server's names, told with the collection, and enforced.
-        n_refused: Requests refused for one of them.
-        drop_every: Every so many requests are lost: by turns before they are applied, after, and with a 503.
-        max_points, max_bytes: Answer 413 to an upsert over this.
-        optimizer_polls: For so many looks the optimizer is busy after indexing is switched on.
-        optimizer_error: What the optimizer failed with.
+        limits: Limits of strict mode by the server's names; reported with the collection, and enforced.
+        n_refused: Requests refused because of `limits`.
+        drop_every: Every n-th request fails: in turn before it is applied, after it, and with a 503.
+        max_points, max_bytes: A larger upsert is answered with 413.
+        optimizer_polls: The optimizer is busy for this many polls after indexing is switched on.
+        optimizer_error: Error that the optimizer reports.
         keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
-        version, read_only, cluster, replica_states: What it says of itself, and of its replicas on another node.
-        snapshots: What was backed up, by name.
-        created: What each collection was created with.
+        version, read_only, cluster, replica_states: Facts that it reports about itself and replicas on another node.
+        snapshots: Backups by name.
+        created: The request that created each collection.
         schema, config: Payload indexes and optimizer settings by collection.
     """
 
@@ -56,7 +56,7 @@ class QdrantDouble:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, as if started anew; a new client in local mode would cost a fifth of a second."""
+        """Forget everything; starting a new client in local mode would take a fifth of a second."""
         self.stopping.set()  # ends requests that hang
         self.stopping = threading.Event()
         for collection in self.client.get_collections().collections:
@@ -93,7 +93,7 @@ class QdrantDouble:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """URL of the server."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._address[1]}"
 
     def __enter__(self) -> QdrantDouble:
@@ -105,7 +105,7 @@ class QdrantDouble:
         self.client.close()
 
     def start(self) -> None:
-        """Listen; after `stop` on the same port again, with all that was stored."""
+        """Listen; after `stop` on the same port again, with all points."""
         if self._server.is_closed:
             self._server = DoubleServer(self._address, handler_of(self), self._tls)
             self.stopping = threading.Event()
@@ -113,7 +113,7 @@ class QdrantDouble:
         self._thread.start()
 
     def stop(self) -> None:
-        """End all connections, and accept none."""
+        """Close all connections, and accept no new ones."""
         self.stopping.set()
         if self._thread is not None:
             self._server.shutdown()
@@ -123,7 +123,7 @@ class QdrantDouble:
             self._thread = None
 
     def take_fault(self, request: str) -> Fault | None:
-        """The fault for this request, used up."""
+        """Return the fault for this request, and use it up."""
         with self.lock:
             if self.drop_every and len(self.requests) % self.drop_every == 0:
                 kinds: tuple[Kind, ...] = ("drop", "apply_then_drop", "status")
@@ -137,7 +137,7 @@ class QdrantDouble:
         return None
 
     def answer(self, method: str, path: str, body: bytes) -> Any:
-        """The `result` for a request; raises `Refused`."""
+        """Return the `result` for a request; raises `Refused`."""
         for route_method, pattern, handle in ROUTES:
             match = re.fullmatch(pattern, path)
             if route_method == method and match:

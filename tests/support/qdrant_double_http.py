@@ -1,4 +1,4 @@
-"""The HTTP side of the Qdrant double (qdrant_double.py): connections, and the faults on them."""
+"""The HTTP side of the Qdrant double (qdrant_double.py): connections and their faults."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ POINTS = r"PUT /collections/[^/]+/points$"
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with one request.
+    """A fault of one request.
 
     Attributes:
-        kind: `apply_then_drop` does what was asked and closes the connection without an answer; `drop` closes it
-            without doing anything; `delay` answers after `seconds`, having done it; `hang` never answers nor does
-            it; `status` answers with a status and a message, `raw` with a status and `error` as the whole body;
-            `pass` is none, and goes before those of later requests.
+        kind: `apply_then_drop` applies the request and closes the connection without an answer; `drop` closes it
+            without applying; `delay` applies it and answers after `seconds`; `hang` neither applies nor answers;
+            `status` answers with a status and a message, `raw` with a status and `error` as the whole body; `pass`
+            is no fault: it lets a request pass before faults of later ones.
         match: Regular expression on "METHOD /path".
         status: For `status` and `raw`.
         retry_after: The header's value, if any.
@@ -63,7 +63,7 @@ class Answered(Exception):
 
 
 class Double(Protocol):
-    """What a connection needs of the double."""
+    """The part of the double that a connection uses."""
 
     requests: list[str]
     headers: dict[str, str]
@@ -76,7 +76,7 @@ class Double(Protocol):
 
 
 class DoubleServer(ThreadingHTTPServer):
-    """Remembers its connections, so that none is left open at the end."""
+    """Keeps a list of its connections, so that none stays open."""
 
     daemon_threads = False  # server_close then waits for the handlers
     block_on_close = True
@@ -99,7 +99,7 @@ class DoubleServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that does not trust our certificate hangs up; other errors are told."""
+        """Ignore a client that does not trust our certificate; print other errors."""
         if not isinstance(sys.exc_info()[1], ssl.SSLError):
             super().handle_error(request, client_address)
 
@@ -204,6 +204,6 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
                 return
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Keep quiet."""
+            """Print nothing."""
 
     return Handler

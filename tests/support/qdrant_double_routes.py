@@ -38,7 +38,7 @@ def _placed(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _snapshot(double: QdrantDouble, name: str, body: bytes) -> Any:
-    """Keep all of a collection under a name, as the server does."""
+    """Back up a collection under a name."""
     called = f"{name}-{len(double.snapshots) + 1}.snapshot"
     params = double.client.get_collection(name).config.params
     points, _ = double.client.scroll(name, limit=1_000_000, with_payload=True, with_vectors=True)
@@ -62,7 +62,7 @@ def _forget(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _restore(double: QdrantDouble, name: str, body: bytes) -> Any:
-    """Make a collection of an uploaded snapshot, whatever was there."""
+    """Replace a collection by an uploaded snapshot."""
     kept = json.loads(body[body.index(b'{"params"') : body.rindex(b"}") + 1])
     params = models.CollectionParams.model_validate(kept["params"])
     double.client.delete_collection(name)
@@ -87,7 +87,7 @@ def _exists(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
-    """The collection's description, with what local mode does not know."""
+    """Describe a collection, with facts that local mode lacks."""
     info = double.client.get_collection(name).model_dump(mode="json", exclude_none=True)
     config = double.config[name]
     info["payload_schema"] = {k: {"data_type": v, "points": 0} for k, v in double.schema[name].items()}

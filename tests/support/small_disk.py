@@ -1,4 +1,4 @@
-"""A small file system of its own, for tests of full disks."""
+"""A small file system, for tests of full disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A tmpfs of that size in a folder that is made. Mounting takes root and Linux; without, the test is skipped."""
+    """Mount a tmpfs of this size in a new folder. This needs root and Linux; otherwise the test is skipped."""
     folder.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("needs root, to mount a small tmpfs")

@@ -38,7 +38,7 @@ def manifest_of(name: str, *, dim: int = DIM, weights_hash: str = "sha256:" + "a
 
 
 def point(entity_id: str, name: str, *, canonical: bool = True, **fields: Any) -> NamePoint:
-    """A point of an organisation, unless told otherwise."""
+    """Make a point of an organisation; `fields` replaces its fields."""
     fields = {"canonical_name": name, "types": ("ORG",), "kb_types": ("company",), **fields}
     return NamePoint(kb="test", entity_id=entity_id, name=name, is_canonical=canonical, **fields)
 
@@ -68,7 +68,7 @@ def found(collection: Collection, vector: list[float], *, limit: int = 10, types
 
 
 def many(n: int, *, seed: int = 0) -> tuple[list[NamePoint], FloatArray]:
-    """Points of two names an entity, with random unit vectors."""
+    """Make points with two names for each entity and random unit vectors."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(n, DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

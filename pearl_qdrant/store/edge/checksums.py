@@ -125,17 +125,17 @@ def open_on_trial(shard: Path, collection: str) -> None:
             env=environment,
             check=False,
         )
-        said = ended.stdout.decode("utf-8", "replace")
+        output = ended.stdout.decode("utf-8", "replace")
     except OSError as error:
-        said = str(error)
-    if not said.startswith(STARTED):  # Python is embedded in another program: `sys.executable` is not an interpreter
+        output = str(error)
+    if not output.startswith(STARTED):  # Python is embedded in another program: `sys.executable` is not an interpreter
         _log.warning(
             "Collection '%s' was not closed properly, and no process can be started to test its files first", collection
         )
         return
     if ended.returncode == 0:
         return
-    message = said.removeprefix(STARTED).strip()
+    message = output.removeprefix(STARTED).strip()
     if not message:
         why = edge_process.why_ended(ended.returncode)
         if ended.returncode == -getattr(signal, "SIGXCPU", 0):

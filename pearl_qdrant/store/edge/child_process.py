@@ -197,12 +197,12 @@ class EdgeProcess:
         elif -code == getattr(signal, "SIGKILL", None):
             why += ", perhaps because memory ran out"
         self._stderr.seek(0)
-        said = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_CHARS:]
+        output = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_CHARS:]
         doing = "builds the graph of" if is_graph else "writes"
         kept = "is stored in it" if is_graph else "it had acknowledged"
         return StoreError(
             f"The process that {doing} collection '{name}' {why}. What {kept} is kept; run the same command again to "
-            f"resume." + (f"\nIts last output: {said}" if said else "")
+            f"resume." + (f"\nIts last output: {output}" if output else "")
         )
 
     def _free_bytes(self) -> int:

@@ -101,10 +101,10 @@ def _owner(path: Path) -> str:
     """Read which process has the lock. Anybody may have written the file, so the text is made printable."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            said = file.read(_OWNER_CHARS)
+            owner = file.read(_OWNER_CHARS)
     except OSError:  # on Windows nobody else may read a locked file
         return "unknown"
-    return "".join(char if char.isprintable() else "?" for char in said) or "unknown"
+    return "".join(char if char.isprintable() else "?" for char in owner) or "unknown"
 
 
 def _command() -> str:
