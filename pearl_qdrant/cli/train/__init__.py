@@ -1,4 +1,4 @@
-"""`pearl-qdrant train`: the stages of training, each a command in a file of its own."""
+"""`pearl-qdrant train`: the stages of training, one command per file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,9 @@ from pearl_qdrant.cli.train.paraphrase import paraphrase, synonyms
 def train() -> None:
     """Refresh the encoder: phrases, character encoder, fine-tuning, type head, averaging, export.
 
-    Needs the extra `train`; without it each command says how to install it.
+    The stages need the extra `train`; without it each command prints how to install it.
     """
 
 
-train.add_command(corpus)
-train.add_command(paraphrase)
-train.add_command(synonyms)
-train.add_command(love)
-train.add_command(average)
-train.add_command(export)
-train.add_command(negatives)
-train.add_command(fit)
-train.add_command(head)
+for _command in (corpus, paraphrase, synonyms, negatives, love, fit, average, head, export):
+    train.add_command(_command)

@@ -38,7 +38,7 @@ _option = option_of(FitRequest)
 @_option("--wordnet", "wordnet", type=PATH, metavar="DIR", help="WordNet's dict folder, for synonyms.")
 @_option("--character-encoder", "character_encoder", type=PATH, metavar="DIR", help="Folder that `train love` wrote.")
 @_option("--paper-settings", "paper_settings", former=("--faithful",), is_flag=True,
-         help="Train as in the paper: see below.")  # fmt: skip
+         help="Train as in the paper: see above.")  # fmt: skip
 @_option("--epochs", "epochs", type=RATE, help="How often each phrase is an anchor.")
 @_option("--steps", "steps", type=click.IntRange(1), help="Optimizer steps, instead of --epochs.")
 @_option("--batch", "batch_size", type=click.IntRange(4),
