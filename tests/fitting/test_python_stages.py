@@ -200,7 +200,7 @@ def test_former_names_of_options_still_work(run: Run, bert: Path, base: Path, tm
     words = ["train", "fit", "--base", str(bert), "--aliases", str(base), "--steps", "1", "--batch", "16"]
     fitted = run(*words, "--run", "2", "--out", str(tmp_path / "a"))
     paper = run(*words, "--faithful", "--out", str(tmp_path / "b"))
-    shown = run("train", "fit", "--help").out
+    shown = run("train", "fit", "--help").out + run("train", "fit", "--out", "x").err
 
     assert (fitted.status, paper.status) == (0, 0), fitted.err + paper.err
     assert read_config(tmp_path / "b").training["fit"]["negatives_as_pairs"]

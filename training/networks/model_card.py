@@ -35,8 +35,8 @@ from pearl_qdrant.encoder.loading import load_encoder
 encoder = load_encoder("PATH/TO/THIS/FOLDER")
 vectors = encoder.encode(["The New York Times", "nytimes.com"]).vectors
 ```
-`onnx/model.onnx` takes `input_ids` and `attention_mask` and returns `embedding` and `type_logits`; fastembed runs it as a
-custom model. sentence-transformers opens the folder if it has `model.safetensors`{phrase_only}.
+`onnx/model.onnx` takes `input_ids` and `attention_mask` and returns `embedding` and `type_logits`; fastembed runs it as
+a custom model. sentence-transformers opens the folder if it has `model.safetensors`{phrase_only}.
 
 ## Training
 {training}

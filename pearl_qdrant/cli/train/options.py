@@ -20,7 +20,7 @@ RATE = click.FloatRange(0, min_open=True)
 
 
 class RenamedOption(click.Option):
-    """An option that is still accepted by its former names, which --help does not show."""
+    """An option that is still accepted by its former names, which help and errors do not show."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Show the first name only."""
@@ -29,6 +29,10 @@ class RenamedOption(click.Option):
             return super().get_help_record(ctx)
         finally:
             self.opts = names
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Name the first name only."""
+        return f"'{self.opts[0]}'"
 
 
 def option_of(record: type[Any]) -> Callable[..., Callable[[F], F]]:
