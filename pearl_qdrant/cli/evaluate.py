@@ -8,6 +8,7 @@ import click
 
 from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.train.options import RenamedOption
 from pearl_qdrant.settings import DEFAULT_MODEL
 from training.evaluation.defaults import (
     DEFAULT_DISTRACTORS,
@@ -71,6 +72,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     "--split",
     "--fold",
     "splits",
+    cls=RenamedOption,
     type=click.IntRange(0, 9),
     multiple=True,
     help="Linking: entities whose aliases are the mentions, by SHA-1 of their id mod 10; repeatable.  [default: "

@@ -1,4 +1,4 @@
-"""Paired bootstrap over items: tells whether one method beats another beyond the chance of the sample."""
+"""Paired bootstrap over items: shows whether one method beats another beyond the chance of the sample."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, ne
     return Task(
         name=f"linking_{name}" if is_canonical else f"linking_{name}_left_out",
         head=name,
-        group="Linking, canonical names only" if is_canonical else "Linking, own string left out",
+        group="Linking, canonical names only" if is_canonical else "Linking, own string excluded",
         metric="accuracy@1",
         needs=needs,
         reads=(base, pairs) if pairs else (base,),
