@@ -1,4 +1,4 @@
-"""Bases to entities to points: readers, the scan, and the load.
+"""Read bases and load them into collections.
 
     from ingest import load_base
 
@@ -50,7 +50,7 @@ _MODULE_OF = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for."""
+    """Import a public name on first use."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_MODULE_OF[name]), name)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.readers.tables.columns import TableColumns
 
 FORMATS: tuple[Format, ...] = (UMLS, YAGO, WIKIDATA, OBO, PARQUET, JSONL, CSV, TSV)
-"""In the order in which a path is compared with them. TSV is last: it has no sign of its own."""
+"""In the order in which a path is compared with them. TSV is last: nothing marks a file as TSV."""
 
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
 

@@ -77,7 +77,7 @@ class EntityBuilder:
     def add(self, other: Entity) -> str | None:
         """Add a later row of the same id; returns why not all of it was added, as a reason of `ReadReport.skipped`.
 
-        None if it was: `TOO_MANY_ROWS` if nothing was taken, `TOO_MANY_NAMES` if some names were left out.
+        None if all was added; `TOO_MANY_ROWS` if nothing was added, `TOO_MANY_NAMES` if some names were dropped.
         """
         names = [name for name in other.names() if name not in self._names]
         kb_types = [kb_type for kb_type in other.kb_types if kb_type not in self._kb_types]

@@ -1,4 +1,4 @@
-"""Read lines of UTF-8 text. A bad line is an item of its own, not an error.
+"""Read lines of UTF-8 text. A bad line is yielded as a `BadLine`, not raised.
 
 Lines end at newlines only: `str.splitlines` would also split at U+2028, U+0085, vertical tab and form feed, which
 occur in names. A block is decoded at once, and line by line only if that fails. A line that is too long is skipped

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -111,9 +111,7 @@ def update(
     report = ReadReport(max_errors=max_errors)
     with NewNames() as new:
         comparison = _Comparison(collection, new)
-        entities = reader.read(report, scattered=scan.scattered)
-        while batch := list(islice(entities, BATCH)):
-            on_progress(comparison.add(batch))
+        comparison.add_all(reader.read(report, scattered=scan.scattered), on_progress)
         encode_seconds = new.write_to(collection, encoder)
     removed, kept = _remove_retired(collection, comparison.seen, report, may_remove)
     seconds = time.perf_counter() - start
@@ -203,6 +201,11 @@ class _Comparison:
         self.unchanged = 0
         self._collection = collection
         self._new = new
+
+    def add_all(self, entities: Iterator[Entity], on_progress: Progress) -> None:
+        """Compare all entities, in batches."""
+        while batch := list(islice(entities, BATCH)):
+            on_progress(self.add(batch))
 
     def add(self, entities: Sequence[Entity]) -> int:
         """Compare entities with the stored points; returns the number of their names."""

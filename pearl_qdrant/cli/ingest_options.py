@@ -1,4 +1,4 @@
-"""The options of `pearl-qdrant ingest` that say how files are read, made from the registry of formats."""
+"""The options of `pearl-qdrant ingest` that control how files are read, from the registry of formats."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ name: part of
 
 
 def read(content: str | bytes, options: OboOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
-    """Entities of an ontology that comes through standard input."""
+    """Entities of an ontology from standard input."""
     data = content if isinstance(content, bytes) else content.encode()
     with OboReader(["-"], options, stdin=io.BytesIO(data)) as reader:
         return list(reader.read(report if report is not None else ReadReport()))

@@ -17,7 +17,7 @@ HEART, DRUG, PLACE = "C9000001", "C9000002", "C9000003"
 
 
 def atom(cui: str, name: str, aui: str = "A1", **fields: str) -> str:
-    """A row of MRCONSO.RRF; preferred, English and not suppressed unless it is said otherwise."""
+    """A row of MRCONSO.RRF; by default preferred, English and not suppressed."""
     row = dict.fromkeys(COLUMNS["MRCONSO"], "")
     row |= {"CUI": cui, "LAT": "ENG", "TS": "P", "STT": "PF", "ISPREF": "Y", "AUI": aui, "SAB": "MADEUP", "TTY": "PT"}
     row |= {"STR": name, "SRL": "0", "SUPPRESS": "N"} | fields

@@ -59,7 +59,7 @@ def dump(*rows: dict[str, Any] | bytes) -> bytes:
 
 
 def read(data: bytes, options: WikidataOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
-    """Entities of what comes through standard input."""
+    """Entities from standard input."""
     with WikidataReader(["-"], options, stdin=io.BytesIO(data)) as reader:
         return list(reader.read(report if report is not None else ReadReport()))
 

@@ -103,7 +103,7 @@ YAGO_4 = {
 
 
 def write(folder: Path, files: dict[str, str], *, without: tuple[str, ...] = ()) -> Path:
-    """A folder with these files, compressed as their names say."""
+    """A folder with these files, compressed according to their names."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         if name not in without:

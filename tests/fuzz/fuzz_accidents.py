@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 18
 
 
 def mostly(usual: Strategy[T], rare: Strategy[T], times: int = 3) -> Strategy[T]:
-    """The usual one so many times as often as the other; `one_of` takes each of its strategies for one."""
+    """The usual one `times` times as often as the other; `one_of` gives equal weight to each."""
     return st.sampled_from([True] * times + [False]).flatmap(lambda is_usual: usual if is_usual else rare)
 
 
@@ -31,7 +31,7 @@ _SIZES = st.sampled_from([MOST_BYTES] * 30 + [1 << 21])
 
 
 def _fill(pieces: Sequence[tuple[bytes, int]], most: int) -> bytes:
-    """Each piece as often as it says, up to so many bytes together."""
+    """Each piece repeated by its count, up to `most` bytes together."""
     parts, room = list[bytes](), most
     for piece, count in pieces:
         part = piece * min(count, room // max(1, len(piece)) + 1)
@@ -191,7 +191,7 @@ ARCHIVE = st.tuples(
 
 
 def archived(files: dict[str, bytes], archive: tuple[int, int, list[Accident]]) -> dict[str, bytes]:
-    """The files, or an archive of them in so many others, which may be damaged."""
+    """The files, or nested archives of them, which may be damaged."""
     depth, method, accidents = archive
     for i in range(depth):
         files = {"2099AA.nlm" if i < depth - 1 else "base.zip": pack(files, method)}

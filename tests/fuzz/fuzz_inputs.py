@@ -280,4 +280,4 @@ INPUTS: dict[str, Strategy[Input]] = {
         ),
     ),
 }
-"""For each reader, what it is given."""
+"""The inputs of each reader."""

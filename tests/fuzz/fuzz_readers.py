@@ -86,7 +86,7 @@ class Result:
 
 
 def read_input(given_input: Input, folder: Path) -> Result:
-    """Read what lies in a folder; raises `WrongError`, or what a reader raises that is no error of ours."""
+    """Read the files of a folder; raises `WrongError`, or an error of a reader that is not one of ours."""
     paths = [folder] if len(given_input.files) > 1 else [folder / next(iter(given_input.files))]
     usual = {name: getattr(limits, name) for name in given_input.bounds}
     for name, bound in given_input.bounds.items():
@@ -199,7 +199,7 @@ def _serve(connection: Connection, folder: Path) -> None:
 
 
 class Child:
-    """A process that reads inputs; begun again when it has ended."""
+    """A process that reads inputs; it is started again when it has ended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -297,7 +297,7 @@ class Fuzzer:
         read_each()
 
     def read_batches(self, kinds: Sequence[str], first: int, n_batches: int | None, end: float) -> None:
-        """Batches of each reader in turn, until there were so many, or until a time, or until too much has failed."""
+        """Batches of each reader in turn, until the number or the time is reached, or too many have failed."""
         for number in itertools.count(first) if n_batches is None else range(first, first + n_batches):
             for kind in kinds:
                 if time.monotonic() > end or not self.goes_on:

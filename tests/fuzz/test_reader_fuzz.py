@@ -92,7 +92,7 @@ def damage(content: bytes, data: st.DataObject) -> bytes:
 def test_no_damage_gives_anything_but_entities_skips_or_an_error_with_the_path(
     tmp_path: Path, type_map: TypeMap, name: str, data: st.DataObject
 ) -> None:
-    """However a file was damaged, reading it ends soon, and what is said of it names the file."""
+    """Reading a damaged file ends soon, and the error names the file."""
     kind, sound = BASES[name]
     content = damage(sound, data)
     if data.draw(st.booleans()):
@@ -147,7 +147,7 @@ def test_the_files_are_sound_before_the_damage(tmp_path: Path, name: str) -> Non
     ],
 )
 def test_a_nul_in_one_line_of_a_small_file_costs_that_line(tmp_path: Path, name: str, word: bytes) -> None:
-    """One NUL makes a bad line, not a bad file, whatever separates the columns; a binary file is still named so."""
+    """One NUL makes a bad line, not a bad file, in every format; a binary file is still refused as one."""
     kind, content = BASES[name]
     place = content.index(word)
     path = tmp_path / name
@@ -168,7 +168,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 
 
 def run_fuzzer(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The fuzzer, or a script about it, in a process of its own."""
+    """Run the fuzzer, or a script about it, in another process."""
     search = os.pathsep.join(map(str, (TESTS, TESTS.parent / "bases", TESTS.parents[1])))
     environment = os.environ | {"PYTHONPATH": search, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, *words]

@@ -1,4 +1,4 @@
-"""What `ingest` says of what is stored when it fails."""
+"""Messages of `ingest` about what is stored, after a failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def base(tmp_path: Path) -> Path:
 def test_nothing_is_said_to_be_kept_where_nothing_was_stored(
     run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A load that fails before anything is stored does not tell me that something is kept."""
+    """A load that fails before anything is stored does not claim that something is kept."""
 
     def refuse(store: EdgeStore, manifest: object, placement: object) -> EdgeCollection:
         raise StoreError("The store cannot be written.")
@@ -39,7 +39,7 @@ def test_nothing_is_said_to_be_kept_where_nothing_was_stored(
 
 
 def test_what_is_stored_is_said_to_be_kept(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A load that fails half way tells me how many entities are stored for good, and the same command goes on there."""
+    """A load that fails halfway reports how many entities are stored, and the same command resumes there."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
     monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     flush, flushed = EdgeWriter.flush, []
@@ -62,7 +62,7 @@ def test_what_is_stored_is_said_to_be_kept(run: Run, base: Path, model: Path, mo
 
 
 def test_names_that_were_gone_are_reported(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If I deleted an entity between a killed load and the next, I am told that its names are written again."""
+    """If I deleted an entity between a killed load and the next, the load reports that its names are written again."""
 
     def die(collection: EdgeCollection, on_progress: object = None) -> None:
         raise StoreError("Killed while the graph is built.")

@@ -127,7 +127,7 @@ def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, mon
 def test_each_distinct_name_is_encoded_once(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that many entities share costs one encoding, however far apart they stand."""
+    """A name that many entities share is encoded once, at any distance."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 16)
     path = tmp_path / "base.tsv"
     rows = "".join(f"E{i}\tw{i}\tORG\tthe times|post {i % 7}\n" for i in range(120))
@@ -141,7 +141,7 @@ def test_each_distinct_name_is_encoded_once(
 
 
 def test_remembered_vectors_are_the_encoders_own(encoder: Encoder) -> None:
-    """A name that comes again has the vector and the types that it had the first time."""
+    """A repeated name has the same vector and types as the first time."""
     names = ["the times", "post", "city", "the times", "heart"]
     again = RepeatedNames(encoder, hash_texts(sorted(["the times", "post"])).copy())
     again._repeated.sort()
@@ -155,7 +155,7 @@ def test_remembered_vectors_are_the_encoders_own(encoder: Encoder) -> None:
 
 
 def test_the_memory_of_repeated_names_is_bounded(encoder: Encoder) -> None:
-    """However many names repeat, only so many vectors are kept."""
+    """A limited number of vectors is kept, for any number of repeated names."""
     names = [f"w{i}" for i in range(50)]
     hashes = hash_texts(names).copy()
     hashes.sort()
@@ -166,7 +166,7 @@ def test_the_memory_of_repeated_names_is_bounded(encoder: Encoder) -> None:
 
 
 def test_unencodable_names_are_stored_and_counted(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
-    """An emoji as a name is kept, without a vector, and the report says how many there are."""
+    """An emoji as a name is kept without a vector, and the report counts such names."""
     path = tmp_path / "base.tsv"
     path.write_text("id\tname\ttype\taliases\nE1\tthe times\tORG\t\U0001f5de\nE2\t\U0001f984\tOTHER\t\n", "utf-8")
     result = load(path, store, encoder)
@@ -196,7 +196,7 @@ def test_overlap_raises_where_the_producer_failed() -> None:
 
 
 def test_overlap_stops_its_producer_when_the_consumer_stops() -> None:
-    """Leaving a load early leaves no thread behind, and closes what the producer held open."""
+    """Stopping a load early leaves no thread behind, and closes the files of the producer."""
     closed = []
 
     def produce() -> Any:

@@ -1,4 +1,4 @@
-"""Ctrl-C between any two lines of handing work from thread to thread: nothing may wait for ever."""
+"""Ctrl-C between any two lines that hand work from thread to thread: nothing may wait forever."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, model: Path, places: dict[str,
 
 @pytest.fixture
 def chain(request: pytest.FixtureRequest, tmp_path: Path, lab: Lab, places: dict[str, Place]) -> Chain:
-    """A load that has not begun, into the store that the test names."""
+    """A load that has not started, into the store that the test names."""
     place = places[request.param]
     place.reset()
     return Chain(lab, place, tmp_path, random.Random(1))
@@ -79,21 +79,21 @@ def test_a_killed_load_to_a_server_ends_as_one_that_was_not_killed(chain: Chain)
 
 @on_edge
 def test_ctrl_c_ends_a_load_cleanly(chain: Chain) -> None:
-    """Ctrl-C ends it with status 130 within seconds and says that it can go on, which it does."""
+    """Ctrl-C ends a load with status 130 within seconds; the message says that it can resume, and it does."""
     chain.verify = False
     interrupt(chain, "checkpoint")
 
 
 @on_server
 def test_a_store_that_goes_away_is_told_of(chain: Chain) -> None:
-    """If the server is gone for good I am told to start it; when it is back, the same command goes on."""
+    """If the server stays away, the error tells me to start it; when it is back, the same command resumes."""
     chain.verify = False
     lose_store(chain)
 
 
 @on_edge
 def test_a_full_disk_is_told_of(chain: Chain) -> None:
-    """If the disk fills up I am told to free some space; then the same command goes on."""
+    """If the disk fills up, the error tells me to free some space; then the same command resumes."""
     chain.verify = False
     fill_disk(chain)
 

@@ -24,7 +24,7 @@ from pearl_qdrant.store.server.store import ServerStore
 def test_the_manifest_says_loading_until_the_last_point_is_stored(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A load that failed half way can be told from one that is complete, and goes on where it stopped."""
+    """A load that failed halfway is marked as incomplete, and resumes where it stopped."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
     monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     path = write_base(tmp_path / "base.tsv", 100)
@@ -103,7 +103,7 @@ def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
 
 
 def test_a_load_resumes_after_an_entity_was_deleted(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
-    """After a kill, deleting an entity is no dead end: the same ingest writes what is missing and ends."""
+    """If I delete an entity after a kill, the same ingest writes what is missing and finishes."""
     path = write_base(tmp_path / "base.tsv", 30)
     load_until_the_graph(path, store, encoder)
     collection = store.open("base")
@@ -150,7 +150,7 @@ def test_points_that_a_server_lost_are_written_again(tmp_path: Path, encoder: En
 
 
 def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
-    """If the store holds fewer points than were written, I am told instead of being left with a hole."""
+    """If the store holds fewer points than were written, the load fails with an error."""
     from pearl_qdrant.errors import StoreError
 
     class Forgetful:

@@ -62,7 +62,7 @@ class Heard(LoadEvents):
 
 
 def test_a_base_is_loaded_and_linked_from_python(tmp_path: Path, base: Path, model: Path) -> None:
-    """Files, collection and model are all that a program gives; it is called back meanwhile, and counts come back."""
+    """A program gives files, collection and model, gets progress by callbacks, and gets the counts back."""
     heard, store = Heard(), tmp_path / "store"
     result = load_base(base, "base", store=store, model=model, events=heard)
 
@@ -149,7 +149,7 @@ def test_a_base_is_counted_without_model_and_store(base: Path, monkeypatch: pyte
 
 
 def test_restarting_begins_with_an_empty_collection(tmp_path: Path, base: Path, model: Path) -> None:
-    """What was there goes, and not before the input and the model are known to be good."""
+    """The old collection is deleted only after the input and the model were checked."""
     store = tmp_path / "store"
     load_base(base, "base", store=store, model=str(model))
     empty = tmp_path / "empty.tsv"
@@ -195,7 +195,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, base: Path, model: Path) -
 
 
 def test_nothing_left_is_an_error_with_reasons(tmp_path: Path) -> None:
-    """Which rows were passed over, and why."""
+    """The error counts the skipped rows by reason."""
     path = tmp_path / "none.tsv"
     path.write_text("E1\t \nE2\t\n", encoding="utf-8")
 

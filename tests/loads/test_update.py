@@ -103,7 +103,7 @@ def test_an_update_to_the_same_release_changes_nothing(tmp_path: Path, encoder: 
 def test_an_update_that_was_stopped_can_be_run_again(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever was done before is found done; the end is the same."""
+    """Work that was done before a kill is found done; the result is the same."""
     collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
     fresh = load(tmp_path / "b.tsv", NEW, encoder, tmp_path / "other")
 
@@ -133,7 +133,7 @@ def test_nothing_is_removed_while_rows_cannot_be_read(tmp_path: Path, encoder: E
 
 
 def test_who_calls_decides_about_removal(tmp_path: Path, encoder: Encoder) -> None:
-    """Retired names stay when the caller says so, and are counted."""
+    """Retired names stay if the caller refuses to delete them, and are counted."""
     collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
     asked: list[tuple[int, int]] = []
 
@@ -169,7 +169,7 @@ def test_update_on_the_command_line(run: Run, model: Path, tmp_path: Path) -> No
 
 
 def test_a_newer_release_without_update_is_told_of(run: Run, model: Path, tmp_path: Path) -> None:
-    """Names that it lacks stay, and I am told how to be rid of them."""
+    """Names that the input lacks stay, and a message explains how to remove them."""
     path = tmp_path / "base.tsv"
     for text in (OLD, NEW):
         path.write_text(text, encoding="utf-8")

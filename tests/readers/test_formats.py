@@ -1,4 +1,4 @@
-"""Formats: each is known by its structure, and comes through the command line; an option of another one is refused."""
+"""Formats are detected by structure, work on the command line, and refuse options of other formats."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", FORMAT_NAMES)
 def test_a_format_is_known_by_its_structure(tmp_path: Path, kind: str) -> None:
-    """Whatever the file is called, it is read as what it is."""
+    """The name of a file does not matter; its content decides."""
     path = write(tmp_path, kind)
 
     assert detect_format([path]) == kind
@@ -113,7 +113,7 @@ def test_several_languages_are_taken_in_their_order(tmp_path: Path) -> None:
     ],
 )
 def test_a_senseless_option_is_refused(run: Run, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
-    """It is not ignored: the message says where it belongs, or what is meant."""
+    """It is not ignored: the message names the formats that take it, or the valid values."""
     path = write(tmp_path, "umls" if "umls" in words else "tsv")
 
     outcome = run("ingest", str(path), "--dry-run", *words)
@@ -123,7 +123,7 @@ def test_a_senseless_option_is_refused(run: Run, tmp_path: Path, words: tuple[st
 
 
 def test_a_folder_of_nothing_known_is_an_error(tmp_path: Path) -> None:
-    """The message says what was looked for."""
+    """The message names the files that were searched for."""
     with pytest.raises(FormatError, match="MRCONSO"):
         detect_format([tmp_path])
 
@@ -143,7 +143,7 @@ def test_the_command_line_offers_every_format() -> None:
 
 
 def test_two_formats_at_once_are_refused(tmp_path: Path) -> None:
-    """The message says which path is what."""
+    """The message names the format of each path."""
     with pytest.raises(FormatError, match=r"is obo.*is wikidata|is wikidata.*is obo"):
         detect_format([write(tmp_path, "obo"), write(tmp_path, "wikidata")])
 
@@ -158,7 +158,7 @@ def test_a_base_of_which_nothing_is_left_is_an_error(run: Run, tmp_path: Path) -
 
 
 def test_parts_of_umls_may_be_named_one_by_one(run: Run, tmp_path: Path) -> None:
-    """All of them make the file; a part beside which another one lies that was not named is refused."""
+    """All parts together are the file; if a part beside them was not named, that is an error."""
     content = CONSO.encode()
     parts = [tmp_path / f"MRCONSO.RRF.a{letter}.gz" for letter in "ab"]
     for part, piece in zip(parts, (content[:100], content[100:]), strict=True):
@@ -176,7 +176,7 @@ def test_parts_of_umls_may_be_named_one_by_one(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["umls", "yago"])
 @pytest.mark.parametrize("other", ["obo", "wikidata"])
 def test_a_folder_of_several_bases_is_refused(run: Run, tmp_path: Path, kind: str, other: str) -> None:
-    """The message says what lies in it; a format that is named is read alone."""
+    """The message lists the bases; with --format, only that base is read."""
     folder = write(tmp_path, kind)
     if kind == "yago":
         folder = tmp_path / "yago"
@@ -203,7 +203,7 @@ def test_a_folder_of_two_releases_of_yago_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_files_beside_a_base_do_not_matter(tmp_path: Path) -> None:
-    """A readme, a checksum or a folder of notes is no base."""
+    """A readme, a checksum or a folder of notes does not count as a base."""
     folder = write(tmp_path, "umls")
     (folder / "README.txt").write_text("how to read this\n", encoding="utf-8")
     (folder / "META" / "MRREL.RRF").write_text("C1|A1|AUI|PAR|C2|A2|AUI|isa|R1||S|S||Y|N||\n", encoding="utf-8")

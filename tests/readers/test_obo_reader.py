@@ -65,7 +65,7 @@ def test_scopes_are_chosen() -> None:
 
 
 def test_synonyms_of_obo_1_0_are_read() -> None:
-    """In the oldest files the tag tells the scope."""
+    """In the oldest files the tag contains the scope."""
     text = '[Term]\nid: A:1\nname: a\nexact_synonym: "b" []\nnarrow_synonym: "c" []\nexact_synonym: "a" []\n'
 
     assert read(text)[0].aliases == ("b",)
@@ -89,7 +89,7 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
 
 
 def test_a_limit_stops_early() -> None:
-    """Only so many terms are read."""
+    """At most this many terms are read."""
     with OboReader(["-"], limit=2, stdin=io.BytesIO(TOES.encode())) as reader:
         assert len(list(reader.read(ReadReport()))) == 2
 
@@ -142,7 +142,7 @@ def test_what_is_no_ontology_says_so(content: bytes, message: str) -> None:
 
 
 def test_ontologies_are_recognised(tmp_path: Path) -> None:
-    """By what stands at the start, compressed or not; by nothing else."""
+    """Only the first bytes count, compressed or not."""
     contents = {
         "a.txt": TOES.encode(),
         "b": gzip.compress(TOES.encode()),

@@ -1,4 +1,4 @@
-"""How much of a base is held: names, rows and bytes past a bound are counted by name, whatever the format."""
+"""Limits in every format: names, rows and bytes beyond a limit are counted by reason."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def truthy(n: int) -> str:
 
 
 def aliases(n: int) -> bytes:
-    """A dump with an item of so many names, and another one."""
+    """A dump with an item that has this many names, and another item."""
     return dump(item(1, {"en": "name"}, aliases={"en": [f"a{i}" for i in range(n - 1)]}), item(2))
 
 
@@ -112,7 +112,7 @@ MANY_ROWS = {
 
 @pytest.mark.parametrize("case", MANY_ROWS)
 def test_rows_past_the_bound_are_skipped_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    """Of rows of one id so many are read; each of the others is a bad row with its line, and the next id is read."""
+    """Rows of one id beyond the limit are bad rows, each with its line; the next id is read."""
     monkeypatch.setattr(limits, "MAX_ROWS", N)
     name, kind, content, line = MANY_ROWS[case]
     path, report = make(tmp_path, name, content), ReadReport(max_errors=None)
@@ -139,7 +139,7 @@ LONG_NAMES = {
 def test_rows_past_the_bound_on_bytes_are_skipped_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A few rows that are long count as too many: what an entity may hold is bounded, not the number of lines alone."""
+    """A few long rows count as too many: the bytes of an entity are limited, not only its lines."""
     monkeypatch.setattr(limits, "MAX_ENTITY_BYTES", 500_000)
     monkeypatch.setattr("ingest.readers.umls.rows.BLOCK", 100_000)
     name, kind, content, _ = MANY_NAMES[case]
@@ -159,7 +159,7 @@ def test_rows_past_the_bound_on_bytes_are_skipped_too(
 def test_scattered_rows_past_a_bound_are_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, reason: str
 ) -> None:
-    """An id that stands all over the file is no id: the scan says which one it is, before anything is encoded."""
+    """An id with too many scattered rows is an error of the scan, which names the id before anything is encoded."""
     monkeypatch.setattr(limits, bound, N)
     path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(30)) + "Q3\tname\n")
 
@@ -171,7 +171,7 @@ def test_scattered_rows_past_a_bound_are_refused_by_name(
 
 
 def test_scattered_rows_within_the_bounds_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just as many names as an entity may have are no excess."""
+    """Exactly the maximal number of names is allowed."""
     monkeypatch.setattr(limits, "MAX_NAMES", N)
     monkeypatch.setattr(limits, "MAX_ROWS", N)
     path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(2 * N)))
@@ -181,7 +181,7 @@ def test_scattered_rows_within_the_bounds_are_merged(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("n", [2, 3, 6, 9, 10, 11, 19])
 def test_any_number_of_scattered_rows_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    """Fewer rows than an entity may have, or a few more over all, are no excess of one."""
+    """Only the rows of a single entity count towards its limit."""
     monkeypatch.setattr(limits, "MAX_NAMES", N)
     monkeypatch.setattr(limits, "MAX_ROWS", N)
     path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(n)))
@@ -198,7 +198,7 @@ def test_scattered_rows_are_taken_in_batches_of_few_bytes() -> None:
 
 
 def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entity keeps the first of its own types, and of those above them the nearest."""
+    """An entity keeps its first own types and their nearest ancestors."""
     monkeypatch.setattr(limits, "MAX_KB_TYPES", 3)
     monkeypatch.setattr(umls_index, "MAX_TYPES_OF_ONE", 2)
     meta = make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n")).parent
@@ -221,7 +221,7 @@ def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_table_of_very_many_columns_is_refused(tmp_path: Path) -> None:
-    """A header that is no header would cost each short row as many steps as it has columns."""
+    """A header with too many columns is refused, since each short row would take that many steps."""
     path = make(tmp_path, "base.tsv", "id\tname\t" + "\t".join(f"c{i}" for i in range(5000)) + "\nQ1\tname\n")
 
     with open_reader([path], "tsv") as reader, pytest.raises(FormatError, match=r":1: the header has 5,002 columns"):
@@ -260,7 +260,7 @@ def test_archives_within_archives_have_an_end(tmp_path: Path, monkeypatch: pytes
 
 
 def test_small_files_of_umls_are_small(tmp_path: Path) -> None:
-    """What should list a few types or ranks and holds a whole base is another file."""
+    """A file of types or ranks that is as large as a base is refused."""
     conso = make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n"))
     for name, row, message in (
         ("MRRANK.RRF", "1|X|PT|N|\n" * 20_001, r"MRRANK\.RRF:20001: has over 20,000 rows"),
@@ -276,7 +276,7 @@ def test_small_files_of_umls_are_small(tmp_path: Path) -> None:
 
 
 def test_the_counts_name_what_was_too_much(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ingest --json` counts the names and rows that were left out, as it counts any other bad row."""
+    """`ingest --json` counts dropped names and rows like any other bad row."""
     monkeypatch.setattr(limits, "MAX_NAMES", 3)
     monkeypatch.setattr(limits, "MAX_ROWS", 4)
     path = make(tmp_path, "base.tsv", "".join(f"Q1\tname {i}\n" for i in range(6)) + "Q2\tother\n")

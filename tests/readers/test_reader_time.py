@@ -73,7 +73,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ids=["keys and values", "blanks", "commas", "quotes", "spaces", "braces", "too long"],
 )
 def test_what_is_nearly_a_modifier_is_read_at_once(value: str) -> None:
-    """A value with what looks like modifiers and is none stays as it is, and does not take for ever to tell."""
+    """A value with text that only looks like modifiers is kept, and is recognised in linear time."""
     assert plain_value(value).startswith("a {")
     assert plain_value(value).endswith("}")
 
@@ -96,7 +96,7 @@ def test_long_values_with_quotes_and_escapes_are_read() -> None:
 
 
 def test_a_walk_up_ends_with_its_classes_or_steps() -> None:
-    """However long the chain or dense the graph, a walk looks at so many classes, nearest first, and few edges."""
+    """A walk visits a limited number of classes, nearest first, and few edges, in any graph."""
     looked_at: list[int] = []
 
     def chain(number: int) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ def test_types_come_from_the_lowest_classes_that_have_some() -> None:
 
 
 def test_a_chain_of_terms_is_read_in_bounded_steps() -> None:
-    """In an ontology whose terms stand one above the other, each has the nearest of those above it."""
+    """In an ontology that is one long chain, each term has its nearest ancestors."""
     n = 3_000
     entities = read_obo("".join(f"[Term]\nid: A:{i}\nname: n\nis_a: A:{i + 1}\n\n" for i in range(n)))
 
@@ -169,7 +169,7 @@ def test_a_class_below_very_many_is_kept_once() -> None:
 
 
 def test_ids_that_a_term_replaced_are_bounded() -> None:
-    """A term that stands often and has replaced many does not name all of them each time."""
+    """A term with many stanzas that replaced many ids gets a limited number of them."""
     gone = "".join(f"[Term]\nid: B:{i}\nis_obsolete: true\nreplaced_by: A:1\n\n" for i in range(2_000))
     (entity,) = read_obo(gone + "[Term]\nid: A:1\nname: n\n\n" * 3)
 
@@ -177,7 +177,7 @@ def test_ids_that_a_term_replaced_are_bounded() -> None:
 
 
 def test_lines_full_of_colons_are_told_from_statements(tmp_path: Path) -> None:
-    """A line that might go on in the next one, or might be nothing, is judged at once."""
+    """A line that might continue in the next one is classified in linear time."""
     report = ReadReport()
     lines = ("a:" * LONG + "<", ":" * LONG + "<", "a:" * LONG, "a" * LONG + ":")
     content = PREFIXES + "\n".join((*lines, 'yago:Paris\trdfs:label\t"Paris"@en\t.', ""))
@@ -199,7 +199,7 @@ def test_files_are_recognised_at_once(tmp_path: Path) -> None:
 
 
 def test_a_release_is_told_by_the_last_part_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member of an archive may have a name of any length; only what follows its last slash says what it is."""
+    """A member of an archive may have a name of any length; only the part after its last slash counts."""
     source = Source(write_yago(tmp_path, {"a.nt": n_triples("yago:E rdf:type schema:City")}) / "a.nt")
     source.path = "b.zip!" + "yago-wd-" * LONG + "/yago-facts.ttl"
     monkeypatch.setattr(yago_files, "_open", lambda path, held: [YagoFile(source, Role.FACTS, False)])
@@ -211,7 +211,7 @@ def test_a_release_is_told_by_the_last_part_of_a_path(tmp_path: Path, monkeypatc
 def test_many_small_streams_are_not_copied_over_and_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
 ) -> None:
-    """A file of ten thousand members is given to the decoders about once, not the rest of it for each member."""
+    """A file of ten thousand streams is passed to the decoders about once, not again for each stream."""
     compress: Callable[[bytes], bytes] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}[
         compression
     ]
@@ -272,7 +272,7 @@ def test_definitions_of_a_concept_are_tried_up_to_a_bound(tmp_path: Path, monkey
 
 
 def test_two_entities_in_turn_are_looked_up_in_few_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file beside the leading one, a subject that stands in many places is not read whole each time."""
+    """A subject in many places of a joined file is not read completely each time."""
     turns = range(600)
     write_yago(
         tmp_path,

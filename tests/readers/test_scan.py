@@ -73,7 +73,7 @@ small_names = st.sampled_from(["x", "y", "z", "w", "v"])
 @settings(max_examples=80, deadline=None)
 @given(rows=st.lists(st.tuples(small_ids, small_names, st.lists(small_names, max_size=3)), min_size=1, max_size=12))
 def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) -> None:
-    """However the rows of an id are scattered, the counts before are those of what comes out."""
+    """The counts of a scan equal those of reading, for any scattering of rows."""
     text = "".join(f"{id_}\t{name}\tT\t{'|'.join(aliases)}\n" for id_, name, aliases in rows)
     result, entities, report = scan_text(text)
     counts = Counter(name for entity in entities for name in entity.names())
@@ -90,7 +90,7 @@ def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) ->
 
 
 def test_reading_without_a_scan_gives_the_same() -> None:
-    """A reader alone finds the scattered ids too, and can be read again."""
+    """A reader finds scattered ids without a scan, and can be read again."""
     rows = [f"Q{random.Random(i).randrange(40)}\tname {i}\n" for i in range(2000)]
     text = "".join(rows)
     with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
@@ -116,7 +116,7 @@ def test_bad_rows_stop_the_scan() -> None:
 
 
 def test_progress_is_told() -> None:
-    """A long scan says how far it is."""
+    """A long scan reports its progress."""
     text = "".join(f"Q{i}\tn\n" for i in range(33_000))
     seen: list[int] = []
     with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
@@ -127,7 +127,7 @@ def test_progress_is_told() -> None:
 
 
 def test_scattered_rows_do_not_wait_in_memory() -> None:
-    """A base whose ids all come back is merged on disk, a batch at a time."""
+    """A base whose ids are all scattered is merged on disk, in batches."""
     text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))
     with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
         entities = reader.read(ReadReport())

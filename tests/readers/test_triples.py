@@ -44,7 +44,7 @@ def read(
     languages: Collection[str] | None = None,
     report: ReadReport | None = None,
 ) -> list[Triple]:
-    """Triples of what comes through standard input."""
+    """Triples from standard input."""
     data = content if isinstance(content, bytes) else content.encode()
     report = ReadReport() if report is None else report
     with closing(Source("-", io.BytesIO(data))) as source:
@@ -56,7 +56,7 @@ def read(
 
 
 def test_n_triples_give_their_terms() -> None:
-    """Rows cut by spaces or tabs give full IRIs, texts and line numbers; other predicates do not come."""
+    """Rows separated by spaces or tabs give full IRIs, texts and line numbers; other predicates are skipped."""
     text = f'<http://a/1> <{LABEL}> "one"@EN .\n<http://a/1>\t<http://a/other>\t"x"\t.\n\n# note\n'
     text += f'<http://a/1>\t<{RDF_TYPE}>\t<http://a/T>\t.\n_:b1 <{LABEL}> "two"^^<http://a/string> . # why\n'
     report = ReadReport()
@@ -112,7 +112,7 @@ def test_a_prefix_with_a_nul_is_a_bad_row() -> None:
 
 
 def test_a_prefix_may_change_in_the_middle() -> None:
-    """A prefix means what it was last said to mean."""
+    """The last declaration of a prefix counts."""
     text = "@prefix p: <http://one/> .\np:a a p:T .\nPREFIX p: <http://two/>\np:a a p:T .\n"
 
     assert [(t.subject, t.object) for t in read(text)] == [
@@ -122,14 +122,14 @@ def test_a_prefix_may_change_in_the_middle() -> None:
 
 
 def test_escapes_are_undone() -> None:
-    """Escapes stand for their characters in literals and IRIs; a pair of surrogates is one character."""
+    """Escapes in literals and IRIs become their characters; a pair of surrogates is one character."""
     text = rf'<http://a/\u00e9> <{LABEL}> "t\t\"q\" \\ \u00e9 \U0001F600 \uD83D\uDE00"@en .'
 
     assert read(text) == [Triple("http://a/é", LABEL, 't\t"q" \\ é 😀 😀', "en", True, 1)]
 
 
 def test_other_languages_are_passed_over() -> None:
-    """Only the wanted languages come, and what has none; "en" is not "en-gb"; the others are counted."""
+    """Only the requested languages and literals without one are read; "en" is not "en-gb"; the others are counted."""
     rows = [("a", "@en"), ("b", "@fr"), ("c", ""), ("d", "@en-gb"), ("e", "@EN"), ("f", "^^<http://a/s>"), ("g", "@fr")]
     text = "".join(f'<http://a/1> <{LABEL}> "{value}"{tag} .\n' for value, tag in rows * 2)
     report = ReadReport()
@@ -167,7 +167,7 @@ def test_other_languages_are_passed_over() -> None:
     ],
 )
 def test_a_bad_row_is_counted_and_the_rest_is_read(row: str | bytes, reason: str) -> None:
-    """What is wrong with a row costs that row, and is shown with its place."""
+    """A bad row is skipped alone, and is shown with its line."""
     good = b'ex:G\trdfs:label\t"g"@en\t.\n'
     bad = row if isinstance(row, bytes) else row.encode()
     report = ReadReport()
@@ -235,7 +235,7 @@ _ENDS = st.sampled_from([".\n", " .\n", "\t.\r\n", ' . # it said "so" .\n'])
 
 
 def escape(text: str, *, wide: bool) -> str:
-    """The text as it stands in a literal."""
+    """The text, escaped as in a literal."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return "".join(f"\\U{ord(c):08X}" if wide and ord(c) > 127 else c for c in plain)
 
@@ -243,7 +243,7 @@ def escape(text: str, *, wide: bool) -> str:
 @given(st.lists(st.tuples(_NAMES, _TEXT, _TAGS, _SPACE, _ENDS, st.booleans(), st.booleans()), max_size=12))
 @settings(deadline=None, max_examples=200)
 def test_whatever_is_written_comes_back(rows: list[tuple[str, str, str, str, str, bool, bool]]) -> None:
-    """Any text survives writing as a row and reading, and no row is lost, whatever stands beside it."""
+    """Any text survives being written as a row and read again, and no row beside it is lost."""
     content = PREFIXES
     expected: list[tuple[str, str, str | None]] = []
     for name, value, tag, space, end, wide, is_name in rows:
@@ -272,7 +272,7 @@ _SCRAPS += [b'ex:A rdfs:label "x"@en .\n', *[PREFIXES.encode()] * 3]
 @given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(_SCRAPS), max_size=30).map(b"".join)))
 @settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_no_bytes_break_it(content: bytes) -> None:
-    """Any bytes give triples, counted rows, or an error that says what is wrong."""
+    """Any bytes give triples, counted rows, or an error that explains what is wrong."""
     report = ReadReport(max_errors=None)
     try:
         found = read(content, report=report)

@@ -87,6 +87,6 @@ def test_a_table_may_come_through_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_missing_table_says_so(tmp_path: Path) -> None:
-    """The path that was given is in the error."""
+    """The error contains the given path."""
     with pytest.raises(FormatError, match=r"nowhere\.tsv"):
         TypeMap.load(tmp_path / "nowhere.tsv")

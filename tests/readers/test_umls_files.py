@@ -58,7 +58,7 @@ def test_every_form_of_a_release_gives_the_same_entities(tmp_path: Path, form: s
 
 
 def test_a_lone_mrconso_has_names_without_types(tmp_path: Path) -> None:
-    """The names are a base by themselves; the report says that there are no types."""
+    """The names alone are a base; the report notes that there are no types."""
     report = ReadReport()
     (heart, _) = read(write(tmp_path, {"MRCONSO.RRF": CONSO.encode()}), report=report)
 
@@ -83,7 +83,7 @@ def test_columns_are_those_of_mrfiles(tmp_path: Path) -> None:
 
 
 def test_missing_rows_are_noted(tmp_path: Path) -> None:
-    """A MRCONSO.RRF that was cut between two rows is told by the number of rows that MRFILES.RRF lists."""
+    """A MRCONSO.RRF that was truncated between two rows is noticed by the number of rows in MRFILES.RRF."""
     mrfiles = f"MRCONSO.RRF|Names|{','.join(COLUMNS['MRCONSO'])}|18|7|999|\n".encode()
     meta = write(tmp_path, RELEASE | {"MRFILES.RRF": mrfiles})
     whole, cut = ReadReport(), ReadReport()
@@ -108,7 +108,7 @@ def test_groups_beside_the_base_win(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_no_bad_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the temporary files do not fit, the message says where."""
+    """If the temporary files do not fit, the message names the folder."""
     meta = write(tmp_path, RELEASE)
 
     def open_full(**_: str) -> BinaryIO:
@@ -144,7 +144,7 @@ def test_blocks_do_not_show(tmp_path: Path, size: int, monkeypatch: pytest.Monke
 
 
 def test_a_run_longer_than_a_block_is_one_entity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even a file of one CUI alone is read, and gives one entity."""
+    """A file with a single CUI is read, and gives one entity."""
     monkeypatch.setattr(umls_rows, "BLOCK", 1 << 12)
     (entity,) = read_rows(tmp_path, (atom(HEART, f"name {i}") for i in range(10_000)))
 
@@ -152,7 +152,7 @@ def test_a_run_longer_than_a_block_is_one_entity(tmp_path: Path, monkeypatch: py
 
 
 def test_a_bad_row_is_skipped_with_its_line(tmp_path: Path) -> None:
-    """Rows of the wrong width, broken text and over-long lines are counted where they stand; the rest is read."""
+    """Rows of the wrong width, broken text and over-long lines are counted with their line; the rest is read."""
     report = ReadReport()
     rows = [
         atom(HEART, "a"),
@@ -206,7 +206,7 @@ def test_line_ends_and_marks_of_windows_do_not_matter(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_release_says_so(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
-    """Each thing that can be given by mistake has words of its own."""
+    """Each wrong input has its own error message."""
     with pytest.raises(FormatError, match=message):
         read(write(tmp_path / "x", files))
 
@@ -231,7 +231,7 @@ def test_odd_paths_are_refused_in_words(tmp_path: Path) -> None:
 
 
 def test_a_loop_of_folders_does_not_hide_the_base(tmp_path: Path) -> None:
-    """A link to the folder above is not followed for ever; the nearest files are taken."""
+    """A link to the parent folder is not followed forever; the nearest files are read."""
     meta = write(tmp_path / "META", RELEASE)
     (meta / "up").symlink_to(tmp_path)
 
@@ -249,7 +249,7 @@ def test_a_truncated_part_is_noticed(tmp_path: Path, cut: int) -> None:
 
 
 def test_damage_within_a_large_file_tells_the_line(tmp_path: Path) -> None:
-    """Of a long file it is said how far it is sound."""
+    """The error of a damaged file names the last sound line."""
     content = gzip.compress(
         "".join(atom(f"C9{i:06}", f"name {random.Random(i).random()}") for i in range(30_000)).encode()
     )
@@ -268,7 +268,7 @@ def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_file_is_recognised_by_its_rows(tmp_path: Path) -> None:
-    """Any name will do for a file with 18 columns and a CUI; other tables are no UMLS."""
+    """A file with 18 columns and a CUI may have any name; other tables are not UMLS."""
     files = {
         "yes.txt": CONSO.encode(), "yes.gz": gzip.compress(CONSO.encode()), "no.tsv": b"C9000001\tname\n",
         "no.psv": b"a|b|c|\n", "no.txt": atom("Q1", "x").encode(), "empty": b"", "no.zip": pack({"a.ttl": b""}),

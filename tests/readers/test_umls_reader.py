@@ -34,7 +34,7 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 
 def test_what_options_leave_out_is_counted_by_reason(tmp_path: Path) -> None:
-    """Good rows that are not wanted are no errors, and are not lost in silence."""
+    """Good rows that the options exclude are not errors, but they are counted."""
     meta = write(tmp_path, RELEASE)
 
     def count(**options: object) -> tuple[dict[str, int], list[str]]:
@@ -77,7 +77,7 @@ def test_semantic_types_are_chosen_in_any_spelling(tmp_path: Path, wanted: str, 
     "wanted, near", [("Diseases", "Disease or Syndrome"), ("T999", "T099"), ("B2.2.1.9", "B2.2.1")]
 )
 def test_an_unknown_semantic_type_lists_those_near_it(tmp_path: Path, wanted: str, near: str) -> None:
-    """A typing error is no empty collection."""
+    """A typing error is an error, and does not give an empty collection."""
     with pytest.raises(SettingsError, match=f"'{wanted}' is not a semantic type.*{near}"):
         read(write(tmp_path, RELEASE), semantic_types=(wanted,))
 
@@ -123,7 +123,7 @@ def test_the_preferred_name_does_not_depend_on_the_order_of_rows(tmp_path: Path)
 
 
 def test_the_order_of_preference(tmp_path: Path) -> None:
-    """Language as asked for, then TS, STT, ISPREF, then rank, then string, then AUI."""
+    """Requested language, then TS, STT, ISPREF, then rank, then string, then AUI."""
     best_first = [
         atom(HEART, "z1", LAT="FIN"),
         atom(HEART, "z2"),
@@ -143,7 +143,7 @@ def test_the_order_of_preference(tmp_path: Path) -> None:
 
 
 def test_definitions_come_from_atoms_that_are_read(tmp_path: Path) -> None:
-    """A description needs to be licensed and in the language like the names; MSH goes before others."""
+    """A description must come from an allowed source and language, like the names; MSH is preferred."""
     rows = "".join(
         (
             definition(HEART, "A10", "ZZZ", "By ZZZ."),
@@ -178,7 +178,7 @@ def test_a_type_that_no_table_has_is_taken_from_the_row(tmp_path: Path) -> None:
 
 
 def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
-    """MRSTY.RRF need not be sorted, ids need not have eight characters, rows need not stand together."""
+    """MRSTY.RRF need not be sorted, ids need not have eight characters, rows of an id need not be adjacent."""
     ids = [f"C9{i:06}" for i in range(300)] + [f"CN{i:05}" for i in range(300)] + ["ä", "C" * 30]
     types = list(SemanticTypes.load()._types.values())
     rng = random.Random(1)
@@ -200,7 +200,7 @@ def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
 
 
 def test_a_file_of_endless_types_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A MRSTY.RRF in which every row has a type of its own does not fill the memory."""
+    """A MRSTY.RRF in which every row has another type does not fill the memory."""
     monkeypatch.setattr(umls_index, "MAX_COMBINATIONS", 100)
     rows = "".join(sty(f"C9{i:06}", f"X{i}", "A", "x") for i in range(200))
 
@@ -209,7 +209,7 @@ def test_a_file_of_endless_types_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_scattered_rows_make_one_entity(tmp_path: Path) -> None:
-    """Rows of one CUI that do not stand together are brought together."""
+    """Scattered rows of one CUI are merged."""
     rows = [atom(HEART, "a"), atom(DRUG, "b"), atom(HEART, "c")]
 
     assert [(e.entity_id, e.aliases) for e in read_rows(tmp_path, rows)] == [(DRUG, ()), (HEART, ("c",))]
@@ -252,7 +252,7 @@ def test_the_table_of_types_is_whole() -> None:
 
 
 def naive(rows: list[list[str]]) -> dict[str, tuple[str, set[str]]]:
-    """What should come out of rows of MRCONSO.RRF with default options: preferred name, and all names."""
+    """The expected result for rows of MRCONSO.RRF with default options: preferred name, and all names."""
     found: dict[str, list[tuple[object, ...]]] = {}
     place = {column: i for i, column in enumerate(COLUMNS["MRCONSO"])}
     for cells in rows:

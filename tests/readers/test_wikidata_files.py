@@ -95,7 +95,7 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
     ids=lambda value: str(value[:24]),
 )
 def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
-    """It is counted with its place, and what stands around it is read."""
+    """It is counted with its line, and the lines around it are read."""
     report = ReadReport()
     with WikidataReader(["-"], stdin=io.BytesIO(dump(item(1), row, item(2)))) as reader:
         entities = list(reader.read_runs(report))
@@ -106,7 +106,7 @@ def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
 
 
 def test_damage_in_what_is_not_wanted_harms_nothing() -> None:
-    """Another language's broken text is passed over with the rest."""
+    """Broken text in a language that is not read does no harm."""
     row = json.dumps(item(9, {"en": "good", "fi": "xx"})).encode().replace(b"xx", b"\xff")
 
     assert [e.canonical_name for e in read(dump(row), report=ReadReport(max_errors=0))] == ["good"]
@@ -175,7 +175,7 @@ def test_a_bad_triple_costs_itself_alone() -> None:
 
 
 def test_dumps_are_recognised(tmp_path: Path) -> None:
-    """By what stands at the start, compressed or not; by nothing else."""
+    """Only the first bytes count, compressed or not."""
     contents = {
         "a": dump(ADA),
         "b.nt": TRUTHY.encode(),
@@ -221,7 +221,7 @@ JSON = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(ADA)), JSON, JSON)
 def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -> None:
-    """Whatever JSON stands in a line, or in a field of an item, nothing but a count comes of it."""
+    """Any JSON in a line, or in a field of an item, is an item or a counted row."""
     rows = [json.dumps(ADA | {key: value}).encode(), json.dumps(line).encode().replace(b"\n", b" "), b"\n"]
     report = ReadReport(max_errors=None)
     entities = read(dump(*rows, item(1)), report=report)

@@ -36,7 +36,7 @@ def test_a_class_is_an_entity_with_the_classes_above_it() -> None:
 
 
 def test_languages_fall_back_in_order() -> None:
-    """The wanted languages in order, then mul, then English; the name's language is told where it is another."""
+    """The requested languages in order, then mul, then English; another language of the name is noted."""
     rows = dump(
         ADA,
         item(1, {"de": "Eins", "mul": "Un", "en": "One"}),
@@ -81,7 +81,7 @@ def test_empty_maps_may_be_lists() -> None:
 
 
 def test_ancestors_come_nearest_first_and_cycles_end() -> None:
-    """The closure of P279 comes from the dump itself, whatever the order of its items."""
+    """Ancestors by P279 come from the dump itself, for any order of its items."""
     rows = dump(
         item(1, classes=[11, 12]),
         item(12, above=[15, 13]),
@@ -114,7 +114,7 @@ def test_a_long_chain_of_classes_is_cut() -> None:
 
 
 def test_without_ancestors_only_own_classes_count() -> None:
-    """The first pass can be left out."""
+    """The first pass is optional."""
     rows = dump(item(1, classes=[10]), item(10, above=[HUMAN]))
 
     assert read(rows, WikidataOptions(ancestors=False))[0].kb_types == ("Q10",)
@@ -131,7 +131,7 @@ def test_pages_of_the_projects_are_left_out() -> None:
 
 
 def test_only_wanted_classes_are_read() -> None:
-    """Instances and subclasses of the wanted classes, whatever is between."""
+    """Instances and subclasses of the requested classes are read, at any depth."""
     rows = dump(item(1, classes=[10]), item(10, above=[20]), item(2, classes=[30]), item(3))
     report = ReadReport()
 
@@ -140,7 +140,7 @@ def test_only_wanted_classes_are_read() -> None:
 
 
 def test_a_sitelink_can_be_required() -> None:
-    """Items without a page are left out, and counted, if that is wanted."""
+    """With this option, items without a page are excluded and counted."""
     report = ReadReport()
 
     assert [e.entity_id for e in read(dump(item(1), ADA), WikidataOptions(require_sitelink=True), report)] == ["Q7"]
@@ -165,7 +165,7 @@ def test_an_item_that_comes_twice_is_one_entity() -> None:
 
 
 def test_a_limit_stops_early() -> None:
-    """Only so many items are read."""
+    """At most this many items are read."""
     with WikidataReader(["-"], limit=2, stdin=io.BytesIO(dump(item(1), item(2), item(3)))) as reader:
         assert len(list(reader.read(ReadReport()))) == 2
 

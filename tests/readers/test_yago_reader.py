@@ -68,14 +68,14 @@ def test_a_zip_is_read_as_its_folder_is(tmp_path: Path) -> None:
 
 
 def test_yago_4_is_joined_from_its_files(tmp_path: Path) -> None:
-    """Names, types, classes and Wikidata ids in files of different orders come together; a nameless one stays out."""
+    """Names, types, classes and Wikidata ids are joined from files in different orders; nameless subjects are excluded."""
     elvis = Entity("Elvis_Presley", "Elvis Presley", (), ("Person",), ("PERSON",), None, {"wikidata_id": "Q303"})
 
     assert read(write(tmp_path, YAGO_4)) == [PARIS, elvis]
 
 
 def test_yago_4_without_some_files_has_less(tmp_path: Path) -> None:
-    """Labels alone give names; simple types serve where the full ones or the classes are missing."""
+    """Labels alone give names; simple types are used if the full ones or the classes are missing."""
     labels = "yago-wd-labels.nt.gz"
     write(tmp_path / "labels", {labels: YAGO_4[labels]})
     simple = write(tmp_path / "simple", YAGO_4, without=("yago-wd-full-types.nt.gz", "yago-wd-sameAs.nt.gz"))
@@ -117,7 +117,7 @@ def test_several_labels_make_one_canonical_name(tmp_path: Path) -> None:
 
 
 def test_what_is_no_entity_is_left_out(tmp_path: Path) -> None:
-    """Generic instances and blank nodes are counted and do not come."""
+    """Generic instances and blank nodes are counted and excluded."""
     rows = 'yago:A_generic_instance rdfs:label "x"@en\nyago:As_Degree_1 rdfs:label "Generic instance"@en\n'
     rows += '_:b rdfs:label "y"@en'
     report = ReadReport()
@@ -127,7 +127,7 @@ def test_what_is_no_entity_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_tiny_yago_has_everything_in_one_file(tmp_path: Path) -> None:
-    """A file with schema, taxonomy and facts in it is read by itself; its schema is no damage."""
+    """A single file with schema, taxonomy and facts is read; its schema is not counted as damage."""
     schema = "schema:City a sh:NodeShape ;\n\trdfs:subClassOf schema:AdministrativeArea ;\n\ta rdfs:Class .\n"
     path = tmp_path / "yago-tiny.ttl"
     path.write_text(PREFIXES + schema + turtle(TAXONOMY).removeprefix(PREFIXES) + turtle(FACTS).removeprefix(PREFIXES))
@@ -139,7 +139,7 @@ def test_a_tiny_yago_has_everything_in_one_file(tmp_path: Path) -> None:
 
 
 def test_scan_and_read_agree(tmp_path: Path) -> None:
-    """What the first pass counts is what comes, and a second pass of one reader tells the same."""
+    """A scan counts what is read, and a second pass of the same reader gives the same report."""
     with YagoReader([write(tmp_path, YAGO_45)], YagoOptions(languages=("fr", "de", "en"))) as reader:
         result = scan(reader)
         report = ReadReport()
@@ -151,7 +151,7 @@ def test_scan_and_read_agree(tmp_path: Path) -> None:
 
 
 def test_a_limit_ends_the_reading(tmp_path: Path) -> None:
-    """A limit reads so many entities and no more."""
+    """A limit reads at most this many entities."""
     folder = write(tmp_path, YAGO_45)
 
     assert [len(read(folder, limit=limit)) for limit in (0, 1, 3, 99)] == [0, 1, 3, 4]
@@ -180,7 +180,7 @@ def test_a_bad_row_is_counted_once_in_each_pass(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_without_names_is_refused(tmp_path: Path, files: dict[str, str], message: str) -> None:
-    """A download that lacks the essential file says what is needed and what is there."""
+    """If the essential file is missing, the error lists what is needed and what was found."""
     with pytest.raises(FormatError, match=message):
         read(write(tmp_path, files))
 
@@ -195,7 +195,7 @@ def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_zip_that_climbs_out_is_refused(tmp_path: Path) -> None:
-    """A member that would lie outside the archive makes it unsafe."""
+    """An archive with a member outside of it is refused as unsafe."""
     with zipfile.ZipFile(tmp_path / "yago.zip", "w") as archive:
         archive.writestr("../yago-facts.ttl", YAGO_45["yago-facts.ttl"])
 
@@ -205,7 +205,7 @@ def test_a_zip_that_climbs_out_is_refused(tmp_path: Path) -> None:
 
 
 def test_yago_is_told_from_other_files(tmp_path: Path) -> None:
-    """A download is known by the names of its files or by what stands in them."""
+    """A download is detected by the names of its files or by their content."""
     folder = write(tmp_path / "yago", YAGO_45)
     (tmp_path / "some.ttl").write_text(turtle(FACTS))
     (tmp_path / "other.nt").write_text("<http://a/b> <http://a/c> <http://a/d> .\n")
@@ -238,7 +238,7 @@ def test_names_of_files_tell_their_role() -> None:
 
 
 def test_local_names_become_text() -> None:
-    """A name made of an id has no marks, no underscores and no Wikidata id."""
+    """A name that is made from an id has no escapes, underscores or Wikidata id."""
     assert local_name("http://yago-knowledge.org/resource/AC/DC") == "AC/DC"
     assert local_name("http://www.w3.org/2000/01/rdf-schema#Class") == "Class"
     texts = ["Foo__u0028_bar_u0029_", "Foo_Q12", "_Q12", "Q12", "_uD83D_", "_u0000_x", "a_u1F600_b", "AC%2FDC_%28x%29"]
@@ -255,7 +255,7 @@ def test_local_names_become_text() -> None:
 
 
 def test_classes_know_what_is_above_them() -> None:
-    """Ancestors come nearest first, each once, through cycles, without the class above all."""
+    """Ancestors are listed nearest first, each once, also with cycles, without the top class."""
     tree = ClassTree([("a", "b"), ("b", "a"), ("b", "c"), ("c", "Thing"), ("x", "x")])
 
     assert tree.walk_up(["a"]) == (["a", "b", "c"], [0, 1, 2])
@@ -295,7 +295,7 @@ _SCRAPS = st.sampled_from([*_LINES, b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\
 )
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_break_it(tmp_path: Path, name: str, content: bytes) -> None:
-    """Any bytes in any file give entities, counted rows, or an error that says what is wrong."""
+    """Any bytes in any file give entities, counted rows, or an error that explains what is wrong."""
     for old in tmp_path.iterdir():
         old.unlink()
     write(tmp_path, {"yago-facts.ttl": turtle(FACTS)})

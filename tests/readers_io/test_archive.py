@@ -114,7 +114,7 @@ def test_several_threads_read_at_once(tmp_path: Path) -> None:
     "name", ["../up", "a/../../up", "/etc/passwd", "\\up", "C:\\up", "c:up", "..\\up", "a\\..\\..\\up", "//host/up"]
 )
 def test_a_name_that_leaves_the_archive_is_refused(tmp_path: Path, name: str) -> None:
-    """Nobody means well with a member that lies outside of its archive."""
+    """A member with a path outside of its archive is refused."""
     path = tmp_path / "b.zip"
     with zipfile.ZipFile(path, "w") as file:
         info = zipfile.ZipInfo("x")
@@ -140,7 +140,7 @@ def test_harmless_dots_and_backslashes_are_normalised(tmp_path: Path) -> None:
 
 
 def test_a_member_that_stands_twice_is_refused(tmp_path: Path) -> None:
-    """Of two members of one name, nobody could say which is meant."""
+    """An archive with two members of the same name is refused."""
     path = make(tmp_path / "b.zip", {"a/b": b"1", "a//b": b"2"})
 
     with pytest.raises(FormatError, match="'a/b' twice"):
@@ -186,7 +186,7 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path, method: int) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99, 0.9999])
 def test_a_truncated_archive_is_noticed(tmp_path: Path, share: float) -> None:
-    """A download that broke off is refused at once."""
+    """A truncated download is refused immediately."""
     content = pack({"a": TEXT, "b": b"b"})
     path = tmp_path / "b.zip"
     path.write_bytes(content[: int(len(content) * share)])
@@ -299,7 +299,7 @@ def test_a_member_that_is_not_there_is_a_wrong_argument(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_no_damaged_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a zip within a zip cannot be copied, the message says where."""
+    """If a zip inside a zip cannot be copied, the message names the folder."""
     path = make(tmp_path / "b.zip", {"i.nlm": pack({"a": TEXT})})
 
     def open_full(**_: str) -> BinaryIO:
@@ -312,7 +312,7 @@ def test_a_full_disk_is_no_damaged_archive(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
-    """A name of a NUL alone, as damage makes it, is no name."""
+    """A member whose name is a single NUL is refused."""
     content = pack({"q": b"xyz"}, zipfile.ZIP_STORED)
     # In the member's own header and in the directory; a time of day may hold the same byte.
     for before, after in ((b"qxyz", b"\0xyz"), (b"qPK\x05\x06", b"\0PK\x05\x06")):
@@ -325,7 +325,7 @@ def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
 
 
 def count_descriptors() -> int:
-    """Open files of this process; 0 where the system does not say."""
+    """Open files of this process; 0 if the system does not report them."""
     return len(list(Path("/proc/self/fd").glob("*")))
 
 
@@ -347,7 +347,7 @@ def test_opening_leaves_no_descriptor_behind(tmp_path: Path) -> None:
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_damage_is_a_typed_error_or_harmless(tmp_path: Path, data: st.DataObject) -> None:
-    """Whatever bytes of an archive are changed, reading ends in its content or in an error of ours."""
+    """If any bytes of an archive are changed, reading gives its content or one of our errors."""
     content = bytearray(pack({"a": b"abc" * 50, "i.nlm": pack({"b": b"b" * 40})}, data.draw(st.sampled_from([0, 8]))))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -370,7 +370,7 @@ def test_any_damage_is_a_typed_error_or_harmless(tmp_path: Path, data: st.DataOb
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_an_archive_or_a_typed_error(tmp_path: Path, content: bytes) -> None:
-    """Files of noise are refused in words."""
+    """Files of random bytes are refused with a clear message."""
     path = tmp_path / "b.zip"
     path.write_bytes(b"PK\x03\x04" + content)
 

@@ -1,4 +1,4 @@
-"""Opening inputs: compression, standard input, damage, bombs, files that are no text."""
+"""Opening inputs: compression, standard input, damage, bombs, files that are not text."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_file_that_is_cut_off_says_how_far_it_went(tmp_path: Path, compression
 
 @compressions
 def test_every_way_to_cut_a_file_is_noticed(tmp_path: Path, compression: str) -> None:
-    """Whatever byte the file ends at, its end is not taken for the end of the base."""
+    """A compressed file that is truncated at any byte is never read as complete."""
     content = COMPRESS[compression](b"Q1\tParis\nQ2\tRome\n")
 
     for length in range(7 if compression == "xz" else 10, len(content)):
@@ -134,7 +134,7 @@ def test_a_decompression_bomb_is_stopped(tmp_path: Path, compression: str, monke
 
 
 def test_an_xz_file_may_not_ask_for_any_memory(tmp_path: Path) -> None:
-    """A stream that wants a gigabyte for its dictionary is refused."""
+    """A stream that needs a gigabyte for its dictionary is refused."""
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 25}]
     content = bytearray(lzma.compress(b"Q1\tx\n", filters=filters))
     # Byte 16 of the block header is LZMA2's dictionary size; 38 means 2 GiB. Its checksum follows in 20 to 23.
@@ -146,7 +146,7 @@ def test_an_xz_file_may_not_ask_for_any_memory(tmp_path: Path) -> None:
 
 
 def test_standard_input_can_be_read_twice() -> None:
-    """What came through a pipe is kept for the second pass, also with both passes at once."""
+    """Input from a pipe is kept for the second pass, also if both passes run at the same time."""
     (source,) = open_sources(["-"], io.BytesIO(gzip.compress(TEXT)))
     first, second = source.chunks(), source.chunks()
 
@@ -175,7 +175,7 @@ def test_a_named_pipe_is_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
-    """A missing file, a directory, a device and an impossible name are told apart."""
+    """A missing file, a directory, a device and an impossible name have different messages."""
     for path, message in (
         (tmp_path / "no", "does not exist"),
         (tmp_path, "is a directory"),
@@ -218,7 +218,7 @@ class Endless(io.RawIOBase):
     ids=["zeros", "image", "compressed zeros", "zip", "UTF-16"],
 )
 def test_standard_input_that_is_no_text_is_refused_before_it_is_copied(content: bytes) -> None:
-    """What would fill the disk with zeros, as /dev/zero does, is told by its first bytes."""
+    """Endless zeros, as from /dev/zero, are refused by their first bytes."""
     endless = Endless(content)
 
     with pytest.raises(FormatError, match="is not text"):
@@ -241,7 +241,7 @@ def test_the_temporary_disk_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for a pipe is told what for; its writer may still come."""
+    """While a pipe has no writer, a warning explains the wait; a writer may still come."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     monkeypatch.setattr(streams, "PATIENCE_S", 0.0)
@@ -265,7 +265,7 @@ def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
 def test_a_pipe_with_a_writer_is_read_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is said of a pipe that somebody writes to, nor later."""
+    """A pipe that has a writer causes no warning."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     monkeypatch.setattr(streams, "PATIENCE_S", 3600.0)
@@ -281,7 +281,7 @@ def test_a_pipe_with_a_writer_is_read_without_a_word(
 
 
 def test_nothing_is_opened_if_one_path_is_wrong(tmp_path: Path) -> None:
-    """The copy of standard input is given back when a later path fails (no resource warning)."""
+    """The copy of standard input is closed if a later path fails (no resource warning)."""
     with pytest.raises(FormatError, match="does not exist"):
         open_sources(["-", tmp_path / "no"], io.BytesIO(TEXT))
 
@@ -309,7 +309,7 @@ def test_lines_are_cut_at_newlines_only(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
-    """Lines up to the limit are read, one byte more is told as bad, wherever the chunks fall."""
+    """Lines up to the limit are read; with one byte more they are bad, for any division into chunks."""
     for before in (0, 1, decompress.CHUNK - 1, decompress.CHUNK):
         lines = [
             "b" * before,
@@ -338,7 +338,7 @@ def test_a_last_line_that_is_too_long_is_told(tmp_path: Path) -> None:
 
 
 def test_bad_bytes_spoil_only_their_line(tmp_path: Path) -> None:
-    """Invalid UTF-8 and NUL are told with their line; the lines around are read."""
+    """Invalid UTF-8 and NUL are reported with their line; the lines around are read."""
     found = [*read_lines(write(tmp_path / "f", b"Q1\ta\nQ2\t\xff\r\nQ3\tc\r\nQ4\t\0\nQ5\te"))]
 
     assert found == [

@@ -31,7 +31,7 @@ def rows() -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def report() -> ReadReport:
-    """What the TSV reader has to say about the file; complete once `entities` is."""
+    """The report of the TSV reader, complete after `entities`."""
     return ReadReport(max_errors=0)
 
 

@@ -200,5 +200,5 @@ def test_parquet_within_text_formats_is_named(tmp_path: Path) -> None:
 
     with open_reader([path], "tsv") as reader, pytest.raises(FormatError, match="is not text but a Parquet file"):
         list(reader.read(ReadReport()))
-    with open_reader([packed]) as reader, pytest.raises(FormatError, match="not compressed"):
+    with open_reader([packed]) as reader, pytest.raises(FormatError, match="uncompressed file"):
         list(reader.read(ReadReport()))

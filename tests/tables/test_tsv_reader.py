@@ -26,7 +26,7 @@ def read(
     report: ReadReport | None = None,
     limit: int | None = None,
 ) -> list[Entity]:
-    """Entities of what comes through standard input, the files joined being one."""
+    """Entities from standard input, where the texts are joined to one file."""
     data = b"".join(content if isinstance(content, bytes) else content.encode() for content in contents)
     with TsvReader(["-"], columns, limit=limit, stdin=io.BytesIO(data)) as reader:
         return list(reader.read(ReadReport() if report is None else report))
@@ -57,7 +57,7 @@ def test_a_header_gives_the_columns_their_meaning() -> None:
 
 
 def test_without_header_columns_are_known_by_place() -> None:
-    """Id, name, type, aliases; the last two may be absent; further columns are left out."""
+    """Id, name, type, aliases; the last two may be missing; further columns are ignored."""
     assert read("C1\tflu\tDisease\tinfluenza|grippe\tmore\nC2\tcold\n") == [
         Entity("C1", "flu", ("influenza", "grippe"), ("Disease",), ("OTHER",)),
         Entity("C2", "cold"),
@@ -77,7 +77,7 @@ def test_a_first_row_with_one_known_word_is_data(first: str) -> None:
 
 
 def test_options_name_the_columns() -> None:
-    """Options win over what the header seems to say; several type columns are united."""
+    """Options override the header; several type columns are united."""
     text = "key\tid\tlabel\tkind\ttype\tother\nC1\tx\tflu\tDisease|T047\tT047\tgrippe\n"
     columns = TableColumns(id="key", name="LABEL", types=("kind", "type"), alias="other")
 
@@ -87,7 +87,7 @@ def test_options_name_the_columns() -> None:
 
 
 def test_options_may_number_the_columns() -> None:
-    """Numbers count from 1; a header is passed over only if it is recognised."""
+    """Numbers count from 1; a header is skipped only if it is recognised."""
     columns = TableColumns(id="3", name="1", types=("2",))
 
     assert read("flu\tDisease\tC1\n", columns=columns) == [Entity("C1", "flu", (), ("Disease",), ("OTHER",))]
@@ -174,7 +174,7 @@ def test_aliases_are_cleaned() -> None:
     ],
 )
 def test_bars_and_backslashes_are_escaped(cell: str, items: tuple[str, ...]) -> None:
-    r"""``\|`` is a bar, ``\\`` a backslash, any other backslash stands for itself."""
+    r"""``\|`` is a bar, ``\\`` a backslash, any other backslash is kept."""
     assert split_list(cell) == items
 
 
@@ -203,7 +203,7 @@ def test_rows_of_one_id_are_one_entity() -> None:
 
 
 def test_bad_rows_are_counted_and_shown() -> None:
-    """Rows without a name or id, too short or not text are passed over, counted, and shown with their line."""
+    """Rows without a name or id, too short or not text are skipped, counted, and shown with their line."""
     shown: list[Skip] = []
     report = ReadReport(on_skip=shown.append)
     text = b"id\tname\ttype\nQ1\tParis\tGPE\nQ2\t \tGPE\n\tRome\tGPE\nQ4\nQ5\ta\tb\tc\n\n"
@@ -251,7 +251,7 @@ def test_too_many_bad_rows_stop_the_run(max_errors: int | None, bad: int, stops:
     ],
 )
 def test_a_file_of_another_form_says_what_it_looks_like(text: str | bytes, message: str) -> None:
-    """Commas in place of tabs, and other mistakes with the whole file, are told at once."""
+    """Commas instead of tabs, and other problems of the whole file, are reported immediately."""
     with pytest.raises(FormatError, match=message):
         read(text)
 
@@ -277,7 +277,7 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
 
 
 def test_a_limit_reads_only_the_beginning() -> None:
-    """--limit 2 gives the first two entities with all rows that stand with them."""
+    """--limit 2 gives the first two entities with all their adjacent rows."""
     assert [tuple(e.names()) for e in read("Q1\ta\nQ1\tb\nQ2\tc\nQ3\td\n", limit=2)] == [("a", "b"), ("c",)]
 
 
@@ -364,6 +364,6 @@ def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["Country\tLabel\tQID", "id\tlabel\tkind"])
 def test_half_a_header_is_refused(first: str) -> None:
-    """A first row with QID in it, or that begins with id, is a header; I am asked for the name's column."""
+    """A first row that contains QID or begins with id is a header; the error asks for the column of names."""
     with pytest.raises(FormatError, match="--name-column"):
         read(f"{first}\nFrance\tParis\tQ90\n")

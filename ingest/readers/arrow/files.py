@@ -1,7 +1,7 @@
 """Parquet files and Arrow IPC files and streams as batches of rows.
 
 Only one row group's pages, or one slice of a record batch, are in memory at a time; Arrow files are mapped, so that a
-file with a single large batch costs no memory of its own. Everything is checked before it is used: offsets that point
+file with a single large batch needs no additional memory. Everything is checked before it is used: offsets that point
 outside of a buffer would end the process.
 """
 
@@ -70,7 +70,7 @@ def check_path(path: str) -> Container:
     container = find_container(path)
     if container is None:
         if not Path(path).is_fifo():
-            Source(path).close()  # its errors say what is wrong with the path
+            Source(path).close()  # raises an error that explains what is wrong with the path
         message = "is not a Parquet or Arrow file (its first bytes are others). If it is compressed, decompress it"
         raise FormatError(path, None, message)
     return container
@@ -80,7 +80,7 @@ def check_installed(path: str) -> None:
     """Import pyarrow.
 
     Raises:
-        FormatError: If it is not installed; says how to install it.
+        FormatError: If it is not installed; the message has the command that installs it.
     """
     try:
         import pyarrow  # noqa: F401
@@ -116,7 +116,7 @@ def open_table(path: str, container: Container) -> Iterator[ArrowTable]:
     """Open a file; damage that shows while it is read is an error with the number of the row that was reached.
 
     Raises:
-        FormatError: If it is damaged, or expands beyond all measure.
+        FormatError: If it is damaged, or is a bomb.
     """
     import pyarrow as pa
 

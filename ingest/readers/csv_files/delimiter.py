@@ -29,11 +29,11 @@ def read_head(source: ByteSource) -> str:
 def find_delimiter(path: str, head: str, columns: TableColumns) -> str:
     """The delimiter of a file.
 
-    It is the one with which the first row is a header that names the columns; without such a header, the only one
-    with which the first rows have the same number of cells, and more than one.
+    With it, the first row is a header that names the columns. If no delimiter gives such a header, it is the only one
+    that gives each of the first rows the same number of cells, and more than one.
 
     Raises:
-        FormatError: If none or several do.
+        FormatError: If no delimiter does, or several do.
     """
     candidates = []
     for delimiter in DELIMITERS:

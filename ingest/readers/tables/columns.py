@@ -124,7 +124,7 @@ def find_layout(
     Args:
         path, line: Where the first row is, for errors.
         first_row: Its cells.
-        columns: What the options say.
+        columns: The options.
         is_header: The first row is a header in any case, as the schema of a Parquet file.
         has_numbers: Digits in `columns` are numbers and not names.
 
@@ -259,7 +259,7 @@ def _without_header(options: _Options) -> Layout:
     id_ = options.id[0] if options.id else 0
     name = options.name[0] if options.name else 1
     if id_ == name and not (options.id and options.name):
-        # The same column for both is meant only where both options say so, as for a mere list of names.
+        # The same column for both only if both options name it, as for a plain list of names.
         raise options.missing("id" if options.name else "name", "--id-column" if options.name else "--name-column")
     taken = {id_, name, *options.types, *options.alias}
     types = options.types or ((2,) if 2 not in taken else ())

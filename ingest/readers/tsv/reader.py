@@ -50,7 +50,7 @@ class TsvReader(TableReader):
 
 
 def _check_tabs(source: Source, layout: Layout) -> None:
-    """Refuse a file without a tab, unless it is meant to have one column; the error says what it looks like."""
+    """Refuse a file without a tab, unless one column is enough; the error describes what it looks like."""
     if layout.id == layout.name == 0:
         return
     head = source.head(HEAD_BYTES)
@@ -61,7 +61,7 @@ def _check_tabs(source: Source, layout: Layout) -> None:
     for separator, kind in ((b",", "comma-separated"), (b";", "semicolon-separated"), (b"|", "separated by bars")):
         if 2 * sum(separator in line for line in lines) > len(lines):
             looks = f"It looks {kind}. To read it as CSV, give --format csv, and --delimiter and the column options "
-            looks += "where the header does not say enough"
+            looks += "if the header is not clear"
             break
     if head.lstrip()[:1] in (b"{", b"[", b"<"):
         looks = "It looks like JSON, XML or RDF. Of JSON, one object a line is read (JSON Lines)"

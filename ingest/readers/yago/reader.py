@@ -5,7 +5,7 @@
 
 The fields of an `Entity`:
 
-- `entity_id`: the local name of the IRI, as it stands (``Paris``, ``Caf_u00e9___u0028_bar_u0029_``).
+- `entity_id`: the local name of the IRI, unchanged (``Paris``, ``Caf_u00e9___u0028_bar_u0029_``).
 - Names: rdfs:label and schema:alternateName in the requested languages, and those without a language tag. The
   canonical name is the label in the first requested language that has one; if there are several, the smallest in code
   point order. Otherwise it is an alternate name, chosen in the same way. Otherwise it is the local name as text, if the
