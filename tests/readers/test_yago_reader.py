@@ -68,7 +68,7 @@ def test_a_zip_is_read_as_its_folder_is(tmp_path: Path) -> None:
 
 
 def test_yago_4_is_joined_from_its_files(tmp_path: Path) -> None:
-    """Names, types, classes and Wikidata ids are joined from files in different orders; nameless subjects are excluded."""
+    """Names, types, classes and Wikidata ids are joined from files in different orders; others are excluded."""
     elvis = Entity("Elvis_Presley", "Elvis Presley", (), ("Person",), ("PERSON",), None, {"wikidata_id": "Q303"})
 
     assert read(write(tmp_path, YAGO_4)) == [PARIS, elvis]
