@@ -62,12 +62,12 @@ def test_every_named_extra_exists() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named = {
         extra
-        for package in ("pearl_qdrant", "training")
+        for package in ("pearl_qdrant", "ingest", "training")
         for path in (ROOT / package).rglob("*.py")
         for extra in re.findall(r"(?:install_command|needs_extra)\([\"'](\w+)[\"']", path.read_text(encoding="utf-8"))
     }
 
-    assert {"torch", "train", "corpus"} <= named <= set(extras)
+    assert {"arrow", "torch", "train", "corpus"} <= named <= set(extras)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class CsvReader(TableReader):
         if layout.header is None:
             records = chain(((number, first),), records)
         shown = {"\t": "tab"}.get(delimiter, delimiter)
-        report.notes.append(f"{path}: CSV, delimiter {shown}; {layout.describe()}")
+        report.notes.append(f"{path}: CSV, delimiter '{shown}'; {layout.describe()}")
         rows = check_rows(path, records, layout, report, split=_join_lines, show=delimiter.join)
         yield from make_entities(rows, layout, TypeFinder(self.type_map, TEXT_CELLS), report)
 
