@@ -1,13 +1,13 @@
-"""Measures how many phrases a second augmentation and tokenisation give.
+"""Measures how many phrases a second the batches of `train fit` hold: drawn, augmented and tokenised.
 
     python benchmarks/augmentation.py --wordnet /usr/share/wordnet --tokenizer MODEL_FOLDER
     python benchmarks/augmentation.py --phrases corpus/freq_phrase.txt --workers 0 --workers 1 --workers 2
 
 Phrases come from a file (freq_phrase.txt, or one a line) or are names of WordNet. Nine in ten have five precomputed
 paraphrases in a generated file of variants; synonyms come from WordNet; levels are drawn as in the paper. Each pair is
-a phrase and its variant, both tokenised and padded in batches of 512 pairs. The rate counts variants only: a training
-step of n pairs needs n of them. The clock starts when the workers are ready, and stops at the last batch in the process
-that would train. `0 workers` is that process itself, with the tokenizer's threads off.
+a phrase and its variant, both tokenised, in batches of 512 pairs, made by the data loader of training. The rate counts
+variants only: a training step of n pairs needs n of them. The clock starts when the workers are ready, and stops at the
+last batch in the process that would train. `0 workers` is that process itself, with the tokenizer's threads off.
 
 `per cpu s` is the rate by the processor time of all processes; it says more where other programs use the cores. The
 last column follows from it: the number of workers, each on its own core, that give 100,000 phrases a second.
@@ -21,19 +21,25 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import click
 import psutil
+from tokenizers import Tokenizer
 
 from ingest.io.report import ReadReport
-from training.augment.feed import tokenised_pairs
+from training.augment.draw import Augmenter
 from training.augment.sources import AugmentationSources
 from training.corpus.files import read_frequencies
+from training.data.batch_plan import new_batch_maker
+from training.data.data_loader import BatchDataset, load_batches
+from training.data.options import BatchOptions
+from training.examples.example import Example, sort_examples
 from training.examples.wordnet import read_synsets
 
 BATCH = 512
@@ -63,13 +69,6 @@ def write_variants(phrases: Sequence[str], path: Path) -> None:
                 file.write(json.dumps({"phrase": phrase, "aug": aug}) + "\n")
 
 
-def batches(phrases: Sequence[str]) -> Iterator[list[str]]:
-    """Endless batches."""
-    while True:
-        for start in range(0, len(phrases) - BATCH + 1, BATCH):
-            yield list(phrases[start : start + BATCH])
-
-
 def cpu_seconds() -> float:
     """Processor time of this process and its workers."""
     own = psutil.Process()
@@ -78,17 +77,18 @@ def cpu_seconds() -> float:
 
 
 def rates(
-    phrases: Sequence[str], sources: AugmentationSources, tokenizer: Path, workers: int, seconds: float
+    examples: list[Example], augmenter: Augmenter, tokenizer: Any, workers: int, seconds: float
 ) -> tuple[float, float]:
     """Variants a second of wall clock, and a second of processor time."""
-    pairs = tokenised_pairs(batches(phrases), sources.open, tokenizer, seed=0, workers=workers)
-    for _ in islice(pairs, WARM_UP):
+    maker = new_batch_maker(examples, BatchOptions(batch_size=2 * BATCH), augment=augmenter)
+    dataset = BatchDataset(maker, tokenizer, max_tokens=24, micro_batch=64)
+    loaded = load_batches(dataset, range(1, 1_000_000), workers=workers)
+    for _ in islice(loaded, WARM_UP):
         pass
     start, cpu, n_phrases = time.perf_counter(), cpu_seconds(), 0
     while (passed := time.perf_counter() - start) < seconds:
-        n_phrases += len(next(pairs).variants)
+        n_phrases += len(next(loaded).batch.positives)
     cpu = cpu_seconds() - cpu
-    pairs.close()
     return n_phrases / passed, n_phrases / cpu
 
 
@@ -108,12 +108,16 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         variants = Path(folder) / "phrase_aug.jsonl"
         write_variants(phrases, variants)
-        sources = AugmentationSources(wordnet=wordnet, paraphrases=(variants,))
+        augmenter = AugmentationSources(wordnet=wordnet, paraphrases=(variants,)).open()
+        examples = sort_examples(Example(phrase, (), "") for phrase in phrases)
+        tokens = Tokenizer.from_file(str((tokenizer or shipped) / "tokenizer.json"))
+        tokens.no_padding()
+        tokens.no_truncation()
         click.echo(f"{len(phrases):,} phrases, batches of {BATCH} pairs, {os.cpu_count()} cores")
         click.echo(f"{'workers':>8}{'phrases/s':>12}{'per cpu s':>12}{'to one':>8}{'for 100k/s':>12}")
         one = 0.0
         for n_workers in workers:
-            found, by_cpu = rates(phrases, sources, tokenizer or shipped, n_workers, seconds)
+            found, by_cpu = rates(examples, augmenter, tokens, n_workers, seconds)
             one = found if n_workers == 1 else one or found
             wanted = math.ceil(WANTED / by_cpu)
             click.echo(f"{n_workers:>8}{found:>12,.0f}{by_cpu:>12,.0f}{found / one:>8.2f}{wanted:>12}")

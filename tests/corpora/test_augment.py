@@ -1,4 +1,4 @@
-"""Variants of phrases on three levels, the paper's draw, and the feed of tokenised pairs."""
+"""Variants of phrases on three levels, and the draw of the paper."""
 
 from __future__ import annotations
 
@@ -13,22 +13,19 @@ import pytest
 from cli_runner import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import make_bert, make_roberta
+from tiny_models import make_bert
 from tiny_wordnet import make_wordnet
 
 from ingest.io.report import ReadReport
-from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
 from training.augment.characters import EDITS, edit_letters
 from training.augment.draw import AugmentationMix, Augmenter, Level
-from training.augment.feed import tokenised_pairs
 from training.augment.options import ParaphraseOptions
 from training.augment.paraphrase import Paraphraser, write_paraphrases
 from training.augment.sources import AugmentationSources
 from training.augment.synonyms import Synonyms, wordnet_synonyms
 from training.augment.tables import VariantTable
 from training.augment.vectors import find_neighbours, read_vectors
-from training.augment.word_cache import PhraseTokenizer
 from training.corpus.files import read_variants
 
 SYNONYMS = Synonyms([("newspaper", ["paper", "Newspaper", " "]), ("heart attack", ["myocardial infarction"])])
@@ -234,65 +231,6 @@ def test_a_table_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     path.write_text('{"phrase": "a", "aug": ["b"]}\n{"phrase": 3}\n', encoding="utf-8")
     with pytest.raises(FormatError, match=r"phrase_aug.jsonl:2: is not a row of variants"):
         VariantTable(path)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tokenizer."""
-    return make_bert(tmp_path_factory.mktemp("tokenizer"))
-
-
-@settings(max_examples=200)
-@given(
-    st.lists(
-        st.one_of(st.text(max_size=30), st.sampled_from(["new  york", "[SEP] a", "É\u0301t\xa0x", "a " * 20])),
-        max_size=6,
-    )
-)
-def test_words_tokenised_once_give_the_ids_of_whole_phrases(tokenizer: Path, texts: list[str]) -> None:
-    """For any text, the cache gives the ids of the tokenizer."""
-    whole, _ = NameTokenizer(tokenizer, max_length=8).token_ids(texts)
-
-    assert PhraseTokenizer(tokenizer, max_tokens=8).token_ids(texts) == whole
-
-
-def test_other_tokenizers_get_whole_phrases(tmp_path: Path) -> None:
-    """If the pieces of a word depend on the text before it, whole phrases are tokenised."""
-    folder = make_roberta(tmp_path / "roberta")
-    texts = ["new york", " new york", "a"]
-
-    assert (
-        PhraseTokenizer(folder, max_tokens=12).token_ids(texts)
-        == NameTokenizer(folder, max_length=12).token_ids(texts)[0]
-    )
-
-
-BATCHES = [["The New York Times", "heart attack", "US"], ["aspirin", "Zürich city"]] * 3
-
-
-def test_the_feed_gives_the_same_pairs_with_any_number_of_workers(tokenizer: Path) -> None:
-    """Pairs do not depend on the number of processes, nor on where a run resumes."""
-    sources = AugmentationSources()
-    alone = list(tokenised_pairs(BATCHES, sources.open, tokenizer, seed=3))
-    beside = list(tokenised_pairs(BATCHES, sources.open, tokenizer, seed=3, workers=2))
-    later = list(tokenised_pairs(BATCHES[2:], sources.open, tokenizer, seed=3, first=2))
-
-    assert [one.variants for one in alone] == [one.variants for one in beside]
-    assert [one.variants for one in alone[2:]] == [one.variants for one in later]
-    for one, other in zip(alone, beside, strict=True):
-        np.testing.assert_array_equal(one.positives.input_ids, other.positives.input_ids)
-        assert one.anchors.input_ids.shape == one.anchors.attention_mask.shape
-    assert alone[0].is_own == [False, False, alone[0].is_own[2]]
-    assert alone[0].variants != alone[2].variants
-
-
-def test_a_consumer_may_leave_the_feed_early(tokenizer: Path) -> None:
-    """Closing the feed ends its processes at once."""
-    pairs = tokenised_pairs(
-        (["aspirin"] for _ in iter(int, 1)), AugmentationSources().open, tokenizer, seed=0, workers=1
-    )
-    assert next(pairs).phrases == ["aspirin"]
-    pairs.close()
 
 
 @pytest.fixture(scope="module")
