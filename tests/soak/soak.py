@@ -1,10 +1,10 @@
-"""Real kills of real loads, over and over: ``python tests/soak/soak.py --kills 200``, or ``make soak``.
+"""Kill real loads many times: ``python tests/soak/soak.py --kills 200``, or ``make soak``.
 
-A load that is never killed is the reference, once for each store (embedded; the Qdrant double over HTTP). Then loads
-are killed at random moments, and just where it might hurt (after a checkpoint, in a compaction, while the graph is
-built, between `loading` and `ready`, at the start), resumed by the same command, and compared: ids, payloads, vectors,
-exact count, manifest, `collections verify`. A chain is a load with up to three kills. Seed, store and number draw it:
-`--seed S --chain edge:17` draws the same again, though the scheduler has a say too. Linux: it looks into /proc.
+The reference is a load that is never killed, one for each store (embedded; the Qdrant double over HTTP). Then loads are
+killed at random moments and at dangerous ones (after a checkpoint, in a compaction, while the graph is built, between
+`loading` and `ready`, at the start), resumed by the same command, and compared: ids, payloads, vectors, exact count,
+manifest, `collections verify`. A chain is a load with up to three kills, drawn by seed, store and number:
+`--seed S --chain edge:17` draws it again, although the scheduler also has an influence. Linux only: it reads /proc.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from soak_process import SIZES
 
 STORES: tuple[StoreKind, ...] = ("edge", "server")
 
-TROUBLES: dict[str, tuple[tuple[StoreKind, ...], Callable[[Chain], object]]] = {
+FAULTS: dict[str, tuple[tuple[StoreKind, ...], Callable[[Chain], object]]] = {
     "changed input": (STORES, change_input),
     "Ctrl-C at a checkpoint": (STORES, lambda chain: interrupt(chain, "checkpoint")),
     "Ctrl-C at any moment": (STORES, lambda chain: interrupt(chain, "running")),
@@ -46,7 +46,7 @@ TROUBLES: dict[str, tuple[tuple[StoreKind, ...], Callable[[Chain], object]]] = {
 
 
 class Soak:
-    """Chains in a few threads, counted together."""
+    """Runs chains in a few threads and counts their results."""
 
     def __init__(self, lab: Lab, seed: int, kills: int) -> None:
         self.lab = lab
@@ -56,25 +56,25 @@ class Soak:
         self.totals: Counter[tuple[str, str]] = Counter()
         self.failures: list[str] = []
         self._started: Counter[str] = Counter()
-        self._troubles = [(name, kind) for name, (kinds, _) in TROUBLES.items() for kind in kinds]
+        self._faults_left = [(name, kind) for name, (kinds, _) in FAULTS.items() for kind in kinds]
         self._lock = threading.Lock()
 
     def work(self) -> None:
-        """One thread: chains until there were enough kills, then the troubles that are left."""
+        """Run in one thread: chains until there were enough kills, then the remaining faults."""
         with ExitStack() as stack:
             servers = ServerPlace(stack.enter_context(QdrantDouble()))
             while (taken := self._take()) is not None:
                 kind, number, most = taken
                 self.run_chain(kind, number, most, servers)
-            while (trouble := self._take_trouble()) is not None:
-                self.run_trouble(*trouble, servers)
+            while (fault := self._take_fault()) is not None:
+                self.run_fault(*fault, servers)
 
-    def _take_trouble(self) -> tuple[str, StoreKind] | None:
+    def _take_fault(self) -> tuple[str, StoreKind] | None:
         with self._lock:
-            return self._troubles.pop(0) if self._troubles else None
+            return self._faults_left.pop(0) if self._faults_left else None
 
     def _take(self) -> tuple[StoreKind, int, int] | None:
-        """The next chain: its store, its number, how many kills it may have."""
+        """Draw the next chain: its store, its number, and its largest number of kills."""
         with self._lock:
             left = {kind: self.quota[kind] - self.done[kind] for kind in STORES}
             kind = max(STORES, key=lambda kind: left[kind])
@@ -86,14 +86,14 @@ class Soak:
             return kind, self._started[kind], most
 
     def chain(self, kind: StoreKind, number: int | str, servers: ServerPlace) -> Chain:
-        """A chain that has not begun."""
+        """Make a chain that has not started."""
         folder = self.lab.folder / f"{kind}-{number}".replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
         place: Place = EdgePlace(folder) if kind == "edge" else servers
         return Chain(self.lab, place, folder, random.Random(f"{self.seed}:{kind}:{number}"))
 
     def run_chain(self, kind: StoreKind, number: int, most: int, servers: ServerPlace) -> None:
-        """One chain; a failure is told, and leaves its folder."""
+        """Run one chain; a failure is printed, and its folder is kept."""
         chain = self.chain(kind, number, servers)
         failure = self._attempt(f"{kind}:{number}", chain, lambda: chain.run(most_kills=most))
         with self._lock:
@@ -111,15 +111,15 @@ class Soak:
             where = f"{kill.moment}, {kill.seconds:.2f} s, {kill.state}"
             click.echo(f"{kind}:{number}.{n:<2} {where:38} {kill.victim:7} {resumed:18} {failure or 'same'}")
 
-    def run_trouble(self, name: str, kind: StoreKind, servers: ServerPlace) -> None:
-        """One trouble that is no kill."""
+    def run_fault(self, name: str, kind: StoreKind, servers: ServerPlace) -> None:
+        """Run one fault without a kill."""
         chain = self.chain(kind, name, servers)
         start = time.monotonic()
-        failure = self._attempt(f"{kind}, {name}", chain, lambda: TROUBLES[name][1](chain))
+        failure = self._attempt(f"{kind}, {name}", chain, lambda: FAULTS[name][1](chain))
         click.echo(f"{kind}, {name}: {failure or 'ok'} ({time.monotonic() - start:.1f} s)")
 
     def _attempt(self, label: str, chain: Chain, act: Callable[[], object]) -> str | None:
-        """Run something; the failure in a line, if there was one."""
+        """Run something; return its failure in one line, or None."""
         try:
             act()
             if not chain.wrong:
@@ -136,7 +136,7 @@ class Soak:
         return "FAILED"
 
     def table(self) -> str:
-        """What was killed, and what came of it."""
+        """Format the kills and their results as a table."""
         rows = sorted({what for _, what in self.totals}, key=lambda what: (what.startswith("points"), what))
         lines = [f"{'':24}{'edge':>8}{'server':>8}"]
         lines += [f"{what:24}{self.totals['edge', what]:>8}{self.totals['server', what]:>8}" for what in rows]
@@ -150,7 +150,7 @@ class Soak:
 @click.option("--jobs", default=2, show_default=True, help="Chains at a time.")
 @click.option("--chain", "one", metavar="STORE:N", help="Only this chain.")
 def main(kills: int, entities: int, seed: int | None, jobs: int, one: str | None) -> None:
-    """Kill loads and compare what becomes of them."""
+    """Kill loads, resume them, and compare the results."""
     from tiny_models import make_pearl
 
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed

@@ -1,4 +1,4 @@
-"""A made-up base with all that makes a load hard, for the soak."""
+"""A generated base with everything that makes a load difficult, for the soak."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _TYPES = ("ORG", "PERSON", "Place|City", "disease", "")
 
 
 def write_base(path: Path, n_entities: int, *, changed: bool = False) -> Path:
-    """A TSV of about 2.5 names an entity.
+    """Write a TSV file with about 2.5 names for each entity.
 
-    It has names that many entities share, ids whose rows do not stand together, names that no model can read, types,
-    descriptions, a further column, and a few bad rows.
+    It has names that many entities share, ids with scattered rows, names that no model can encode, types,
+    descriptions, an extra column, and a few bad rows.
 
     Args:
-        path: Where to write it.
-        n_entities: Entities.
-        changed: Another release: some descriptions differ, and there are a tenth more entities.
+        path: The file.
+        n_entities: Number of entities.
+        changed: Write another release: some descriptions differ, and there are a tenth more entities.
     """
     rng = random.Random(7)
     shared = [_name(rng) for _ in range(max(4, n_entities // 25))]

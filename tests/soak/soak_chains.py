@@ -1,4 +1,4 @@
-"""Kill, and kill again, resume until it ends, compare: one chain of the soak; and the troubles that are no kills."""
+"""One chain of the soak: kill a load several times, resume it, compare. Also faults without a kill."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ MOST_KILLS = 3  # in a chain
 _TRIES = 5
 
 INTERRUPT_S = 120.0
-"""What Ctrl-C does not end within so many seconds hangs, however busy the machine; alone it takes one."""
+"""A run that Ctrl-C does not end within this time hangs, also on a busy machine; alone it takes a second."""
 
 
 class Failed(AssertionError):
-    """Something is not as it should be."""
+    """A check of the soak failed."""
 
 
 @dataclass
 class Lab:
-    """What all chains share: the model, the bases, and what a load that is not killed leaves.
+    """Shared by all chains: the model, the bases, and the result of a load that is not killed.
 
     Attributes:
-        folder: For all of it.
+        folder: Folder of all files.
         model: A checkpoint.
         base, changed: Two releases of a base.
-        wanted: By store and release.
-        seconds: How long that load took, by store.
+        wanted: Expected contents by store and release.
+        seconds: Duration of the load that is not killed, by store.
         verifies_here: Whether `collections verify` runs in this process, which then has the sizes of the loads.
     """
 
@@ -59,7 +59,7 @@ class Lab:
         return cls(folder, model, base, write_base(folder / "changed.tsv", n_entities, changed=True))
 
     def prepare(self, place: Place, *, changed: bool = False) -> None:
-        """Load without a kill, and keep what is there then."""
+        """Load without a kill, and keep the contents."""
         base = self.changed if changed else self.base
         place.reset()
         ended = Run(self.folder, ingest_words(base, self.model, place)).wait()
@@ -72,7 +72,7 @@ class Lab:
         self.seconds[place.kind] = ended.seconds
 
     def check(self, place: Place, folder: Path, base: Path | None = None, *, verify: bool = True) -> Difference:
-        """Compare with the load that was not killed, and let `collections verify` judge."""
+        """Compare with the load that was not killed, and run `collections verify`."""
         wrong = compare(place.contents(), self.wanted[place.kind, (base or self.base).name])
         if not verify:
             return wrong
@@ -92,11 +92,11 @@ class Kill:
     """One kill of a chain.
 
     Attributes:
-        moment: The name of the moment that was waited for.
-        victim: Who was killed.
-        seconds: After the start of the run.
-        state: Of the collection just after: "none", "loading", "loading@192" (the checkpoint), "ready".
-        resumed_at: What the next run that ended well said; None if it was killed too.
+        moment: Name of the moment of the kill.
+        victim: The killed process.
+        seconds: Time after the start of the run.
+        state: State of the collection just after: "none", "loading", "loading@192" (the checkpoint), "ready".
+        resumed_at: Where the next run resumed, as it reports; None if it was killed too.
     """
 
     moment: str
@@ -111,10 +111,10 @@ class Chain:
     """A load that is killed up to `MOST_KILLS` times.
 
     Attributes:
-        kills: What was killed.
-        wrong: What differs in the end; None while it has not ended.
-        verify: Whether to ask `collections verify` too, which is a process more.
-        base: What it loads; None is the base of the lab.
+        kills: The kills so far.
+        wrong: The difference at the end; None before.
+        verify: Whether to run `collections verify` too, in one more process.
+        base: The base to load; None: that of the lab.
     """
 
     lab: Lab
@@ -127,11 +127,11 @@ class Chain:
     base: Path | None = None
 
     def run(self, *, most_kills: int = MOST_KILLS) -> Difference:
-        """All of it.
+        """Run the chain.
 
         Raises:
-            Failed: If a run ends as it should not.
-            TimeoutError: If one hangs.
+            Failed: If a run ends in a wrong way.
+            TimeoutError: If a run hangs.
         """
         self.place.reset()
         for _ in range(min(most_kills, self.rng.randint(1, MOST_KILLS))):
@@ -141,7 +141,7 @@ class Chain:
         return self.check()
 
     def kill(self, moment: str, victim: Victim, *, nth: int | None = None) -> bool:
-        """Start the command and kill it, at the nth moment of its name or any; False if it ended before."""
+        """Start the command and kill it at the nth moment of that name, or a random one; False if it ended before."""
         before = self.place.manifest()
         is_due = self._moment(moment, nth)
         run = Run(self.folder, self.words())
@@ -160,7 +160,7 @@ class Chain:
         return True
 
     def resume(self) -> Ended:
-        """Run the command until it ends with 0."""
+        """Run the command to its end."""
         before = self.place.manifest()
         ended = Run(self.folder, self.words()).wait()
         if ended.status:
@@ -178,7 +178,7 @@ class Chain:
         return ingest_words(self.base or self.lab.base, self.lab.model, self.place)
 
     def begin(self, moment: str, *more: str, nth: int | None = None, env: dict[str, str] | None = None) -> Run:
-        """Start the command, with more words, in an empty store; return when the moment has come or it has ended."""
+        """Start the command with more words, in an empty store; return at the moment, or when the command has ended."""
         self.place.reset()
         is_due = self._moment(moment, nth)
         run = Run(self.folder, [*self.words(), *more], env=env)
@@ -189,7 +189,7 @@ class Chain:
         return draw_moment(self.rng, name, self.place, self.lab.seconds[self.place.kind], nth=nth)
 
     def _check_resumed(self, ended: Ended, before: dict[str, Any] | None) -> None:
-        """It went on from where the manifest said."""
+        """Check that it resumed at the checkpoint of the manifest."""
         resumed_at = ended.counts()["resumed_at"]
         noted = stored_entities(before)
         if resumed_at != noted:
@@ -203,7 +203,7 @@ class Chain:
         return self.rng.choice(("parent", "group"))
 
     def _check_complaint(self, ended: Ended) -> None:
-        """A load whose writing process was killed says so; if that had done its work, all is well."""
+        """Check that a load whose writing process was killed reports this, unless that process had already finished."""
         if ended.status == 0:
             return
         said = ended.err
@@ -219,7 +219,7 @@ class Chain:
 
 
 def change_input(chain: Chain) -> None:
-    """A load is killed, its input changes, and the next one begins anew and ends right."""
+    """Kill a load, change its input, and check that the next load starts over and completes."""
     lab = chain.lab
     chain.base = Path(shutil.copy(lab.base, chain.folder / "input.tsv"))  # the path tells one input from another
     chain.place.reset()
@@ -234,9 +234,9 @@ def change_input(chain: Chain) -> None:
 
 
 def interrupt(chain: Chain, moment: str) -> None:
-    """Ctrl-C ends it soon, with 130 and a message, and it goes on later."""
+    """Ctrl-C ends a load soon, with 130 and a message; the load can be resumed."""
 
-    def trouble() -> Ended:
+    def run_with_fault() -> Ended:
         run = chain.begin(moment, nth=1)
         start = time.monotonic()
         run.signal_group(signal.SIGINT)
@@ -246,45 +246,45 @@ def interrupt(chain: Chain, moment: str) -> None:
         return ended
 
     # Python ends itself by the signal, which is 130 to a shell, where it came while an extension was being imported.
-    _endure(chain, trouble, statuses=(130, -signal.SIGINT), message="interrupted; what was stored stays")
+    _check_fault(chain, run_with_fault, statuses=(130, -signal.SIGINT), message="interrupted; what was stored is kept")
 
 
 def lose_store(chain: Chain) -> None:
-    """The server goes away for good in the middle, and comes back."""
+    """The server stops during a load, and comes back later."""
     place = chain.place
     assert isinstance(place, ServerPlace)
 
-    def trouble() -> Ended:
+    def run_with_fault() -> Ended:
         run = chain.begin("checkpoint", "--wait", "2", nth=2)  # not the ten minutes of a restart
         place.go_away()
         ended = run.wait()
         place.come_back()
         return ended
 
-    _endure(chain, trouble, statuses=(1,), message="Start it with: docker compose up -d")
+    _check_fault(chain, run_with_fault, statuses=(1,), message="Start it with: docker compose up -d")
 
 
 def fill_disk(chain: Chain) -> None:
-    """The disk fills up in the middle, and is freed."""
+    """The disk fills up during a load, and is freed later."""
     flag = chain.folder / "disk-is-full"
 
-    def trouble() -> Ended:
+    def run_with_fault() -> Ended:
         run = chain.begin("checkpoint", nth=1, env={FULL_FLAG: str(flag)})
         flag.touch()
         ended = run.wait()
         flag.unlink()
         return ended
 
-    _endure(chain, trouble, statuses=(1,), message="free some space and run the same command again")
+    _check_fault(chain, run_with_fault, statuses=(1,), message="free some space and run the same command again")
 
 
-def _endure(chain: Chain, trouble: Callable[[], Ended], *, statuses: tuple[int, ...], message: str) -> None:
-    """Let trouble come until it comes in time; then the command ends with status and message, and goes on later."""
-    ended = trouble()
+def _check_fault(chain: Chain, run_with_fault: Callable[[], Ended], *, statuses: tuple[int, ...], message: str) -> None:
+    """Repeat a fault until it hits the load; check status and message, then resume the load and compare."""
+    ended = run_with_fault()
     for _ in range(_TRIES):
         if ended.status:
             break
-        ended = trouble()  # it came too late
+        ended = run_with_fault()  # the fault came too late
     if ended.status not in statuses or "Traceback" in ended.err or message not in ended.err:
         raise Failed(f"it ended with {ended.status}: {ended.err[-1500:]}")
     chain.resume()

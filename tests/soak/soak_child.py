@@ -1,8 +1,8 @@
 """The command line with small sizes, for the soak: ``python soak_child.py SIZES WORDS...``.
 
-SIZES is JSON: constants by their full name, as in {"ingest.load.pipeline.WINDOW": 64}. So a base of a few thousand
-names has as many batches, checkpoints and compactions as one of millions, without a way into the product from outside.
-Called with a job alone, as the embedded store calls its writing process, it is that process on a disk that `FULL_FLAG`
+SIZES is JSON: constants by their full name, as in {"ingest.load.pipeline.WINDOW": 64}. With small sizes, a base of a
+few thousand names has as many batches, checkpoints and compactions as one of millions, without options in the product.
+Called only with a job, as the embedded store calls its writing process, it is that process, on a disk that `FULL_FLAG`
 fills.
 """
 
@@ -25,7 +25,7 @@ _OTHER_STORE = {True: ".store.edge.", False: ".store.server."}
 
 
 def _set(name: str, value: object) -> None:
-    """Replace what stands under a full name."""
+    """Replace the value of a full name."""
     module, _, constant = name.rpartition(".")
     owner = importlib.import_module(module)
     assert hasattr(owner, constant), name
@@ -33,14 +33,14 @@ def _set(name: str, value: object) -> None:
 
 
 def set_sizes(sizes: Mapping[str, object], *, to_server: bool) -> None:
-    """Replace the constants of one kind of store, and those that are of none."""
+    """Replace the constants of one kind of store, and the common ones."""
     for name, value in sizes.items():
         if _OTHER_STORE[to_server] not in name:  # which takes more than a second to import
             _set(name, value)
 
 
 def _fill_disk() -> None:
-    """Let the embedded store find no space while the flag is up."""
+    """Make the embedded store see a full disk while the flag file exists."""
     flag = Path(os.environ[FULL_FLAG])
 
     def disk_usage(path: Path) -> object:
@@ -51,7 +51,7 @@ def _fill_disk() -> None:
 
 
 def _hurry() -> None:
-    """Let the server's adapter give up in a second instead of a quarter of a minute."""
+    """Make the server adapter give up after a second instead of a quarter of a minute."""
     from pearl_qdrant.store.retry import RetryPolicy
     from pearl_qdrant.store.server.indexing import Indexing
 

@@ -1,4 +1,4 @@
-"""Where the soak loads to: an embedded store in a folder, or the Qdrant double in this process; read back raw."""
+"""The stores of the soak: an embedded store in a folder, and the Qdrant double in this process; read back raw."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TOLERANCE = 1e-6
 
 @dataclass
 class Contents:
-    """All points of a collection as the engine itself gives them.
+    """All points of a collection as the engine returns them.
 
     Attributes:
-        points: Payload and vector (None where there is none) by id.
-        n_records: Points that the scroll went through; more than `points` if one came twice.
+        points: Payload and vector (or None) by id.
+        n_records: Points returned by the scroll; more than `points` if one was returned twice.
         n_counted: The engine's exact count.
-        manifest: The collection's.
+        manifest: The collection's manifest.
     """
 
     points: dict[str, tuple[dict[str, Any], list[float] | None]]
@@ -43,7 +43,7 @@ class Contents:
 
 @dataclass
 class Difference:
-    """What is wrong with a collection, in points; and in words."""
+    """The difference of a collection from the expected one."""
 
     lost: int = 0
     doubled: int = 0
@@ -55,7 +55,7 @@ class Difference:
 
 
 class Place(Protocol):
-    """A store that a load is killed in."""
+    """A store in which loads are killed."""
 
     kind: StoreKind
 
@@ -73,12 +73,12 @@ class Place(Protocol):
         ...
 
     def contents(self) -> Contents:
-        """All that it holds; nobody else may have it open."""
+        """Return its contents; no other process may have it open."""
         ...
 
 
 def stored_entities(manifest: dict[str, Any] | None) -> int:
-    """Entities that the checkpoint says are stored; there is one input, so one checkpoint at most."""
+    """Return the stored entities of the checkpoint; there is one input, so at most one checkpoint."""
     return sum(checkpoint["entities"] for checkpoint in (manifest or {}).get("checkpoints", ()))
 
 
@@ -134,7 +134,7 @@ class EdgePlace:
 
 
 class ServerPlace:
-    """The double, to be entered before use."""
+    """The double; a context manager."""
 
     kind: StoreKind = "server"
 
@@ -152,7 +152,7 @@ class ServerPlace:
         self.double.optimizer_polls = 4
 
     def go_away(self) -> None:
-        """Refuse connections, as a server that is down."""
+        """Refuse connections, like a server that is down."""
         self.double.faults = [Fault("drop", ".*") for _ in range(1000)]  # at once, for connections that are open
         server = self.double._server
         server.shutdown()
@@ -170,7 +170,7 @@ class ServerPlace:
         double._thread.start()
 
     def _keep_quiet(self) -> None:
-        """A client that was killed in the middle of a request is nothing to print a traceback for."""
+        """Print no traceback for a client that was killed during a request."""
         self.double._server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
 
     def manifest(self) -> dict[str, Any] | None:
@@ -198,7 +198,7 @@ def _vector(vectors: object) -> list[float] | None:
 
 
 def compare(found: Contents, wanted: Contents) -> Difference:
-    """What is not as in a load that was never killed."""
+    """Compare with the contents of a load that was never killed."""
     wrong = Difference()
     wrong.lost = len(wanted.points.keys() - found.points.keys())
     extra = len(found.points.keys() - wanted.points.keys())

@@ -1,4 +1,4 @@
-"""Real ingest processes for the soak: started, watched for a moment, killed. Linux: it looks into /proc."""
+"""Real ingest processes for the soak: started, watched until a moment, killed. Linux only: it reads /proc."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SIZES = {
 
 @dataclass
 class Ended:
-    """A run that has ended: its exit status (negative: the signal), what it said, and after how many seconds."""
+    """A run that has ended: its exit status (negative: the signal), its output, and its seconds."""
 
     status: int
     out: str
@@ -49,12 +49,12 @@ class Ended:
     seconds: float
 
     def counts(self) -> dict[str, Any]:
-        """The report that it printed."""
+        """Return the counts that it printed."""
         return dict(json.loads(self.out))
 
 
 class Run:
-    """One process, in a session of its own; its talk goes to files, which orphans cannot hold it back by."""
+    """One process in its own session. Its output goes to files: with pipes, orphans would keep it from ending."""
 
     def __init__(self, folder: Path, words: list[str], *, env: Mapping[str, str] | None = None) -> None:
         self._out, self._err = folder / "out.txt", folder / "err.txt"
@@ -74,15 +74,15 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Since it was started."""
+        """Seconds since its start."""
         return time.monotonic() - self.started
 
     def is_alive(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether it still runs."""
         return self.process.poll() is None
 
     def has_spoken(self) -> bool:
-        """Whether the command has said something: before, it is Python that starts."""
+        """Whether the command has printed something; before that, Python is starting."""
         return self._err.stat().st_size > 0
 
     def children(self) -> list[int]:
@@ -96,7 +96,7 @@ class Run:
         return found
 
     def finalizer(self) -> int | None:
-        """The child that builds the graph, if there is one."""
+        """Return the child that builds the graph, if there is one."""
         for pid in self.children():
             try:
                 if b'"task": "finalize"' in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -106,7 +106,7 @@ class Run:
         return None
 
     def wait(self) -> Ended:
-        """Its end.
+        """Wait for its end.
 
         Raises:
             TimeoutError: If it hangs; it is killed.
@@ -137,7 +137,7 @@ class Run:
             return
 
     def kill(self, victim: Victim) -> Victim:
-        """Kill; says whom: the parent where there is no child."""
+        """Kill it; return what was killed: the parent if there is no child."""
         if victim == "child":
             for pid in self.children():
                 try:
@@ -169,7 +169,7 @@ def _wait_for_orphans(pids: list[int]) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process is there, and no zombie that nobody has asked for yet."""
+    """Whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -178,7 +178,7 @@ def _is_running(pid: int) -> bool:
 
 
 def ingest_words(base: Path, model: Path, place: Place) -> list[str]:
-    """The command that fills a place."""
+    """Return the command that loads into a store."""
     options = {"--collection": COLLECTION, "--model": str(model), "--store": place.location, "--device": "cpu"}
     return ["ingest", str(base), *(word for pair in options.items() for word in pair), "--json"]
 
@@ -189,14 +189,14 @@ Moment = Callable[[Run], bool]
 
 
 def draw_moment(rng: random.Random, name: str, place: Place, whole_s: float, *, nth: int | None = None) -> Moment:
-    """A moment of a run to wait for.
+    """Draw a moment of a run to wait for.
 
     Args:
-        rng: What it is drawn with.
-        name: One of `MOMENTS`, or "running": any after the start.
-        place: Where the run loads to.
-        whole_s: How long a run takes.
-        nth: Which of the moments of that name; None draws it too.
+        rng: Source of randomness.
+        name: One of `MOMENTS`, or "running": any moment after the start.
+        place: The store of the run.
+        whole_s: Duration of a whole run, in seconds.
+        nth: Which of the moments of that name; None: draw it too.
     """
     if name in ("random", "start"):
         due = rng.uniform(0, whole_s if name == "random" else 0.35 * whole_s)
@@ -213,7 +213,7 @@ def draw_moment(rng: random.Random, name: str, place: Place, whole_s: float, *, 
 
 
 def _after(sign: Moment, wait_s: float) -> Moment:
-    """So long after something was seen."""
+    """Wait this long after a sign."""
     seen: list[float] = []
 
     def is_due(run: Run) -> bool:
@@ -225,7 +225,7 @@ def _after(sign: Moment, wait_s: float) -> Moment:
 
 
 def _nth(sign: Callable[[Run], object], n: int) -> Moment:
-    """The nth time that it changes to something true."""
+    """The nth time that a sign changes to a true value."""
     last: object = None
     count = 0
 
@@ -241,7 +241,7 @@ def _nth(sign: Callable[[Run], object], n: int) -> Moment:
 
 
 def _edge_sign(rng: random.Random, name: str, place: EdgePlace, nth: int | None) -> Moment:
-    """What is to be seen in the folder."""
+    """Return the sign of a moment in the folder."""
     shard = place.collection / "shard"
 
     def building(run: Run) -> object:
@@ -265,7 +265,7 @@ def _edge_sign(rng: random.Random, name: str, place: EdgePlace, nth: int | None)
 
 
 def _changed_at(path: Path) -> int:
-    """When a file was last written; 0 if it is not there."""
+    """Return when a file was last written; 0 if it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -273,7 +273,7 @@ def _changed_at(path: Path) -> int:
 
 
 def _server_sign(rng: random.Random, name: str, place: ServerPlace, nth: int | None) -> Moment:
-    """What the server is asked."""
+    """Return the sign of a moment in the server's requests."""
     double, begin = place.double, len(place.double.requests)
     wanted, drawn = {
         "checkpoint": ("PATCH ", rng.randint(2, 10)),

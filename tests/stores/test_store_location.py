@@ -58,7 +58,7 @@ def test_an_invalid_location_is_a_clear_error(location: str, here: Path) -> None
     "location", ["folder", "./ftp://x", "./localhost:6333", "a:b", "C:/store", "with blank", "ä", "7"]
 )
 def test_any_folder_can_be_a_store(location: str) -> None:
-    """Any valid name of a folder works, alone or after ./"""
+    """Any valid name of a folder works, alone or with a leading dot and slash."""
     assert open_store(location).location == os.path.realpath(location)
 
 
