@@ -34,7 +34,7 @@ from training.data.training_files import as_phrases, index_by_name
 from training.examples.example import Example
 from training.finetune.config import FitConfig
 from training.finetune.trainer import fit
-from training.love.run import CharacterWidths, pretrain_character_encoder
+from training.love.pipeline import CharacterWidths, pretrain_character_encoder
 from training.mining.hard_negatives import mine_hard_negatives
 from training.networks.character_files import read_character_encoder
 from training.networks.weight_average import average_weights

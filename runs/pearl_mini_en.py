@@ -47,7 +47,7 @@ from training.finetune.trainer import fit
 from training.head.evaluate_types import TypeScores, score_types
 from training.head.fit_head import fit_head
 from training.love.options import CharacterWidths, LoveConfig
-from training.love.run import pretrain_character_encoder
+from training.love.pipeline import pretrain_character_encoder
 from training.networks.character_files import read_character_encoder
 from training.networks.phrase_vectors import pool_phrases
 from training.networks.torch_checkpoint import write_network

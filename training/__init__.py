@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from training.head.options import HeadOptions
     from training.head.pipeline import train_head
     from training.love.options import CharacterWidths, LoveConfig
-    from training.love.run import pretrain_character_encoder
+    from training.love.pipeline import pretrain_character_encoder
     from training.mining.options import MiningConfig
     from training.mining.pipeline import mine_negatives
     from training.networks.average_checkpoint import average_checkpoint
@@ -79,7 +79,7 @@ __getattr__, __dir__ = lazy_exports(
         "make_corpus": "training.corpus.make",
         "mine_negatives": "training.mining.pipeline",
         "paraphrase_corpus": "training.augment.pipeline",
-        "pretrain_character_encoder": "training.love.run",
+        "pretrain_character_encoder": "training.love.pipeline",
         "rebuild_for_torch": "training.export.export_checkpoint",
         "train_head": "training.head.pipeline",
     },

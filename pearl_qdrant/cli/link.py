@@ -20,7 +20,7 @@ from pearl_qdrant.cli.common.options import (
     type_option,
 )
 from pearl_qdrant.cli.common.terminal import echo, echo_json, visible
-from pearl_qdrant.settings import DEFAULT_LIMIT
+from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.options import OnTie, TypeMode
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    show_default="the calibrated one, or 0.5",
+    show_default=f"the calibrated one, or {DEFAULT_THRESHOLD}",
     help="Minimum probability of a link; below it a mention is NIL.",
 )
 @on_tie_option

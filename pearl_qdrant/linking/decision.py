@@ -16,6 +16,8 @@ def decide(scored: ScoredMention, calibration: Calibration, limit: int, threshol
 
     Entities with the same name share the probability of that name. If together they reach the threshold and none of
     them does alone, the mention is ambiguous rather than unknown.
+    `calibration.samples` (`Samples.answers`) applies the same rule to arrays, and `ranking.explain` puts it into words:
+    change all three together.
 
     Args:
         scored: A mention with its candidates.

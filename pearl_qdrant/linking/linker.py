@@ -121,7 +121,8 @@ class EntityLinker:
             ca_file: Certificates (PEM) of an authority to trust. Default: PEARL_QDRANT_CA.
             model: Shipped name, folder or hub id. Default: the model that the first collection names.
             device: auto, cpu, cuda or cuda:N.
-            threshold: Minimum probability of a link, in [0, 1]. Default: the calibrated threshold, or 0.5.
+            threshold: Minimum probability of a link, in [0, 1]. Default: the calibrated threshold, else
+                `settings.DEFAULT_THRESHOLD`.
             reranker: Scores the best candidates a second time, e.g. `linking.ranking.CrossEncoder(HUB_ID)`.
 
         Raises:

@@ -43,6 +43,8 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.settings import DEFAULT_THRESHOLD
+
 FEATURES = (
     "dense",
     "dense_squared",
@@ -139,7 +141,7 @@ class Calibration:
 
     slope: float = 1.0
     nil_bias: float = 0.0
-    threshold: float = 0.5
+    threshold: float = DEFAULT_THRESHOLD
 
     def __post_init__(self) -> None:
         if not (0.0 < self.slope < math.inf and math.isfinite(self.nil_bias) and 0.0 <= self.threshold <= 1.0):
