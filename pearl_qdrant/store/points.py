@@ -123,7 +123,8 @@ def check_vectors(
             f"vectors of {dim}. Use the model that made the collection."
         )
     flags: BoolArray = np.array(encodable, dtype=np.bool_)
-    rows = np.where(flags.reshape(-1, 1), vectors, 0).astype(np.float32, copy=False)  # `where` has made a copy
+    rows: FloatArray = np.array(vectors, dtype=np.float32)
+    rows[~flags] = 0
     finite: BoolArray = np.asarray(np.isfinite(rows).all(axis=1))
     bad: BoolArray = flags & ~(finite & np.asarray(rows.any(axis=1)))
     if bad.any():
