@@ -120,7 +120,8 @@ def _check_is_alone(path: PathLike, shown: Format, options: ReadOptions) -> None
                 os.fspath(path),
                 None,
                 f"holds several bases: {shown.name} ({shown.folder_sign}), and {other.name} ({child}). Name the files "
-                f"of one of them, or take the {shown.name} one with --format {shown.name}",
+                f"of one of them, or choose format {shown.name}.",
+                option="format",
             )
 
 

@@ -265,10 +265,10 @@ class InputError(PearlQdrantError):
         line: Line number from 1, or None if the whole file is meant.
     """
 
-    def __init__(self, path: str, line: int | None, message: str) -> None:
+    def __init__(self, path: str, line: int | None, message: str, *, option: str | None = None) -> None:
         self.path = path
         self.line = line
-        super().__init__(f"{path}: {message}" if line is None else f"{path}:{line}: {message}")
+        super().__init__(f"{path}: {message}" if line is None else f"{path}:{line}: {message}", option=option)
 
 
 class FormatError(InputError):

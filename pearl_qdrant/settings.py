@@ -59,7 +59,7 @@ def default_store(environment: Mapping[str, str] = os.environ) -> Path:
         return _default_store(environment)
     except RuntimeError as error:
         raise SettingsError(
-            f"There is no default folder for data ({error}). Set one with --store or PEARL_QDRANT_STORE."
+            f"There is no default folder for data ({error}). Name a store, or set PEARL_QDRANT_STORE.", option="store"
         ) from error
 
 

@@ -64,6 +64,7 @@ class Format:
         is_table: A table of names that any program may have written. Such a file beside another base in a folder is
             no second base.
         folder_sign: What a folder of this format contains; empty if the format has no folders.
+        endings: Usual endings of its files; a collection that is named after a file drops them.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Format:
     options: tuple[FormatOption, ...] = ()
     is_table: bool = False
     folder_sign: str = ""
+    endings: tuple[str, ...] = ()
 
     def takes(self, field: str) -> bool:
         """Whether a field of `ReadOptions` has a meaning for this format."""

@@ -112,9 +112,9 @@ class ReadReport:
             self.on_skip(found)
         if is_too_many:
             counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self.skipped.items()))
-            message = f"{reason}: {found.excerpt}\n{self.n_skipped} bad rows ({counts}), and --max-errors is "
-            message += f"{self.max_errors}. Reading stopped at this row. Correct the rows, or allow more"
-            raise TooManyErrorsError(path, line, message)
+            message = f"{reason}: {found.excerpt}\n{self.n_skipped} bad rows ({counts}), and {self.max_errors} are "
+            message += "allowed. Reading stopped at this row. Correct the rows, or allow more."
+            raise TooManyErrorsError(path, line, message, option="max_errors")
 
     def skip_here(self, reason: str, text: str) -> None:
         """Count the row at `place` as bad. Raises as `skip`."""

@@ -9,7 +9,7 @@ HEAD_BYTES = 1 << 16
 
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
-_BY_NAME = "It is read from an uncompressed file, by its path, with --format parquet or auto"
+_BY_NAME = "It is read from an uncompressed file, by its path, with format parquet or auto"
 
 _FOREIGN = (
     (

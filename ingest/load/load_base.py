@@ -19,7 +19,7 @@ from pathlib import Path
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult, scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import ReadOptions, open_reader
+from ingest.formats import FORMATS, ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
 from ingest.load.pipeline import IngestResult, ingest
@@ -40,9 +40,8 @@ from pearl_qdrant.store.schema import Manifest, Quantization
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_SUFFIXES = re.compile(
-    r"\.(gz|bz2|xz|zst|zip|tsv|txt|csv|tab|json|jsonl|ndjson|parquet|arrow|feather|nt|ttl|obo|rrf)$", re.IGNORECASE
-)
+_COMPRESSED = ("gz", "bz2", "xz", "zst", "zip")
+_ENDINGS = re.compile(rf"\.({'|'.join((*_COMPRESSED, *(e for one in FORMATS for e in one.endings)))})$", re.IGNORECASE)
 
 
 def scan_base(
@@ -213,7 +212,7 @@ def collection_name(path: str | os.PathLike[str]) -> str:
     name = Path(path).name
     if name.upper() == "META":  # the folder of UMLS: the release has a better name
         name = Path(path).resolve().parent.name
-    while (shorter := _SUFFIXES.sub("", name)) != name:
+    while (shorter := _ENDINGS.sub("", name)) != name:
         name = shorter
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "base"
 

@@ -337,6 +337,7 @@ def _check_count(collection: Collection, scan: ScanResult) -> int:
         raise StoreError(
             f"Collection '{collection.name}' holds {points:,} points after a load of {scan.names:,} names, although "
             f"the missing ones were written again: the store loses points, or the input changed while it was read. Run "
-            f"the same command again; if that changes nothing, load into an empty collection with --restart."
+            f"the same command again; if that changes nothing, load into an empty collection.",
+            option="restart",
         )
     return points

@@ -206,7 +206,14 @@ def test_nothing_left_is_an_error_with_reasons(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path, name",
-    [("data/umls-2024AB.tsv.gz", "umls-2024AB"), ("names", "names"), ("a b/c d.txt", "c-d"), ("...", "base")],
+    [
+        ("data/umls-2024AB.tsv.gz", "umls-2024AB"),
+        ("names", "names"),
+        ("names.jsonl.zst", "names"),
+        ("n.feather", "n"),
+        ("a b/c d.txt", "c-d"),
+        ("...", "base"),
+    ],
 )
 def test_a_collection_is_named_like_its_file(path: str, name: str) -> None:
     """Without its endings."""

@@ -357,3 +357,36 @@ def test_scripts_import_what_exists() -> None:
 
     assert len(imports) > 50
     assert [one for one in imports if f"{one[1]}.{one[2]}" not in MODULES and one[2] not in known.get(one[1], ())] == []
+
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+
+
+def texts_with_flags(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of the strings in a module that name a flag, docstrings and whole commands apart."""
+    tree = ast.parse(path.read_text("utf-8"))
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            skipped.add(node.value)  # a docstring
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "FormatOption":
+            skipped.update(ast.walk(node))  # a declaration of a flag
+        if isinstance(node, ast.JoinedStr) and "pearl-qdrant " in ast.unparse(node):
+            skipped.update(ast.walk(node))  # a command to type
+    for node in ast.walk(tree):
+        if node in skipped or not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        if FLAG.search(node.value) and "pearl-qdrant " not in node.value:
+            yield node.lineno, node.value
+
+
+def test_library_messages_name_no_flag() -> None:
+    """The library states facts and names arguments (`PearlQdrantError.option`); only the command line names flags."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text[:60]}"
+        for path in MODULES.values()
+        if "cli" not in path.relative_to(ROOT).parts
+        for line, text in texts_with_flags(path)
+    ]
+
+    assert found == []

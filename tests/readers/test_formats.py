@@ -190,7 +190,7 @@ def test_a_folder_of_several_bases_is_refused(run: Run, tmp_path: Path, kind: st
     assert (refused.status, named.status) == (1, 0), refused.err + named.err
     assert f"holds several bases: {kind} (" in refused.err
     assert f"{other} ({beside})" in refused.err.replace("\n", "")
-    assert f"--format {kind}" in refused.err
+    assert f"choose format {kind}. Option: --format" in refused.err.replace("\n", " ")
 
 
 def test_a_folder_of_two_releases_of_yago_is_refused(tmp_path: Path) -> None:

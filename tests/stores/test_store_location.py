@@ -123,5 +123,7 @@ def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyP
     home: Callable[[], Path] = fail
     monkeypatch.setattr(Path, "home", home)
 
-    with pytest.raises(SettingsError, match=r"home directory.*--store or PEARL_QDRANT_STORE"):
+    with pytest.raises(SettingsError, match=r"home directory.*Name a store, or set PEARL_QDRANT_STORE") as raised:
         settings.default_store({})
+
+    assert raised.value.option == "store"

@@ -73,7 +73,7 @@ def test_columns_may_be_numbered_and_must_be_text(tmp_path: Path) -> None:
     for name in ("1", "many"):
         with pytest.raises(FormatError, match="which is not text"):
             read(tmp_path / "x", table, TableColumns(id="code", name=name))
-    with pytest.raises(FormatError, match=r"--id-column \(the columns are: s, code, label, many\)"):
+    with pytest.raises(FormatError, match=r"to be the id. Name it \(the columns are: s, code, label, many\)"):
         read(tmp_path / "x", table)
 
 

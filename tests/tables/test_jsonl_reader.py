@@ -119,8 +119,8 @@ def test_a_bad_line_costs_itself_alone(line: str, reason: str) -> None:
     [
         ('[{"id": 1, "name": "x"}]', "no JSON object in its first lines.*jq"),
         ('{\n "id": 1,\n "name": "x"\n}', "no JSON object"),
-        ('{"key": 1, "name": "x"}', r"known to be the id. Name it with --id-column \(the columns are: key, name\)"),
-        ('{"id": 1, "label": "x"}', "--name-column"),
+        ('{"key": 1, "name": "x"}', r"known to be the id. Name it \(the columns are: key, name\)"),
+        ('{"id": 1, "label": "x"}', "known to be the name"),
     ],
 )
 def test_a_file_of_another_form_is_an_error(text: str, message: str) -> None:

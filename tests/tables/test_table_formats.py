@@ -77,7 +77,7 @@ def test_an_unknown_column_lists_the_known_ones(tmp_path: Path, form: str) -> No
     kind = {"tsv": "tsv", "csv": "csv", "jsonl": "jsonl"}.get(form, "parquet")
 
     with (
-        pytest.raises(FormatError, match=r"--name-column: the file has no column 'label' \(the columns are: id, name"),
+        pytest.raises(FormatError, match=r"no column 'label' for the name \(the columns are: id, name"),
         open_reader([write(tmp_path, form)], kind, options) as reader,
     ):
         list(reader.read(ReadReport()))

@@ -100,26 +100,30 @@ def test_a_list_of_names_is_a_base() -> None:
 
 
 @pytest.mark.parametrize(
-    "columns, message",
+    "columns, option, message",
     [
-        (TableColumns(id="cui"), r"--id-column: the file has no column 'cui' \(the columns are: id, name, type\)"),
-        (TableColumns(types=("kind",)), "--type-column: .* 'kind'"),
-        (TableColumns(alias="9"), "--alias-column 9: there is no such column"),
-        (TableColumns(name="0"), "--name-column 0"),
+        (TableColumns(id="cui"), "id_column", r"no column 'cui' for the id \(the columns are: id, name, type\)"),
+        (TableColumns(types=("kind",)), "type_column", "no column 'kind' for the type"),
+        (TableColumns(alias="9"), "alias_column", "there is no column 9 for the alias"),
+        (TableColumns(name="0"), "name_column", "there is no column 0 for the name"),
     ],
 )
-def test_an_unknown_column_lists_those_there_are(columns: TableColumns, message: str) -> None:
-    """A wrong option is an error that shows the header."""
-    with pytest.raises(FormatError, match=message):
+def test_an_unknown_column_lists_those_there_are(columns: TableColumns, option: str, message: str) -> None:
+    """A wrong option is an error that names the option and shows the header."""
+    with pytest.raises(FormatError, match=message) as raised:
         read("id\tname\ttype\nC1\tflu\tx\n", columns=columns)
+
+    assert raised.value.option == option
 
 
 def test_a_missing_meaning_says_which_option_gives_it() -> None:
-    """A header without a column for the name asks for --name-column."""
-    with pytest.raises(FormatError, match=r"known to be the name. Name it with --name-column .*: id, label"):
+    """A header without a column for the name asks for that option."""
+    with pytest.raises(FormatError, match=r"known to be the name. Name it .*: id, label") as raised:
         read("id\tlabel\nC1\tflu\n", columns=TableColumns(id="id"))
-    with pytest.raises(FormatError, match="--id-column"):
+    assert raised.value.option == "name_column"
+    with pytest.raises(FormatError, match="known to be the id") as raised:
         read("flu\tC1\n", columns=TableColumns(name="1"))
+    assert raised.value.option == "id_column"
 
 
 def test_further_columns_never_hide_a_field_of_a_point() -> None:
@@ -365,5 +369,5 @@ def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ["Country\tLabel\tQID", "id\tlabel\tkind"])
 def test_half_a_header_is_refused(first: str) -> None:
     """A first row that contains QID or begins with id is a header; the error asks for the column of names."""
-    with pytest.raises(FormatError, match="--name-column"):
+    with pytest.raises(FormatError, match="no column is known to be the name"):
         read(f"{first}\nFrance\tParis\tQ90\n")

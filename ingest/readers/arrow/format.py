@@ -26,4 +26,6 @@ def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | N
     return ArrowReader(paths, options.columns, type_map=type_map, limit=options.limit)
 
 
-FORMAT = Format("parquet", "Parquet", _detect, _open, COLUMN_OPTIONS, is_table=True)
+FORMAT = Format(
+    "parquet", "Parquet", _detect, _open, COLUMN_OPTIONS, is_table=True, endings=("parquet", "arrow", "feather")
+)

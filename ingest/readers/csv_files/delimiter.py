@@ -50,7 +50,7 @@ def find_delimiter(path: str, head: str, columns: TableColumns) -> str:
         return ","  # a list of names has one column and no delimiter
     named = " and ".join(DELIMITERS[delimiter] for delimiter in candidates)
     what = f"{named} would all do" if candidates else "no character separates the same number of cells in each row"
-    raise FormatError(path, 1, f"the delimiter of this CSV file is not clear: {what}. Name it with --delimiter")
+    raise FormatError(path, 1, f"the delimiter of this CSV file is not clear: {what}. Name it.", option="delimiter")
 
 
 def is_csv(path: PathLike, columns: TableColumns | None) -> bool:

@@ -30,4 +30,4 @@ def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | N
     return CsvReader(paths, options.columns, delimiter=options.delimiter, type_map=type_map, limit=options.limit)
 
 
-FORMAT = Format("csv", "CSV", _detect, _open, (*COLUMN_OPTIONS, _DELIMITER), is_table=True)
+FORMAT = Format("csv", "CSV", _detect, _open, (*COLUMN_OPTIONS, _DELIMITER), is_table=True, endings=("csv",))

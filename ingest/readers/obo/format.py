@@ -36,4 +36,4 @@ def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | N
     return OboReader(paths, OboOptions(options.scopes or ("EXACT",)), type_map=type_map, limit=options.limit)
 
 
-FORMAT = Format("obo", "OBO", _detect, _open, _OPTIONS)
+FORMAT = Format("obo", "OBO", _detect, _open, _OPTIONS, endings=("obo",))

@@ -49,12 +49,12 @@ class TableColumns:
     alias: str | None = None
 
     def given(self) -> dict[str, tuple[str, ...]]:
-        """The values that are set, by option."""
+        """The values that are set, by the meaning of the column."""
         values = {
-            "--id-column": () if self.id is None else (self.id,),
-            "--name-column": () if self.name is None else (self.name,),
-            "--type-column": self.types,
-            "--alias-column": () if self.alias is None else (self.alias,),
+            "id": () if self.id is None else (self.id,),
+            "name": () if self.name is None else (self.name,),
+            "type": self.types,
+            "alias": () if self.alias is None else (self.alias,),
         }
         return {option: value for option, value in values.items() if value}
 
@@ -191,7 +191,7 @@ def _refuse_half_a_header(path: str, line: int | None, cells: tuple[str, ...]) -
     if words:
         shown = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
         message = f"the first row looks like a header ('{words[0]}'), but no column is known to be the name. Name it "
-        raise FormatError(path, line, f"{message}with --name-column (the columns are: {shown})")
+        raise FormatError(path, line, f"{message}(the columns are: {shown}).", option="name_column")
 
 
 class _Options:
@@ -202,44 +202,44 @@ class _Options:
     ) -> None:
         self._path, self._line, self._header, self._has_numbers = path, line, header, has_numbers
         given = columns.given()
-        self.id = self._resolve("--id-column", given)
-        self.name = self._resolve("--name-column", given)
-        self.types = self._resolve("--type-column", given)
-        self.alias = self._resolve("--alias-column", given)
+        self.id = self._resolve("id", given)
+        self.name = self._resolve("name", given)
+        self.types = self._resolve("type", given)
+        self.alias = self._resolve("alias", given)
 
-    def missing(self, what: str, option: str) -> FormatError:
+    def missing(self, what: str) -> FormatError:
         """The error for a column that neither the options nor the header give."""
-        return self._error(f"no column is known to be the {what}. Name it with {option}")
+        return self._error(what, f"no column is known to be the {what}. Name it")
 
-    def _resolve(self, option: str, given: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(self._column(option, value) for value in given.get(option, ())))
+    def _resolve(self, what: str, given: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(self._column(what, value) for value in given.get(what, ())))
 
-    def _column(self, option: str, value: str) -> int:
+    def _column(self, what: str, value: str) -> int:
         if value.isdecimal() and self._has_numbers:
             number = int(value)
             if not 0 < number <= (MAX_COLUMNS if self._header is None else len(self._header)):
-                raise self._error(f"{option} {value}: there is no such column; columns count from 1")
+                raise self._error(what, f"there is no column {value} for the {what}; columns count from 1")
             return number - 1
         found = _find_name(self._header or (), value)
         if found is None:
-            raise self._error(f"{option}: the file has no column '{make_excerpt(value)}'")
+            raise self._error(what, f"the file has no column '{make_excerpt(value)}' for the {what}")
         return found
 
-    def _error(self, message: str) -> FormatError:
+    def _error(self, what: str, message: str) -> FormatError:
         if self._header is not None:
             names = ", ".join(make_excerpt(cell) for cell in self._header[:_MAX_COLUMNS_SHOWN])
             more = f", and {len(self._header) - _MAX_COLUMNS_SHOWN} more" * (len(self._header) > _MAX_COLUMNS_SHOWN)
             message = f"{message} (the columns are: {names}{more})"
-        return FormatError(self._path, self._line, message)
+        return FormatError(self._path, self._line, f"{message}.", option=f"{what}_column")
 
 
 def _with_header(options: _Options, header: tuple[str, ...]) -> Layout:
     id_ = options.id[0] if options.id else _find(header, ID_HEADERS)
     if id_ is None:
-        raise options.missing("id", "--id-column")
+        raise options.missing("id")
     name = options.name[0] if options.name else _find(header, NAME_HEADERS)
     if name is None:
-        raise options.missing("name", "--name-column")
+        raise options.missing("name")
     named = {id_, name, *options.types, *options.alias}
     types = options.types or _find_all(header, TYPE_HEADERS, named)
     alias = options.alias[0] if options.alias else _find(header, ALIAS_HEADERS, named)
@@ -260,7 +260,7 @@ def _without_header(options: _Options) -> Layout:
     name = options.name[0] if options.name else 1
     if id_ == name and not (options.id and options.name):
         # The same column for both only if both options name it, as for a plain list of names.
-        raise options.missing("id" if options.name else "name", "--id-column" if options.name else "--name-column")
+        raise options.missing("id" if options.name else "name")
     taken = {id_, name, *options.types, *options.alias}
     types = options.types or ((2,) if 2 not in taken else ())
     alias = options.alias[0] if options.alias else (3 if 3 not in taken else None)

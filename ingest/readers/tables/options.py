@@ -1,4 +1,7 @@
-"""The options of every table: which column is what."""
+"""The options of every table: which column is what.
+
+A new option needs a field in `TableColumns` too, and its use in `columns.py`.
+"""
 
 from __future__ import annotations
 

@@ -24,4 +24,4 @@ def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | N
     return TsvReader(paths, options.columns, type_map=type_map, limit=options.limit)
 
 
-FORMAT = Format("tsv", "TSV", _detect, _open, COLUMN_OPTIONS, is_table=True)
+FORMAT = Format("tsv", "TSV", _detect, _open, COLUMN_OPTIONS, is_table=True, endings=("tsv", "tab", "txt"))

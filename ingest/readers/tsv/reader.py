@@ -60,11 +60,14 @@ def _check_tabs(source: Source, layout: Layout) -> None:
     looks = "This is not a table"
     for separator, kind in ((b",", "comma-separated"), (b";", "semicolon-separated"), (b"|", "separated by bars")):
         if 2 * sum(separator in line for line in lines) > len(lines):
-            looks = f"It looks {kind}. To read it as CSV, give --format csv, and --delimiter and the column options "
-            looks += "if the header is not clear"
+            looks = f"It looks {kind}. Read it with format csv, and name the delimiter and the columns if the header "
+            looks += "is not clear"
             break
     if head.lstrip()[:1] in (b"{", b"[", b"<"):
         looks = "It looks like JSON, XML or RDF. Of JSON, one object a line is read (JSON Lines)"
     raise FormatError(
-        source.path, 1, f"no tab in its first {len(lines)} lines, but a tab-separated file was expected. {looks}"
+        source.path,
+        1,
+        f"no tab in its first {len(lines)} lines, but a tab-separated file was expected. {looks}.",
+        option="format",
     )

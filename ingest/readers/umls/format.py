@@ -37,4 +37,4 @@ def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | N
     return UmlsReader(paths, chosen, type_map=type_map, limit=options.limit)
 
 
-FORMAT = Format("umls", "UMLS", _detect, _open, _OPTIONS, folder_sign="MRCONSO.RRF")
+FORMAT = Format("umls", "UMLS", _detect, _open, _OPTIONS, folder_sign="MRCONSO.RRF", endings=("rrf",))

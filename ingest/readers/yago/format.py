@@ -25,4 +25,6 @@ def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | N
     return YagoReader(paths, YagoOptions(options.languages or ("en",)), type_map=type_map, limit=options.limit)
 
 
-FORMAT = Format("yago", "YAGO", _detect, _open, (LANGUAGE,), folder_sign="files named yago-...")
+FORMAT = Format(
+    "yago", "YAGO", _detect, _open, (LANGUAGE,), folder_sign="files named yago-...", endings=("ttl", "nt", "tsv")
+)

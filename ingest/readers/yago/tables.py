@@ -149,5 +149,5 @@ def _add(report: ReadReport, found: ReadReport) -> None:
     report.notes.extend(found.notes)
     if report.max_errors is not None and report.n_skipped > report.max_errors and report.examples:
         last = report.examples[-1]
-        message = f"{last.reason}: {last.excerpt}\n{report.n_skipped} bad rows, and --max-errors is {report.max_errors}"
-        raise TooManyErrorsError(last.path, last.line, message)
+        message = f"{last.reason}: {last.excerpt}\n{report.n_skipped} bad rows, and {report.max_errors} are allowed."
+        raise TooManyErrorsError(last.path, last.line, message, option="max_errors")

@@ -167,7 +167,8 @@ def calibrate(
     except UnreachablePrecisionError as error:
         raise CalibrationError(
             f"No threshold gives links of precision {precision:g} on these {len(samples):,} mentions; the best one "
-            f"gives {error.best:.3f}. Use a lower precision (--precision), or more pairs."
+            f"gives {error.best:.3f}. Use a lower precision, or more pairs.",
+            option="precision",
         ) from error
     return CollectionFit(fitted, "aliases" if labels is None else "pairs", precision)
 
@@ -258,7 +259,8 @@ def _check_enough(collection: Collection, labels: Sequence[Label], *, is_own: bo
     if is_own and n_known < MIN_MENTIONS:
         raise CalibrationError(
             f"Collection '{collection.name}' has {n_known or 'no'} aliases, and at least {MIN_MENTIONS} are needed. "
-            f"Use labelled pairs (--pairs): a mention, a tab and an entity id or NIL."
+            f"Use labelled pairs: a mention, a tab and an entity id or NIL.",
+            option="pairs",
         )
     if len(labels) < MIN_MENTIONS or n_known < MIN_MENTIONS // 2:
         raise CalibrationError(
