@@ -9,8 +9,9 @@ Names resolve on first use (PEP 562), so that `import ingest` costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from ingest.base.new_entity import make_entity
@@ -49,14 +50,4 @@ _MODULE_OF = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name on first use."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(__name__, _MODULE_OF)

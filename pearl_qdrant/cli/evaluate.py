@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.common.options import device_option, json_option
+from pearl_qdrant.cli.common.options import RenamedOption, device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.cli.train.options import RenamedOption
 from pearl_qdrant.settings import DEFAULT_MODEL
 from training.evaluation.defaults import (
     DEFAULT_DISTRACTORS,

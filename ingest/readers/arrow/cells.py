@@ -110,7 +110,7 @@ def _to_cells(text: pa.Array, is_list: bool) -> list[Cell]:
     if pa.types.is_large_list(text.type):
         found = _to_tuples(text)
         return list(map(_unique, found)) if is_list else [join_list(row) for row in found]
-    # Through numpy: to_pylist makes an object of pyarrow for each value first, which takes five times as long.
+    # Through numpy: to_pylist makes an object of pyarrow for each value first.
     cells: list[Cell] = text.fill_null("").to_numpy(zero_copy_only=False).tolist()
     return cells
 

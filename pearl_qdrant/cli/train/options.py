@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pearl_qdrant.cli.common.options import RenamedOption
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 from training.defaults import MIN_COUNT
 
@@ -17,22 +18,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 RATE = click.FloatRange(0, min_open=True)
-
-
-class RenamedOption(click.Option):
-    """An option that is still accepted by its former names, which help and errors do not show."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Show the first name only."""
-        names, self.opts = self.opts, self.opts[:1]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = names
-
-    def get_error_hint(self, ctx: click.Context | None) -> str:
-        """Name the first name only."""
-        return f"'{self.opts[0]}'"
 
 
 def option_of(record: type[Any]) -> Callable[..., Callable[[F], F]]:
