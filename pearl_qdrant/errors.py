@@ -283,12 +283,12 @@ class EmptyBaseError(InputError):
     """No entity of a base is left to load.
 
     Attributes:
-        passed_over: Skipped rows, by reason.
+        skip_counts: Skipped rows, by reason.
     """
 
-    def __init__(self, paths: Iterable[str], passed_over: Mapping[str, int]) -> None:
-        self.passed_over = dict(passed_over)
-        reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(self.passed_over.items()))
+    def __init__(self, paths: Iterable[str], skip_counts: Mapping[str, int]) -> None:
+        self.skip_counts = dict(skip_counts)
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(self.skip_counts.items()))
         super().__init__(" ".join(paths), None, f"no entity is left (skipped: {reasons or 'nothing'})")
 
 

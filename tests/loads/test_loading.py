@@ -201,7 +201,7 @@ def test_nothing_left_is_an_error_with_reasons(tmp_path: Path) -> None:
 
     with pytest.raises(EmptyBaseError, match=r"none\.tsv: no entity is left \(skipped: .* 2\)") as caught:
         scan_base(path)
-    assert sum(caught.value.passed_over.values()) == 2
+    assert sum(caught.value.skip_counts.values()) == 2
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_escapes_are_undone() -> None:
     assert read(text) == [Triple("http://a/é", LABEL, 't\t"q" \\ é 😀 😀', "en", True, 1)]
 
 
-def test_other_languages_are_passed_over() -> None:
+def test_other_languages_are_skipped() -> None:
     """Only the requested languages and literals without one are read; "en" is not "en-gb"; the others are counted."""
     rows = [("a", "@en"), ("b", "@fr"), ("c", ""), ("d", "@en-gb"), ("e", "@EN"), ("f", "^^<http://a/s>"), ("g", "@fr")]
     text = "".join(f'<http://a/1> <{LABEL}> "{value}"{tag} .\n' for value, tag in rows * 2)
@@ -185,7 +185,7 @@ def test_too_many_bad_rows_stop_the_reading() -> None:
         read("junk\n" * 9, report=ReadReport(max_errors=2))
 
 
-def test_rows_about_rows_are_passed_over() -> None:
+def test_rows_about_rows_are_skipped() -> None:
     """RDF-star rows are counted, and never taken for what they speak of."""
     report = ReadReport()
 
@@ -197,7 +197,7 @@ def test_rows_about_rows_are_passed_over() -> None:
     assert not report.skipped
 
 
-def test_statements_over_several_lines_are_passed_over() -> None:
+def test_statements_over_several_lines_are_skipped() -> None:
     """A schema in Turtle's longer form before the rows is counted as such, not as damage."""
     schema = "ex:Work a ex:Shape ;\n\trdfs:label ex:x, ex:y ;\n\ta ex:Class .\n\n"
     schema += "ex:p\n\tex:q [ ex:r ex:s ] ;\n\tex:t ex:u .\n"

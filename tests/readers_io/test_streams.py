@@ -308,7 +308,7 @@ def test_lines_are_cut_at_newlines_only(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     """Lines up to the limit are read; with one byte more they are bad, for any division into chunks."""
     for before in (0, 1, decompress.CHUNK - 1, decompress.CHUNK):
         lines = [
