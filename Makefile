@@ -19,7 +19,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(PI
 help:
 	@echo "make demo   install, ingest examples/sample_base.tsv into ./demo-store, link mentions"
 	@echo "make test   install what the tests need (torch among it) and run them"
-	@echo "make test-slow  the tests that take over ten seconds each, which make test leaves out"
+	@echo "make test-slow  the tests that make test leaves out: several seconds each"
 	@echo "make check  ruff and mypy"
 	@echo "make docs   the documentation site, into site/"
 	@echo "make bench  the benchmarks of benchmarks/"
@@ -31,10 +31,10 @@ demo: $(VENV)/.installed
 	PATH="$$(cd "$(BIN)" && pwd):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist load -m "slow and not server" --timeout 3600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist load -m "slow and not server" --timeout 3600 $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .

@@ -78,6 +78,7 @@ def test_an_int8_graph_agrees_with_torch(network: PearlNetwork, tmp_path: Path) 
     check_int8_graph(tmp_path / "model.onnx", network)
 
 
+@pytest.mark.slow
 def test_a_graph_quantised_in_blocks_agrees_with_torch(network: PearlNetwork, fp32_graph: Path, tmp_path: Path) -> None:
     """A graph with 8-bit weights in blocks gives the vectors and types of the network, up to quantisation."""
     quantize_onnx(fp32_graph, tmp_path / "model.onnx")

@@ -74,6 +74,7 @@ def test_an_export_holds_its_weights_once(trained: Path, exported: Path) -> None
     assert "mean_cosine" in (exported / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_an_fp32_export_is_exact(trained: Path, tmp_path: Path) -> None:
     """In float32 every vector agrees to 0.9999, and the weights for torch stay beside the graph if asked."""
     with warnings.catch_warnings():

@@ -30,6 +30,7 @@ t.fit(t.new_network(bert), tokenizer, t.maker(), t.config(dropout=True, evaluate
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """A run that is killed and started again has the losses and the weights of one that was not."""

@@ -175,6 +175,7 @@ def run_fuzzer(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @needs_proc
 def test_no_made_up_base_hangs_a_reader_or_fills_its_memory(tmp_path: Path) -> None:
     """A batch of `make fuzz` for each reader, the same one each time, is read as it should be."""
@@ -218,6 +219,7 @@ print(fuzzer.failures[0])
 """
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize(
     "how, words",

@@ -66,6 +66,7 @@ def test_a_killed_load_ends_as_one_that_was_not_killed(chain: Chain) -> None:
     assert chain.check() == Difference()
 
 
+@pytest.mark.slow
 @on_server
 def test_a_killed_load_to_a_server_ends_as_one_that_was_not_killed(chain: Chain) -> None:
     """After kill -9 in the middle, and again while the server builds its graph, the same command leaves the same."""
@@ -77,6 +78,7 @@ def test_a_killed_load_to_a_server_ends_as_one_that_was_not_killed(chain: Chain)
     assert chain.check() == Difference()
 
 
+@pytest.mark.slow
 @on_edge
 def test_ctrl_c_ends_a_load_cleanly(chain: Chain) -> None:
     """Ctrl-C ends a load with status 130 within seconds; the message says that it can resume, and it does."""
@@ -84,6 +86,7 @@ def test_ctrl_c_ends_a_load_cleanly(chain: Chain) -> None:
     interrupt(chain, "checkpoint")
 
 
+@pytest.mark.slow
 @on_server
 def test_a_store_that_goes_away_is_told_of(chain: Chain) -> None:
     """If the server stays away, the error tells me to start it; when it is back, the same command resumes."""

@@ -100,6 +100,7 @@ def test_a_collection_that_was_closed_is_opened_at_once(store: EdgeStore, probes
     assert probes == []
 
 
+@pytest.mark.slow
 def test_checksums_match_after_every_kind_of_write(built: Path, tmp_path: Path) -> None:
     """After a graph, loads and deletions, Edge's own writes on closing do not count as damage."""
     shutil.copytree(built, tmp_path / "store")

@@ -64,6 +64,7 @@ def assert_reports_full_disk(ended: Ended) -> None:
     assert "free some space and run the same command again" in ended.err
 
 
+@pytest.mark.slow
 def test_a_disk_that_something_else_fills_stops_a_load_and_loses_nothing(chain: Chain, disk: Path) -> None:
     """Without free space, ingest and link fail with a message; once there is space, the load resumes and completes."""
     run = chain.begin("checkpoint", nth=1)

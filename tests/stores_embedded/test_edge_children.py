@@ -227,6 +227,7 @@ def test_scores_come_from_the_full_vectors(
     assert right >= least
 
 
+@pytest.mark.slow
 def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
     """After kill -9 while the graph is built, search is still exact, and finalize can run again."""
     points, vectors, encodable = many(5000, dim=WIDE)
