@@ -32,8 +32,8 @@ _opened: list[Collection] = []
 
 
 @pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    """What a test opened is closed after it."""
+def closed(tmp_path: Path) -> Iterator[None]:
+    """What a test opened is closed after it, before its folder is removed."""
     yield
     while _opened:
         _opened.pop().close()
