@@ -202,6 +202,7 @@ def test_fusion_adds_reciprocal_ranks() -> None:
     assert fused == Ranking(("b", "a", "c"), 1)
 
 
+@pytest.mark.slow
 def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
     """Excluded names are not found, the report has all figures, and a kept base is not loaded again."""
     lines: list[str] = []

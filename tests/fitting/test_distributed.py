@@ -51,6 +51,7 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+@pytest.mark.slow
 def test_two_processes_see_the_rows_of_both() -> None:
     """Rows are gathered in the order of ranks, with gradients for the own rows only; sums and weights are shared."""
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}

@@ -80,6 +80,7 @@ class _Child:
     kill = end
 
 
+@pytest.mark.slow
 def test_an_interrupt_never_leaves_a_writer_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flush that is interrupted at any step is followed by a clean end."""
     monkeypatch.setattr(edge_bulk, "EdgeProcess", _Child)

@@ -117,6 +117,7 @@ def test_a_load_resumes_after_an_entity_was_deleted(tmp_path: Path, store: EdgeS
     assert contents(store) == contents(fresh)
 
 
+@pytest.mark.slow
 def test_a_load_resumes_after_one_entity_was_added_and_another_deleted(
     tmp_path: Path, store: EdgeStore, encoder: Encoder
 ) -> None:

@@ -199,7 +199,15 @@ def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
     return collection
 
 
-@pytest.mark.parametrize("quantization, least", [("none", 38), ("int8", 38), ("turbo", 38), ("binary", 30)])
+@pytest.mark.parametrize(
+    "quantization, least",
+    [
+        ("int8", 38),
+        ("binary", 30),
+        pytest.param("none", 38, marks=pytest.mark.slow),
+        pytest.param("turbo", 38, marks=pytest.mark.slow),
+    ],
+)
 def test_scores_come_from_the_full_vectors(
     store: EdgeStore, low_threshold: None, quantization: Quantization, least: int
 ) -> None:
