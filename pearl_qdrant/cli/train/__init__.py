@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from importlib import import_module
+
 import click
 
-from pearl_qdrant.cli.train.average import average
-from pearl_qdrant.cli.train.corpus import corpus
-from pearl_qdrant.cli.train.export import export
-from pearl_qdrant.cli.train.fit import fit
-from pearl_qdrant.cli.train.head import head
-from pearl_qdrant.cli.train.love import love
-from pearl_qdrant.cli.train.negatives import negatives
-from pearl_qdrant.cli.train.paraphrase import paraphrase, synonyms
+_MODULE_OF = {
+    "corpus": "corpus",
+    "paraphrase": "paraphrase",
+    "synonyms": "paraphrase",
+    "negatives": "negatives",
+    "love": "love",
+    "fit": "fit",
+    "average": "average",
+    "head": "head",
+    "export": "export",
+}
+"""The module of each command in this folder."""
 
 
-@click.group()
+class _LazyGroup(click.Group):
+    """A group whose commands are imported on first use, so that `pearl-qdrant --help` does not pay for them."""
+
+    @cached_property
+    def commands(self) -> dict[str, click.Command]:  # type: ignore[override]  # click has an attribute here
+        return {name: getattr(import_module(f"{__name__}.{module}"), name) for name, module in _MODULE_OF.items()}
+
+    def __init__(self, name: str | None = None, **attributes: object) -> None:
+        super().__init__(name, **attributes)  # type: ignore[arg-type]
+        del self.commands  # what click has set; the next access imports the commands
+
+
+@click.group(cls=_LazyGroup)
 def train() -> None:
     """Refresh the encoder: phrases, character encoder, fine-tuning, type head, averaging, export.
 
     The stages need the extra `train`; without it each command prints how to install it.
     """
-
-
-for _command in (corpus, paraphrase, synonyms, negatives, love, fit, average, head, export):
-    train.add_command(_command)
