@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 
 from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
-from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport, make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.umls.atoms import UNKNOWN_LEVEL, AtomFilter, Atoms, Ranks
@@ -30,6 +29,7 @@ from ingest.readers.umls.files import UmlsFiles, is_umls
 from ingest.readers.umls.index import DefinitionIndex, TypeIndex
 from ingest.readers.umls.options import UmlsOptions
 from ingest.readers.umls.rows import Layout, make_keys, read_blocks
+from ingest.readers.umls.small_files import read_small_file
 from ingest.readers.umls.types import SemanticTypes
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
@@ -243,14 +243,5 @@ def _read_ranks(mrrank: ByteSource | None) -> Ranks:
 
 def _read_small(source: ByteSource | None) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and fields of a small file that is optional."""
-    if source is None:
-        return
-    n_rows = 0
-    for number, line in read_lines(source):
-        if isinstance(line, BadLine):
-            raise FormatError(source.path, number, f"{line.reason}. Fetch the file again")
-        if line.strip():
-            n_rows += 1
-            if n_rows > MAX_SMALL_ROWS:
-                raise FormatError(source.path, number, f"has over {MAX_SMALL_ROWS:,} rows. Is it another file?")
-            yield number, line[:_MAX_SMALL_BYTES].split("|")
+    for number, line in read_small_file(source, most=MAX_SMALL_ROWS, hint="Is it another file?"):
+        yield number, line[:_MAX_SMALL_BYTES].split("|")

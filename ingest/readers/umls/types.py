@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 
-from ingest.io.lines import BadLine, read_lines
 from ingest.io.streams import ByteSource
+from ingest.readers.umls.small_files import read_small_file
 from pearl_qdrant.errors import FormatError, SettingsError
 
 SHIPPED = "umls_semantic_types.tsv"
@@ -147,23 +147,14 @@ def _read_shipped() -> tuple[SemanticType, ...]:
 
 def _read_rows(source: ByteSource | None, width: int) -> Iterator[list[str]]:
     """Cells of the rows of a small, optional file."""
-    if source is None:
-        return
-    n_rows = 0
-    for number, line in read_lines(source):
-        if isinstance(line, BadLine):
-            raise FormatError(source.path, number, f"{line.reason}: {line.text[:60]!r}. Fetch the file again")
-        if line.strip():
-            n_rows += 1
-            if n_rows > MAX_TYPES:
-                raise FormatError(
-                    source.path, number, f"has over {MAX_TYPES:,} rows. Is this a list of semantic types?"
-                )
-            cells = [cell.strip() for cell in line.split("|", width)]
-            if len(cells) < width:
-                raise FormatError(source.path, number, f"expected {width} fields or more, found {len(cells)}")
-            check_lengths(source.path, cells[:width])
-            yield cells
+    hint = "Is this a list of semantic types?"
+    for number, line in read_small_file(source, most=MAX_TYPES, hint=hint):
+        assert source is not None
+        cells = [cell.strip() for cell in line.split("|", width)]
+        if len(cells) < width:
+            raise FormatError(source.path, number, f"expected {width} fields or more, found {len(cells)}")
+        check_lengths(source.path, cells[:width])
+        yield cells
 
 
 def check_lengths(path: str, cells: Iterable[str]) -> None:
