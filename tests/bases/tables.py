@@ -1,4 +1,4 @@
-"""One small table in every tabular format, with the same entities in each."""
+"""One small table in every tabular format, with the same entities in each, and a check for any input."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from pathlib import Path
 import pyarrow
 from pyarrow import feather, parquet
 
+from ingest.base.reader import Reader
+from ingest.base.scan import scan
+from ingest.io.report import ReadReport
+from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
 ENTITIES = [
@@ -79,3 +83,18 @@ def written_tables() -> dict[str, bytes]:
             write(arrow_table(), path)
             contents[form] = path.read_bytes()
     return contents
+
+
+def check_reads_or_refuses(open_reader: Callable[[], Reader]) -> None:
+    """An input ends in entities and counted skips, with scanning and reading agreed, or in an error about the input."""
+    report = ReadReport(max_errors=None)
+    try:
+        with open_reader() as reader:
+            entities = list(reader.read(report))
+            result = scan(reader, ReadReport(max_errors=None))
+    except InputError:
+        return
+
+    assert all(name == name.strip() and name for entity in entities for name in entity.names())
+    assert report.rows == len(entities) + report.merged_rows + report.n_skipped
+    assert result.report == report
