@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError
-from pearl_qdrant.linking.batches import take_async
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.decision import decide
@@ -21,7 +20,7 @@ from pearl_qdrant.linking.lifetime import Lifetime
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_stream import MentionStream
-from pearl_qdrant.linking.mentions import check_are_many
+from pearl_qdrant.linking.mentions import check_are_many, take_async
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model

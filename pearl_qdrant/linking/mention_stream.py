@@ -14,10 +14,9 @@ from functools import partial
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.linking.batches import take
 from pearl_qdrant.linking.candidates import Exclude, find_candidates
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
-from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker

@@ -1,11 +1,20 @@
-"""Cleans mentions before they are searched: white space, broken Unicode, wrongly decoded UTF-8, excessive length."""
+"""Mentions as they arrive.
+
+- Cleaned before they are searched: white space, broken Unicode, wrongly decoded UTF-8, excessive length.
+- In batches that are bounded in number and in total length, from plain and from asynchronous iterables.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 
 MAX_CHARACTERS = 10_000
 """Maximum length of a mention. The longest real names, of chemicals and laboratory tests, have a few thousand."""
+
+BATCH_CHARACTERS = 1 << 18
+"""A batch ends with the mention that reaches this length. A thousand ordinary mentions have a tenth of it."""
 
 _MAYBE_MISREAD = re.compile("[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u2122]")
 """Looks like a UTF-8 letter whose bytes were decoded as Windows-1252."""
@@ -59,3 +68,39 @@ def _byte(character: str) -> bytes:
         return character.encode("cp1252")
     except UnicodeEncodeError:
         return character.encode("latin-1")  # Windows-1252 does not define five of the 256 bytes
+
+
+def take(mentions: Iterator[str], n: int) -> list[str]:
+    """The next mentions: at most `n`, fewer where they are long, none at the end."""
+    batch = []
+    length = 0
+    for mention in mentions:
+        batch.append(mention)
+        length += n_characters(mention)
+        if len(batch) == n or length >= BATCH_CHARACTERS:
+            break
+    return batch
+
+
+async def take_async(mentions: Iterable[str] | AsyncIterable[str], n: int) -> AsyncIterator[list[str]]:
+    """Batches as `take` makes them; a plain iterable is read in a thread, since it may block."""
+    if not isinstance(mentions, AsyncIterable):
+        iterator = iter(mentions)
+        while batch := await asyncio.to_thread(take, iterator, n):
+            yield batch
+        return
+    batch = []
+    length = 0
+    async for mention in mentions:
+        batch.append(mention)
+        length += n_characters(mention)
+        if len(batch) == n or length >= BATCH_CHARACTERS:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
+
+
+def n_characters(mention: object) -> int:
+    """Length of a mention; 0 for anything that is not text."""
+    return len(mention) if isinstance(mention, str) else 0

@@ -1,0 +1,139 @@
+"""Mentions that are ids of entities: which strings are ids, how bases write them, and how they are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from store_cases import manifest_of, point, put
+
+from pearl_qdrant.linking.entity_ids import find_by_id, id_forms, looks_like_id
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
+
+
+def filled(path: Path, *points: NamePoint, name: str = "base") -> Collection:
+    """A collection of these points."""
+    collection = EdgeStore(path).create(manifest_of(name))
+    put(collection, *((one, [1.0, float(i)]) for i, one in enumerate(points)))
+    return collection
+
+
+@pytest.mark.parametrize(
+    "mention",
+    "DOID:5844 DOID_5844 doid:5844 Q64 wd:Q64 C0027051 D009203 ent-001 I21.9 /m/02mjmr NCBITaxon:9606 "
+    "http://www.wikidata.org/entity/Q64 <https://yago-knowledge.org/resource/Berlin>".split(),
+)
+def test_ids_look_like_ids(mention: str) -> None:
+    """Letters with a digit, and IRIs, may be ids."""
+    assert looks_like_id(mention)
+    assert id_forms(mention)[0] == mention.strip("<>")
+
+
+@pytest.mark.parametrize(
+    "mention",
+    [
+        *"5844 12:30 NYTimes Re:Zero 3-hydroxy DOID: :5844 é1 1.1.1.1".split(),
+        *("", "heart attack", "type 2 diabetes", "DOID: 5844", "Q64 Q65", "see http://example.org/1"),
+        *("a" * 50, "a1" * 5000),
+    ],
+)
+def test_other_mentions_have_no_forms(mention: str) -> None:
+    """A number alone, a name with spaces, or a name without digits is no id, and nothing is searched for it."""
+    assert not looks_like_id(mention)
+    assert id_forms(mention) == []
+
+
+@pytest.mark.parametrize(
+    "stored, typed",
+    [
+        ("DOID:5844", "DOID:5844 DOID_5844 doid:5844 Doid:5844 http://purl.obolibrary.org/obo/DOID_5844"),
+        ("DOID:5844", "https://purl.obolibrary.org/obo/DOID_5844 <http://purl.obolibrary.org/obo/DOID_5844>"),
+        ("DOID_5844", "DOID:5844 doid_5844 doid:5844"),
+        ("http://purl.obolibrary.org/obo/DOID_5844", "DOID:5844 doid:5844 DOID_5844"),
+        ("Q64", "Q64 wd:Q64 wikidata:Q64 wd:q64 http://www.wikidata.org/entity/Q64 https://wikidata.org/wiki/Q64"),
+        ("wd:Q64", "Q64 wikidata:Q64 http://www.wikidata.org/entity/Q64"),
+        ("http://www.wikidata.org/entity/Q64", "Q64 wd:Q64 https://www.wikidata.org/wiki/Q64"),
+        ("MESH:D009203", "D009203 d009203 mesh:d009203 MeSH:D009203 http://id.nlm.nih.gov/mesh/D009203"),
+        ("D009203", "MESH:D009203 MeSH:D009203 mesh:d009203 http://id.nlm.nih.gov/mesh/D009203"),
+        ("C0027051", "c0027051 UMLS:C0027051 UMLS_CUI:C0027051"),
+        ("NCBITaxon:9606", "ncbitaxon:9606 NCBITAXON_9606 http://purl.obolibrary.org/obo/NCBITaxon_9606"),
+        ("Orphanet:558", "orphanet:558 http://www.orpha.net/ORDO/Orphanet_558"),
+        ("I21.9", "I21.9 ICD10:I21.9 icd10cm:i21.9"),
+        ("1.1.1.1", "EC:1.1.1.1 ec:1.1.1.1"),
+        ("/m/02mjmr", "m.02mjmr"),
+        ("22298006", "test:22298006 TEST:22298006"),
+        ("test:E12", "E12"),
+    ],
+)
+def test_the_forms_of_an_id_find_each_other(stored: str, typed: str) -> None:
+    """However a base writes an id, the usual other forms of it are tried; `test` is the short name of the base."""
+    for mention in typed.split():
+        assert stored in id_forms(mention, kb="test"), mention
+
+
+@pytest.mark.parametrize(
+    "mention, other",
+    [
+        ("PR:Q15796", "Q15796"),  # a protein, not an item of Wikidata
+        ("DOID:5844", "5844"),
+        ("MONDO:5844", "DOID:5844"),
+        ("b12", "B12"),
+        ("http://example.org/Q64", "Q64"),
+        ("NCIT:C0027051", "C0027051"),
+    ],
+)
+def test_ids_of_other_vocabularies_are_not_tried(mention: str, other: str) -> None:
+    """A prefix is left out only where what remains belongs to the same vocabulary."""
+    assert other not in id_forms(mention, kb="test")
+
+
+def test_an_id_finds_the_canonical_name_of_its_entity(tmp_path: Path) -> None:
+    """An id of the base is looked up as itself, whatever its form."""
+    base = filled(
+        tmp_path,
+        point("DOID:5844", "heart attack", canonical=False, canonical_name="myocardial infarction"),
+        point("DOID:5844", "myocardial infarction"),
+        point("DOID:1", "other"),
+    )
+    for mention in ("DOID:5844", "doid:5844", "http://purl.obolibrary.org/obo/DOID_5844"):
+        found = find_by_id([base], mention)
+        assert found is not None
+        assert (found.entity_id, found.name, found.is_canonical) == ("DOID:5844", "myocardial infarction", True)
+    assert find_by_id([base], "DOID:9999") is None
+    assert find_by_id([base], "5844") is None
+
+
+def test_a_type_filter_holds_for_ids_too(tmp_path: Path) -> None:
+    """An entity of another type is not found; one alias of the type is enough."""
+    base = filled(
+        tmp_path,
+        point("E1", "one", kb_types=("city",), types=()),
+        point("E2", "two", kb_types=(), types=(), predicted_type="GPE"),
+        point("E2", "deux", canonical=False, canonical_name="two", kb_types=(), types=(), predicted_type="ORG"),
+    )
+    assert find_by_id([base], "E1", ["city"]) is not None
+    assert find_by_id([base], "E1", ["company"]) is None
+    found = find_by_id([base], "E2", ["ORG"])
+    assert found is not None
+    assert found.name == "two"
+
+
+def test_the_id_as_written_goes_before_its_other_forms(tmp_path: Path) -> None:
+    """If several entities have a form of the id, only the very id decides; without it there is no answer."""
+    base = filled(tmp_path, point("x:E1", "small"), point("X:E1", "large"))
+    found = find_by_id([base], "x:E1")
+    assert found is not None
+    assert found.name == "small"
+    assert find_by_id([base], "x_E1") is None
+
+
+def test_ids_are_looked_up_in_all_collections(tmp_path: Path) -> None:
+    """Of several bases any may have the id; if two of them have it, the mention is ambiguous."""
+    one = filled(tmp_path, point("Q1", "universe"), name="one")
+    two = filled(tmp_path, point("Q2", "Earth"), NamePoint("else", "Q1", "other", "other", True), name="two")
+    found = find_by_id([one, two], "wd:Q2")
+    assert found is not None
+    assert found.name == "Earth"
+    assert find_by_id([one, two], "Q1") is None
