@@ -1,0 +1,95 @@
+"""Keys of names: what an exact lookup compares, from strict to loose.
+
+    spelling   the folded name without spaces                "Chicken Pox", "chickenpox", "chicken-pox" -> chickenpox
+    variant    words in their normal spelling, no spaces     "tumours of the spine", "Tumor of Spine"   -> tumorofspine
+    words      the same words, sorted, without small ones    "diabetes mellitus, type 2", "Type 2 Diabetes Mellitus"
+
+A key is stored as one more feature of the sparse vector of n-grams, so that a search for it reads one short posting
+list and finds every name that has it, in both stores. Stricter keys weigh more, so that their names come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import numpy as np
+
+from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, ngram_rows
+from pearl_qdrant.lexical.spelling_variants import variant_words
+
+WEIGHTS = (4.0, 2.0, 1.0)
+"""Stored values of the keys: spelling, variant, words."""
+
+SMALL_WORDS = frozenset(
+    "of in for to on at by with from de la le el du des der die das von van und et y "
+    "inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv "
+    "mr mrs ms dr prof sir lady dame jr sr".split()
+)
+"""Words that the sorted words omit: prepositions, legal forms, titles."""
+
+
+def joined(words: Sequence[str]) -> str:
+    """Words without spaces, but for one between two numbers: "1 23" is not "12 3"."""
+    parts: list[str] = []
+    for word in words:
+        if parts and word[0].isdigit() and parts[-1][-1].isdigit():
+            parts.append(" ")
+        parts.append(word)
+    return "".join(parts)
+
+
+def name_keys(folded: str) -> tuple[str, str, str]:
+    """The three keys of a name that `fold_name` folded; empty for a name without letters and digits."""
+    words = folded.split()
+    variants = variant_words(words)
+    sorted_words = sorted(word for word in variants if word not in SMALL_WORDS) or sorted(variants)
+    return joined(words), joined(variants), " ".join(sorted_words)
+
+
+def key_rows(folded: Sequence[str], weights: Sequence[float] = (1.0, 1.0, 1.0)) -> SparseRows:
+    """Sparse vectors of the keys alone, for a search.
+
+    Args:
+        folded: n names that `fold_name` folded.
+        weights: Values of the three keys.
+
+    Returns:
+        n rows of at most three features; empty rows for names without letters and digits.
+    """
+    indices, values, offsets = [], [], [0]
+    for name in folded:
+        if name:
+            found = {_hash(i, key): weights[i] for i, key in reversed(list(enumerate(name_keys(name))))}
+            for index in sorted(found):
+                indices.append(index)
+                values.append(found[index])
+        offsets.append(len(indices))
+    return SparseRows(np.array(indices, np.uint32), np.array(values, np.float32), np.array(offsets, np.int64))
+
+
+def stored_rows(names: Sequence[str]) -> SparseRows:
+    """What a store keeps of names: their n-grams (`ngram_rows`) and their keys.
+
+    Args:
+        names: n strings of any Unicode.
+
+    Returns:
+        n rows; the values of n-grams have unit length, keys come on top.
+    """
+    folded = [fold_name(name) for name in names]
+    grams, keys = ngram_rows(names), key_rows(folded, WEIGHTS)
+    owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in (grams, keys)]
+    packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, (grams, keys), strict=True)]
+    # Keys come first: where the hash of a key is that of an n-gram of the same name, the key's value stays.
+    unique, first = np.unique(np.concatenate((packed[1], packed[0])), return_index=True)
+    values = np.concatenate((keys.values, grams.values))[first]
+    counts = np.bincount(unique >> 32, minlength=len(grams))
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values.astype(np.float32), offsets)
+
+
+def _hash(kind: int, key: str) -> int:
+    """32 bits of a key; the same in every process and release."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=4, person=b"key%d" % kind).digest()
+    return int.from_bytes(digest, "little")
