@@ -19,6 +19,7 @@ class Entity:
         types: Coarse OntoNotes types, mapped from `kb_types`.
         description: One sentence about it, if the base has one.
         extra: Further payload from the reader (source vocabulary, language, ...).
+        popularity: How well known it is, finite and >= 0, in any unit of the base (links, page views); None if unknown.
     """
 
     entity_id: str
@@ -28,6 +29,7 @@ class Entity:
     types: tuple[str, ...] = ()
     description: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    popularity: float | None = None
 
     def names(self) -> Iterator[str]:
         """All names, the canonical one first."""
@@ -58,6 +60,7 @@ class Candidate:
         phrase_type: Phrase type that the type head predicts for `name`, such as "NP-ORG"; None without a head.
         type_probability: Probability of the entity type in `phrase_type`, in [0, 1]; None without a head.
         description: The base's description, if any.
+        popularity: As in `Entity`; None if the base has none.
         dense_score: Cosine of the dense vectors, in [-1, 1]; None if mention or name has no dense vector.
         lexical_score: Cosine of the rarity-weighted character n-gram vectors, in [0, 1].
         score: Logit by which candidates are ranked; higher is better.
@@ -75,6 +78,7 @@ class Candidate:
     phrase_type: str | None = None
     type_probability: float | None = None
     description: str | None = None
+    popularity: float | None = None
     dense_score: float | None = None
     lexical_score: float | None = None
     score: float = 0.0

@@ -6,7 +6,7 @@ process. They are yielded merged at the end, in the order of their first rows. M
 the largest entity.
 
 The first row decides: its name is the canonical one, and later names become aliases. Types are united in order. The
-first description and the first value of each further field are kept.
+first description, the first value of each further field and the largest popularity are kept.
 
 An entity is no larger than `ingest.io.limits` allows. Adjacent rows beyond the limits are counted as skipped. Too many
 scattered rows are an error: if so many rows all over a file have one id, it is probably another column.
@@ -71,6 +71,7 @@ class EntityBuilder:
         self._types = dict.fromkeys(first.types)
         self._description = first.description
         self._extra = dict(first.extra)
+        self._popularity = first.popularity
         self._n_rows = 1
         self._size = entity_size(first)
 
@@ -92,6 +93,8 @@ class EntityBuilder:
         self._types.update(dict.fromkeys(other.types))
         self._description = self._description or other.description
         self._extra.update(extra)
+        known = [one for one in (self._popularity, other.popularity) if one is not None]
+        self._popularity = max(known, default=None)
         _cut(self._kb_types, limits.MAX_KB_TYPES)
         return TOO_MANY_NAMES if _cut(self._names, limits.MAX_NAMES) else None
 
@@ -110,6 +113,7 @@ class EntityBuilder:
             tuple(self._types),
             self._description,
             self._extra,
+            self._popularity,
         )
 
 
@@ -249,10 +253,11 @@ def _to_json(entity: Entity) -> str:
             entity.types,
             entity.description,
             dict(entity.extra),
+            entity.popularity,
         ]
     )
 
 
 def _from_json(record: str) -> Entity:
-    entity_id, canonical_name, aliases, kb_types, types, description, extra = json.loads(record)
-    return Entity(entity_id, canonical_name, tuple(aliases), tuple(kb_types), tuple(types), description, extra)
+    entity_id, canonical_name, aliases, kb_types, types, *others = json.loads(record)
+    return Entity(entity_id, canonical_name, tuple(aliases), tuple(kb_types), tuple(types), *others)

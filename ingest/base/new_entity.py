@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ingest.base.type_map import TypeMap
@@ -16,6 +17,7 @@ def make_entity(
     aliases: Iterable[str] = (),
     kb_types: Iterable[str] = (),
     description: str | None = None,
+    popularity: float | None = None,
     type_map: TypeMap | None = None,
 ) -> Entity:
     """Make an entity to add to a collection.
@@ -26,13 +28,16 @@ def make_entity(
         aliases: Other names; blank and repeated ones are skipped.
         kb_types: Native types of the base.
         description: One sentence about the entity.
+        popularity: How well known it is, finite and >= 0, in the unit of the base.
         type_map: Maps native types to coarse ones; None: the table that ships.
 
     Raises:
-        InvalidEntityError: If the id or the name is empty.
+        InvalidEntityError: If the id or the name is empty, or the popularity is not finite or below 0.
     """
     if not entity_id.strip() or not name.strip():
         raise InvalidEntityError("An entity needs an id and a name.")
+    if popularity is not None and not 0 <= popularity < math.inf:
+        raise InvalidEntityError(f"The popularity of an entity is a finite number of at least 0, not {popularity}.")
     native = tuple(kb_types)
     return Entity(
         entity_id=entity_id,
@@ -41,4 +46,5 @@ def make_entity(
         kb_types=native,
         types=(type_map or TypeMap.load()).map_types(native),
         description=description,
+        popularity=popularity,
     )

@@ -21,6 +21,7 @@ NUL_CHARACTER = "nul_character"
 LINE_TOO_LONG = "line_too_long"
 TOO_MANY_NAMES = "too_many_names"
 TOO_MANY_ROWS = "too_many_rows"
+BAD_POPULARITY = "bad_popularity"
 
 MAX_EXAMPLES = 5
 """Skipped rows kept for the report."""

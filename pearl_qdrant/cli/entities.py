@@ -38,7 +38,7 @@ def show(entity_id: str, collection: str | None, store: str, model: str | None, 
         return
     for key, value in asdict(entity).items():
         shown = ", ".join(value) if isinstance(value, tuple) else value
-        if shown:
+        if shown or shown == 0:
             echo(f"{key:>16}  {shown}")
 
 
@@ -48,6 +48,7 @@ def show(entity_id: str, collection: str | None, store: str, model: str | None, 
 @click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated.")
 @click.option("--type", "kb_types", multiple=True, metavar="T", help="Type; may be repeated.")
 @click.option("--description")
+@click.option("--popularity", type=float, metavar="N", help="How well known it is, at least 0; in the base's unit.")
 @collection_option
 @store_option
 @model_option
@@ -58,6 +59,7 @@ def add(
     aliases: tuple[str, ...],
     kb_types: tuple[str, ...],
     description: str | None,
+    popularity: float | None,
     collection: str | None,
     store: str,
     model: str | None,
@@ -72,7 +74,9 @@ def add(
     from pearl_qdrant.errors import InvalidEntityError
 
     try:
-        entity = make_entity(entity_id, name, aliases=aliases, kb_types=kb_types, description=description)
+        entity = make_entity(
+            entity_id, name, aliases=aliases, kb_types=kb_types, description=description, popularity=popularity
+        )
     except InvalidEntityError as error:
         raise click.UsageError(str(error)) from error
     with open_linker(store, [collection] if collection else [], model=model, device=device) as linker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from reprlib import repr as short_repr
@@ -81,6 +82,7 @@ def check_entity(entity: object) -> None:
         _check_text(text, "type", owner)
     if entity.description is not None:
         _check_text(entity.description, "description", owner)
+    _check_popularity(entity.popularity, owner)
 
 
 def _check_text(text: object, label: str, owner: str) -> None:
@@ -94,6 +96,14 @@ def _check_text(text: object, label: str, owner: str) -> None:
             f"a {label} {owner} has a lone surrogate at character {error.start}, which is not valid text: "
             f"{text[:40]!a}. Decode its source with errors='replace'"
         ) from error
+
+
+def _check_popularity(popularity: object, owner: str) -> None:
+    if popularity is None:
+        return
+    is_number = isinstance(popularity, (int, float)) and not isinstance(popularity, bool)
+    if not is_number or not 0 <= popularity < math.inf:  # type: ignore[operator]
+        raise InvalidEntityError(f"the popularity {owner} is no finite number of at least 0: {_shown(popularity)}")
 
 
 def _shown(value: object) -> str:

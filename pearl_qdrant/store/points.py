@@ -49,6 +49,7 @@ def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) 
                 lexical_class=kind.lexical_classes[row] if kind else None,
                 predicted_type=kind.predicted_types[row] if kind else None,
                 type_probability=kind.type_probabilities[row] if kind else None,
+                popularity=entity.popularity,
                 extra=entity.extra,
             )
         )
@@ -74,6 +75,7 @@ def plain_points(kb: str, entities: Iterable[Entity]) -> list[NamePoint]:
             kb_types=entity.kb_types,
             types=entity.types,
             description=entity.description,
+            popularity=entity.popularity,
             extra=entity.extra,
         )
         for entity, name in names_of(entities)
@@ -92,6 +94,7 @@ def entity_from_points(points: Sequence[NamePoint]) -> Entity:
         types=first.types,
         description=first.description,
         extra=dict(first.extra),
+        popularity=first.popularity,
     )
 
 

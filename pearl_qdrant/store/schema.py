@@ -87,6 +87,7 @@ class NamePoint:
         lexical_class: First part of `phrase_type`.
         predicted_type: Second part of `phrase_type`.
         type_probability: Marginal probability of `predicted_type` over the lexical classes, in [0, 1].
+        popularity: As in `records.Entity`; not in the payload if it is None.
         extra: Further fields of the reader; never one of the names above.
     """
 
@@ -102,6 +103,7 @@ class NamePoint:
     lexical_class: str | None = None
     predicted_type: str | None = None
     type_probability: float | None = None
+    popularity: float | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -135,6 +137,8 @@ class NamePoint:
             payload["lexical_class"] = self.lexical_class
             payload["predicted_type"] = self.predicted_type
             payload["type_probability"] = self.type_probability
+        if self.popularity is not None:
+            payload["popularity"] = self.popularity
         return payload
 
     @classmethod
@@ -144,12 +148,15 @@ class NamePoint:
         Raises:
             ManifestError: If it was not written by pearl-qdrant.
         """
+        given = dict(payload or {})
+        # Before it was a field of its own, a column called popularity was an extra field, which is text.
+        text = {"popularity": given.pop("popularity")} if isinstance(given.get("popularity"), str) else {}
         try:
-            parsed = msgspec.convert(payload or {}, _Payload)
+            parsed = msgspec.convert(given, _Payload)
         except msgspec.ValidationError as error:
             raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
-        extra = {key: str(value) for key, value in (payload or {}).items() if key not in _OWN_FIELDS}
-        return cls(**msgspec.structs.asdict(parsed), extra=extra)
+        extra = {key: str(value) for key, value in given.items() if key not in _OWN_FIELDS}
+        return cls(**msgspec.structs.asdict(parsed), extra={**extra, **text})
 
     @classmethod
     def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:
@@ -179,6 +186,7 @@ class _Payload(msgspec.Struct, gc=False):
     lexical_class: str | None = None
     predicted_type: str | None = None
     type_probability: float | None = None
+    popularity: float | None = None
 
 
 class _PlainPayload(_Payload, forbid_unknown_fields=True, gc=False):

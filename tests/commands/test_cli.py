@@ -80,8 +80,8 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
     assert (
         list(candidates[0])
         == (
-            "entity_id kb canonical_name name kb_types types phrase_type type_probability description dense_score "
-            "lexical_score score probability tie"
+            "entity_id kb canonical_name name kb_types types phrase_type type_probability description popularity "
+            "dense_score lexical_score score probability tie"
         ).split()
     )
 

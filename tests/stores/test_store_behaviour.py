@@ -26,6 +26,7 @@ def test_what_is_written_comes_back_whole(collection: Collection) -> None:
         canonical_name="The New York Times",
         kb_types=("newspaper", "publication"),
         description="American daily",
+        popularity=12.5,
         phrase_type="NP-ORG",
         lexical_class="NP",
         predicted_type="ORG",

@@ -94,7 +94,8 @@ def _check_readable(path: str, schema: pa.Schema, layout: Layout, unread: Sequen
     Raises:
         FormatError: If there is one.
     """
-    for i in (layout.id, layout.name, *layout.types, layout.alias, layout.description, layout.alias_name):
+    meant = (layout.alias, layout.description, layout.alias_name, layout.popularity)
+    for i in (layout.id, layout.name, *layout.types, *meant):
         if i in unread or (i in (layout.id, layout.name) and is_list(schema.field(i).type)):
             field = schema.field(i)
             message = f"the column '{make_excerpt(field.name)}' has the type {make_excerpt(str(field.type))}, which is "

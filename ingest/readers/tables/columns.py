@@ -3,9 +3,9 @@
 - Options name columns: `TableColumns`. A name makes the first row the header; a number counts from 1.
 - Without options, the first row is the header if it has an id column (``id``, ``entity_id``, ``cui``, ``qid``) and a
   name column (``canonical_name``, ``name``), in upper or lower case. Then ``type`` and ``types`` give types,
-  ``aliases`` or ``alias`` aliases, ``description`` the description, and a ``name`` beside ``canonical_name`` one more
-  alias. Any other column goes to `Entity.extra` under its own name, with ``column_`` before it if a point has a field
-  of that name.
+  ``aliases`` or ``alias`` aliases, ``description`` the description, ``popularity`` the popularity, and a ``name``
+  beside ``canonical_name`` one more alias. Any other column goes to `Entity.extra` under its own name, with
+  ``column_`` before it if a point has a field of that name.
 - Without a header, the columns are id, name, type and aliases in this order; the last two may be missing.
 """
 
@@ -24,6 +24,7 @@ NAME_HEADERS = ("canonical_name", "name")
 TYPE_HEADERS = ("type", "types")
 ALIAS_HEADERS = ("aliases", "alias")
 DESCRIPTION_HEADER = "description"
+POPULARITY_HEADER = "popularity"
 
 RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 """Names that an extra column must not have in the payload."""
@@ -47,6 +48,7 @@ class TableColumns:
     name: str | None = None
     types: tuple[str, ...] = ()
     alias: str | None = None
+    popularity: str | None = None
 
     def given(self) -> dict[str, tuple[str, ...]]:
         """The values that are set, by the meaning of the column."""
@@ -55,6 +57,7 @@ class TableColumns:
             "name": () if self.name is None else (self.name,),
             "type": self.types,
             "alias": () if self.alias is None else (self.alias,),
+            "popularity": () if self.popularity is None else (self.popularity,),
         }
         return {option: value for option, value in values.items() if value}
 
@@ -64,7 +67,7 @@ class Layout:
     """Positions of the columns of one file, counted from 0.
 
     Attributes:
-        id, name, types, alias, description: Columns by their meaning; None if there is none.
+        id, name, types, alias, description, popularity: Columns by their meaning; None if there is none.
         alias_name: A column with one more name, which is not split.
         extra: Further columns with the payload field of each, in the order of the columns.
         header: The cells of the header, or None without a header.
@@ -78,11 +81,12 @@ class Layout:
     alias_name: int | None = None
     extra: tuple[tuple[int, str], ...] = ()
     header: tuple[str, ...] | None = None
+    popularity: int | None = None
 
     @property
     def width(self) -> int:
         """One more than the last column that has a meaning."""
-        some = (self.alias, self.description, self.alias_name)
+        some = (self.alias, self.description, self.alias_name, self.popularity)
         return 1 + max(self.id, self.name, *self.types, *(i for i in some if i is not None))
 
     def describe(self) -> str:
@@ -99,7 +103,13 @@ class Layout:
         return f"columns: {', '.join(shown)}{self._more()}"
 
     def _meanings(self) -> list[tuple[str, int]]:
-        parts = {"id": self.id, "name": self.name, "aliases": self.alias, "description": self.description}
+        parts = {
+            "id": self.id,
+            "name": self.name,
+            "aliases": self.alias,
+            "description": self.description,
+            "popularity": self.popularity,
+        }
         return [(meaning, i) for meaning, i in parts.items() if i is not None] + [("type", i) for i in self.types]
 
     def _more(self) -> str:
@@ -206,6 +216,7 @@ class _Options:
         self.name = self._resolve("name", given)
         self.types = self._resolve("type", given)
         self.alias = self._resolve("alias", given)
+        self.popularity = self._resolve("popularity", given)
 
     def missing(self, what: str) -> FormatError:
         """The error for a column that neither the options nor the header give."""
@@ -240,18 +251,19 @@ def _with_header(options: _Options, header: tuple[str, ...]) -> Layout:
     name = options.name[0] if options.name else _find(header, NAME_HEADERS)
     if name is None:
         raise options.missing("name")
-    named = {id_, name, *options.types, *options.alias}
+    named = {id_, name, *options.types, *options.alias, *options.popularity}
     types = options.types or _find_all(header, TYPE_HEADERS, named)
     alias = options.alias[0] if options.alias else _find(header, ALIAS_HEADERS, named)
     description = _find(header, (DESCRIPTION_HEADER,), named)
+    popularity = options.popularity[0] if options.popularity else _find(header, (POPULARITY_HEADER,), named)
     alias_name = None if options.name else _find(header, NAME_HEADERS, named)
-    used = named | {i for i in (*types, alias, description, alias_name) if i is not None}
+    used = named | {i for i in (*types, alias, description, popularity, alias_name) if i is not None}
     extra: dict[str, int] = {}
     for i, cell in enumerate(header):
         if cell and i not in used:
             extra.setdefault(_EXTRA_PREFIX + cell if cell.casefold() in RESERVED else cell, i)
     pairs = tuple((i, key) for key, i in extra.items())
-    return Layout(id_, name, types, alias, description, alias_name, pairs, header)
+    return Layout(id_, name, types, alias, description, alias_name, pairs, header, popularity)
 
 
 def _without_header(options: _Options) -> Layout:
@@ -261,10 +273,11 @@ def _without_header(options: _Options) -> Layout:
     if id_ == name and not (options.id and options.name):
         # The same column for both only if both options name it, as for a plain list of names.
         raise options.missing("id" if options.name else "name")
-    taken = {id_, name, *options.types, *options.alias}
+    popularity = options.popularity[0] if options.popularity else None
+    taken = {id_, name, *options.types, *options.alias, *options.popularity}
     types = options.types or ((2,) if 2 not in taken else ())
     alias = options.alias[0] if options.alias else (3 if 3 not in taken else None)
-    return Layout(id_, name, types, alias)
+    return Layout(id_, name, types, alias, popularity=popularity)
 
 
 def _find_name(header: tuple[str, ...], name: str) -> int | None:

@@ -12,4 +12,7 @@ COLUMN_OPTIONS = (
     FormatOption("--name-column", "columns.name", "name or number of the column of names.", "C"),
     FormatOption("--type-column", "columns.types", "name or number of a column of types; may be repeated.", "C", True),
     FormatOption("--alias-column", "columns.alias", "name or number of the column of aliases.", "C"),
+    FormatOption(
+        "--popularity-column", "columns.popularity", "name or number of a column of numbers: how well known it is.", "C"
+    ),
 )

@@ -1,11 +1,12 @@
 """Rows of a table to entities: checks, lists in cells, types.
 
-A row needs its id and its name; cells that are missing at its end count as empty. Space around a cell is dropped. Of
-the types the first `limits.MAX_KB_TYPES` are kept.
+A row needs its id and its name. Its popularity, if it has one, is a finite number of at least 0. Cells that are missing
+at its end count as empty. Space around a cell is dropped. Of the types the first `limits.MAX_KB_TYPES` are kept.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.lines import BadLine
-from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
+from ingest.io.report import BAD_POPULARITY, NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
 from ingest.readers.tables.columns import Layout
 from pearl_qdrant.records import Entity
 
@@ -170,10 +171,19 @@ def make_entities(
     """One entity for each row of cells, as `check_rows` gives them."""
     i_name, i_alias, i_alias_name = layout.name, layout.alias, layout.alias_name
     i_id, i_description, extra_columns = layout.id, layout.description, layout.extra
+    i_popularity = layout.popularity
     items, size, find, find_known = types_of.kind.items, types_of.kind.size, types_of.find, types_of.find_known
     aliases: tuple[str, ...]
+    popularity: float | None = None
     for cells in rows:
         name = cells[i_name]
+        if i_popularity is not None:
+            try:
+                popularity = _read_popularity(cells[i_popularity])
+            except ValueError:
+                shown = f"{cells[i_popularity]!r} of {cells[i_id]} is no finite number of at least 0"
+                report.skip_here(BAD_POPULARITY, shown)
+                continue
         aliases = items(cells[i_alias]) if i_alias is not None and cells[i_alias] else ()
         if i_alias_name is not None:
             aliases = tuple(dict.fromkeys(filter(None, (cells[i_alias_name].strip(), *aliases))))
@@ -191,4 +201,18 @@ def make_entities(
                 break
             if value := cells[i].strip():
                 extra[key] = value
-        yield Entity(cells[i_id], name, aliases, kb_types, types, description, extra)
+        yield Entity(cells[i_id], name, aliases, kb_types, types, description, extra, popularity)
+
+
+def _read_popularity(cell: str) -> float | None:
+    """The number in a cell; None if it is blank.
+
+    Raises:
+        ValueError: If it is no finite number of at least 0.
+    """
+    if not cell.strip():
+        return None
+    number = float(cell) + 0.0  # not -0
+    if not 0 <= number < math.inf or "_" in cell:
+        raise ValueError(cell)
+    return number

@@ -105,6 +105,7 @@ class ScoredEntity:
             phrase_type=point.phrase_type,
             type_probability=point.type_probability,
             description=point.description,
+            popularity=point.popularity,
             dense_score=self.name.dense,
             lexical_score=self.name.lexical,
             score=self.logit,
