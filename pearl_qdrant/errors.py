@@ -12,6 +12,7 @@
     │   ├── CollectionExistsError
     │   ├── ManifestError        a collection without a manifest, or with an unreadable one
     │   ├── ModelMismatchError   the collection was made by another model
+    │   ├── IncompleteError      a load or an update of the collection did not finish
     │   ├── StoreLockedError     another process has the embedded collection open
     │   ├── StoreForkedError     a handle of another process was used in its fork
     │   ├── StoreClosedError     a store, collection or writer was used after it was closed
@@ -162,6 +163,18 @@ class ModelMismatchError(StoreError):
             f"{advice}, or ingest again into another collection.",
             option="model",
         )
+
+
+class IncompleteError(StoreError):
+    """A load or an update of a collection did not finish, and the caller asked for complete collections only.
+
+    Attributes:
+        collections: Names of the incomplete collections.
+    """
+
+    def __init__(self, collections: Iterable[str], warnings: Iterable[str]) -> None:
+        self.collections = tuple(collections)
+        super().__init__(" ".join(warnings))
 
 
 class StoreLockedError(StoreError):

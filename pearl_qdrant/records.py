@@ -99,6 +99,7 @@ class Link:
         nil_reason: Why there is no entity; None if there is one.
         candidates: Best first.
         kb: Short name of the entity's base, or None for NIL. Ids of several collections may be equal.
+        warnings: Why the answer may be wrong: a collection is incomplete, since its load did not finish. Usually empty.
     """
 
     mention: str
@@ -108,6 +109,7 @@ class Link:
     nil_reason: NilReason | None
     candidates: tuple[Candidate, ...] = ()
     kb: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from pearl_qdrant.linking.editing import add_entities, delete_entities, points_o
 from pearl_qdrant.linking.lifetime import Lifetime
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
+from pearl_qdrant.linking.mention_detection.name_windows import names_in
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.mentions import check_are_many, take_async
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
@@ -32,11 +34,14 @@ from pearl_qdrant.settings import DEFAULT_DEVICE, ServerAccess, store_location
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.verify import check_complete, incomplete_warnings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from pearl_qdrant.linking.options import AnnotateKeywords, LinkKeywords
+
+log = logging.getLogger(__name__)
 
 ASYNC_BATCH = 256
 """Mentions per thread call of `alink_batch`."""
@@ -92,6 +97,9 @@ class EntityLinker:
         model = model or (None if stored is None else model_of(stored)) or shipped_model()
         self._stream = MentionStream(encoder, self._statistics, model, baseline_similarity(encoder), reranker)
         self._lifetime = Lifetime([collection.name for collection in collections])
+        self._warnings = incomplete_warnings(collections)
+        for warning in self._warnings:
+            log.warning("%s", warning)
 
     @classmethod
     def open(
@@ -105,6 +113,7 @@ class EntityLinker:
         device: str = DEFAULT_DEVICE,
         threshold: float | None = None,
         reranker: Reranker | None = None,
+        strict: bool = False,
     ) -> EntityLinker:
         """Open collections with the model that encoded them.
 
@@ -123,9 +132,11 @@ class EntityLinker:
             threshold: Minimum probability of a link, in [0, 1]. Default: the calibrated threshold, else
                 `settings.DEFAULT_THRESHOLD`.
             reranker: Scores the best candidates a second time, e.g. `linking.ranking.CrossEncoder(HUB_ID)`.
+            strict: Refuse a collection whose load or update did not finish; else this is a warning (`warnings`).
 
         Raises:
             CollectionNotFoundError: If a collection does not exist.
+            IncompleteError: If `strict` is set, and a load or an update did not finish.
             ModelMismatchError: If another model encoded a collection.
             StoreLockedError: If another process has an embedded collection open.
             StoreUnavailableError: If a server does not answer.
@@ -142,6 +153,8 @@ class EntityLinker:
         opened_store = open_store(store or store_location(), access=access)
         try:
             opened = [opened_store.open(name) for name in dict.fromkeys(collections)]
+            if strict:
+                check_complete(opened)
             manifest = opened[0].manifest
             encoder = load_encoder(
                 model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix
@@ -165,6 +178,14 @@ class EntityLinker:
     def model(self) -> RankingModel:
         """The coefficients of the ranking."""
         return self._stream.model
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why answers may be wrong: one text for each collection whose load or update had not finished on opening.
+
+        They are logged on opening, too, and each link carries them.
+        """
+        return self._warnings
 
     def link(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """Link one mention.
@@ -199,7 +220,8 @@ class EntityLinker:
         chosen = (options or LinkOptions()).updated(**keywords)
         threshold = self._calibration.threshold if chosen.threshold is None else chosen.threshold
         scored = self.score_batch(mentions, chosen)
-        return (decide(one, self._calibration, chosen.limit, threshold, chosen.on_tie) for one in scored)
+        links = (decide(one, self._calibration, chosen.limit, threshold, chosen.on_tie) for one in scored)
+        return (replace(link, warnings=self._warnings) for link in links) if self._warnings else links
 
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
@@ -305,6 +327,11 @@ class EntityLinker:
                 for entity_id in entity_ids
                 if not any(collection.find(entity_ids=[entity_id], limit=1) for collection in self._collections)
             ]
+
+    def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that are, letter for letter, names of an entity (of one of the types, if given)."""
+        with self._lifetime.in_use():
+            return names_in(self._collections, names, types)
 
     def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
         """Add or replace a few entities, effective at once; returns the number of names written.

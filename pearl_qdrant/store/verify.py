@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pearl_qdrant.errors import ModelError, ModelMismatchError
+from pearl_qdrant.errors import IncompleteError, ModelError, ModelMismatchError
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import INDEXED_FIELDS
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 
 ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
 
@@ -65,14 +65,40 @@ def verify_collection(name: str, *, store: StoreLike = None, model: str | None =
             collection.close()
 
 
+def unfinished_load(manifest: Manifest) -> str | None:
+    """What did not finish in a collection, and what to do; None if it is complete."""
+    if manifest.state == "ready" and not manifest.checkpoints:
+        return None
+    # An update keeps the counts of the last complete load, and removes its checkpoints.
+    what = "update" if manifest.names and not manifest.checkpoints else "load"
+    return f"its {what} did not finish. Run the same ingest command again; it resumes where it stopped."
+
+
+def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
+    """Warnings for those who search: one for each collection that is not complete, in the given order."""
+    found = ((collection.name, unfinished_load(collection.manifest)) for collection in collections)
+    return tuple(
+        f"Collection '{name}' is incomplete, so answers may be missing or wrong: {problem}"
+        for name, problem in found
+        if problem is not None
+    )
+
+
+def check_complete(collections: Sequence[Collection]) -> None:
+    """Refuse collections that are not complete.
+
+    Raises:
+        IncompleteError: If a load or an update of one of them did not finish.
+    """
+    if warnings := incomplete_warnings(collections):
+        raise IncompleteError([one.name for one in collections if unfinished_load(one.manifest)], warnings)
+
+
 def find_problems(collection: Collection, *, model: str | None = None) -> Iterator[Problem]:
     """Yield the problems of an open collection; `model` as in `verify_collection`."""
     manifest, status = collection.manifest, collection.status()
-    if manifest.state != "ready":
-        yield Problem(
-            "unfinished_load",
-            "its load did not finish. Run the same ingest command again; it resumes where it stopped.",
-        )
+    if (unfinished := unfinished_load(manifest)) is not None:
+        yield Problem("unfinished_load", unfinished)
     elif status.points != manifest.names:
         yield Problem(
             "wrong_count",

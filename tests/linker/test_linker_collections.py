@@ -13,11 +13,12 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
     EntityNotFoundError,
+    IncompleteError,
     ModelMismatchError,
 )
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.schema import LinkCalibration
+from pearl_qdrant.store.schema import Checkpoint, LinkCalibration
 
 
 def test_an_entity_can_be_looked_up(linker: EntityLinker) -> None:
@@ -136,3 +137,57 @@ def test_the_stored_calibration_is_used(tmp_path: Path, model: Path) -> None:
         assert before is not None
         assert after is not None
         assert after < before
+
+
+def left_unfinished(path: Path, **facts: object) -> None:
+    """Change the manifest of the collection `base` as a load that was killed leaves it."""
+    store = EdgeStore(path)
+    collection = store.open("base")
+    collection.write_manifest(collection.manifest.model_copy(update={"state": "loading", **facts}))
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "facts, what",
+    [
+        ({"checkpoints": (Checkpoint(input="a.tsv", digest="d", entities=2),)}, "load"),
+        ({"checkpoints": (Checkpoint(input="a.tsv", digest="d", entities=2),), "names": 9}, "load"),
+        ({}, "load"),
+        ({"names": 9, "entities": 3}, "update"),
+    ],
+)
+def test_links_from_an_incomplete_collection_carry_a_warning(
+    tmp_path: Path, model: Path, caplog: pytest.LogCaptureFixture, facts: dict[str, object], what: str
+) -> None:
+    """If a load or an update stopped in the middle, the log, the linker and every link say so, and what to do."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    left_unfinished(tmp_path, **facts)
+    with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as linker:
+        (warning,) = linker.warnings
+        (found,) = [one.link for one in linker.annotate("NYC is big.") if one.text == "NYC"]
+
+        assert f"'base' is incomplete, so answers may be missing or wrong: its {what} did not finish" in warning
+        assert "Run the same ingest command again" in warning
+        assert warning in caplog.text
+        assert [link.warnings for link in linker.link_batch(["NYTimes", ""])] == [(warning,), (warning,)]
+        assert found.warnings == (warning,)
+
+
+def test_a_complete_collection_has_no_warnings(linker: EntityLinker) -> None:
+    """Usually there is nothing to warn of."""
+    assert linker.warnings == ()
+    assert linker.link("NYTimes").warnings == ()
+
+
+def test_strict_refuses_an_incomplete_collection(tmp_path: Path, model: Path) -> None:
+    """Who must not miss an entity gets an error of its own that names the collection; others are not in the way."""
+    for name in ("base", "other"):
+        fill(tmp_path, name, str(model), ENTITIES[:1])
+    EntityLinker.open("base", "other", store=str(tmp_path), strict=True).close()
+    left_unfinished(tmp_path)
+
+    with pytest.raises(IncompleteError, match=r"'base' is incomplete.*Run the same ingest") as error:
+        EntityLinker.open("other", "base", store=str(tmp_path), strict=True)
+    assert error.value.collections == ("base",)
+    EntityLinker.open("other", store=str(tmp_path), strict=True).close()
+    EntityLinker.open("base", store=str(tmp_path)).close()
