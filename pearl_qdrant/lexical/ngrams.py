@@ -19,8 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 1
-"""Version of folding and hashing. A collection of another version is not searched by n-grams."""
+VERSION = 2
+"""Version of folding and hashing, and of the keys that are stored beside n-grams (`keys.py`)."""
+
+KNOWN_VERSIONS = (1, 2)
+"""Versions that are searched by n-grams; version 1 has no keys. A collection of another one is searched by vector."""
 
 N = 3
 

@@ -13,15 +13,17 @@ their score replaces the dense one. A mention without n-grams, such as an emoji,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, ngram_rows
+from pearl_qdrant.lexical.keys import joined, key_rows
+from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
+from pearl_qdrant.linking.ranking.edit_features import edit_similarity
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, ScoredMention, Scorer, score_names
 from pearl_qdrant.store.protocol import Collection, IsExactMatch
 from pearl_qdrant.store.schema import NamePoint
@@ -44,6 +46,28 @@ class SearchTarget:
 
     collection: Collection
     idf: IdfTable
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The strings of m mentions, prepared for a search.
+
+    Attributes:
+        mentions: m cleaned strings.
+        spellings: Their spelling keys.
+        ngrams: Their n-grams, m rows.
+        keys: Their keys, m rows.
+    """
+
+    mentions: Sequence[str]
+    spellings: Sequence[str]
+    ngrams: SparseRows
+    keys: SparseRows
+
+    def take(self, rows: Sequence[int]) -> Queries:
+        """The mentions in these rows; at least one."""
+        strings = ([of[row] for row in rows] for of in (self.mentions, self.spellings))
+        return Queries(*strings, self.ngrams.take(rows), self.keys.take(rows))
 
 
 Exclude = Callable[[int, NamePoint], bool]
@@ -70,14 +94,16 @@ def find_candidates(
         exclude: Names to exclude, by the number of the mention.
     """
     folded = [fold_name(mention) for mention in mentions]
-    rows = folded_rows(folded)
+    spellings = [joined(one.split()) for one in folded]
+    queries = Queries(mentions, spellings, folded_rows(folded), key_rows(folded))
 
     def is_own_name(number: int, point: NamePoint) -> bool:
-        return fold_name(point.name) == folded[number] and not (exclude is not None and exclude(number, point))
+        is_same = joined(fold_name(point.name).split()) == spellings[number]
+        return is_same and not (exclude is not None and exclude(number, point))
 
     found: list[list[MatchedName]] = [[] for _ in mentions]
     for target in targets:
-        matches = _search(target, mentions, rows, encoded, link_query, is_own_name)
+        matches = _search(target, queries, encoded, link_query, is_own_name)
         for names, more in zip(found, matches, strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
@@ -92,18 +118,18 @@ def find_candidates(
 
 def _search(
     target: SearchTarget,
-    mentions: Sequence[str],
-    rows: SparseRows,
+    queries: Queries,
     encoded: Encoded,
     link_query: LinkQuery,
     is_exact_match: IsExactMatch,
 ) -> list[list[MatchedName]]:
     """Names for each mention in one collection; enough for `limit` entities if the collection has them."""
-    weighted = target.idf.weighted(rows)
-    query = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
+    weighted = target.idf.weighted(queries.ngrams)
+    ngrams = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
+    shortened = Queries(queries.mentions, queries.spellings, ngrams, queries.keys)
     # A limit for each of the two searches. It is kept low because reading a payload costs more than finding its point.
     n_names = link_query.limit + link_query.limit // 2
-    found = _search_names(target.collection, encoded, query, n_names, link_query, is_exact_match)
+    found = _search_names(target.collection, encoded, shortened, n_names, link_query, is_exact_match)
     # If many names belong to few entities, there are too few entities: search again for four times as many names.
     short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < link_query.limit]
     if short:
@@ -111,18 +137,18 @@ def _search(
         again = _search_names(
             target.collection,
             encoded.take(short),
-            query.take(short),
+            shortened.take(short),
             4 * n_names,
             link_query,
             is_exact_match_of_short,
         )
         for i, names in zip(short, again, strict=True):
             found[i] = names
-    for i, mention in enumerate(mentions):
+    for i, mention in enumerate(queries.mentions):
         if not found[i] and mention and not encoded.encodable[i]:
             points = target.collection.find(names=[mention], types=link_query.filter, limit=MAX_SAME_NAME)
             found[i] = [MatchedName(point, None, 1.0, 1.0, 1.0) for point in points]
-    _set_lexical_scores(target.idf, weighted, found)
+    _set_string_scores(target.idf, queries.spellings, weighted, found)
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
     return found
@@ -136,7 +162,7 @@ def _renumbered(is_exact_match: IsExactMatch, numbers: Sequence[int], number: in
 def _search_names(
     collection: Collection,
     encoded: Encoded,
-    query: SparseRows,
+    queries: Queries,
     n_names: int,
     link_query: LinkQuery,
     is_exact_match: IsExactMatch,
@@ -144,11 +170,12 @@ def _search_names(
     """Run one hybrid search for all mentions."""
     results = collection.search_hybrid(
         encoded.vectors,
-        query,
+        queries.ngrams,
         limit=n_names,
         lexical_limit=link_query.limit,
         types=link_query.filter,
         is_exact_match=is_exact_match,
+        keys=queries.keys,
     )
     return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
 
@@ -157,8 +184,10 @@ def _n_entities(names: Iterable[MatchedName]) -> int:
     return len({(name.point.kb, name.point.entity_id) for name in names})
 
 
-def _set_lexical_scores(idf: IdfTable, mentions: SparseRows, found: Sequence[Sequence[MatchedName]]) -> None:
-    """Set the lexical scores of all found names; the n-grams of equal names are computed once."""
+def _set_string_scores(
+    idf: IdfTable, spellings: Sequence[str], mentions: SparseRows, found: Sequence[Sequence[MatchedName]]
+) -> None:
+    """Set the scores of all found names that compare strings; the n-grams of equal names are computed once."""
     rows: dict[str, int] = {}
     # No mention is longer than MAX_CHARACTERS, so the end of a longer name cannot match anything.
     pairs = [
@@ -166,9 +195,15 @@ def _set_lexical_scores(idf: IdfTable, mentions: SparseRows, found: Sequence[Seq
         for i, names in enumerate(found)
         for name in names
     ]
-    scores = score_pairs(mentions, idf.weighted(ngram_rows(list(rows))), pairs)
+    folded = [fold_name(name) for name in rows]
+    scores = score_pairs(mentions, idf.weighted(folded_rows(folded)), pairs)
+    keys = [joined(one.split()) for one in folded]
     triples = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
-    for name, (cosine, of_mention, of_name) in zip(chain.from_iterable(found), triples, strict=True):
+    for name, (i, row), (cosine, of_mention, of_name) in zip(chain.from_iterable(found), pairs, triples, strict=True):
+        name.folded = folded[row]
+        if spellings[i] and keys[row]:
+            name.is_same_spelling = keys[row] == spellings[i]
+            name.edit_similarity = edit_similarity(spellings[i], keys[row])
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
 
@@ -184,11 +219,7 @@ def _others_of_best_name(
     if len(known) < link_query.limit:
         return []
     points = collection.find(names=[best.point.name], types=link_query.filter, limit=MAX_SAME_NAME)
-    return [
-        MatchedName(p, best.dense, best.lexical, best.mention_coverage, best.name_coverage)
-        for p in points
-        if p.id not in known
-    ]
+    return [replace(best, point=p) for p in points if p.id not in known]
 
 
 def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedName]:

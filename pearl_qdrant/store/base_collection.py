@@ -117,8 +117,9 @@ class BaseCollection(ABC):
         lexical_limit: int,
         types: Sequence[str] = (),
         is_exact_match: IsExactMatch | None = None,
+        keys: SparseRows | None = None,
     ) -> list[list[ScoredName]]:
-        """Find names near by dense vector or by n-grams; see `protocol.Collection.search_hybrid`.
+        """Find names near by dense vector, by keys or by n-grams; see `protocol.Collection.search_hybrid`.
 
         Raises:
             ValueError: If vectors and rows do not pair up, have another width or are not finite, or a limit is not
@@ -137,6 +138,7 @@ class BaseCollection(ABC):
             limit=limit,
             lexical_limit=lexical_limit,
             is_exact_match=is_exact_match,
+            keys=keys if self.manifest.has_lexical else None,
         )
 
     def find(

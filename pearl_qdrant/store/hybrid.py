@@ -1,8 +1,8 @@
-"""Hybrid search, by dense vector and by n-grams: the part that both stores share.
+"""Hybrid search, by dense vector, by keys and by n-grams: the part that both stores share.
 
-The first call of the engine finds points by dense vector. The second finds points by n-grams. The third computes dense
-scores of the points that only n-grams have found. A mention whose own name is in the collection needs the first call
-alone. Measured on 571,000 names with 15 to 17 points each, in us a mention of a warm loop: dense 330 (900 under a
+The first call of the engine finds points by dense vector, and those that share a key with the mention
+(`lexical.keys`). The second finds points by n-grams. The third computes dense scores of the points that only n-grams
+have found. A mention whose own name is in the collection needs the first call alone. Measured on 571,000 names with 15 to 17 points each, in us a mention of a warm loop: dense 330 (900 under a
 filter that passes 8 %), n-grams 690 (1,240), the third call 220 (300); reading a payload takes 8 of it. One request
 that finds by n-grams and scores by vector (a prefetch) takes as long, and loses names without a dense vector.
 
@@ -32,6 +32,9 @@ from pearl_qdrant.store.search import (
     run_ordered,
 )
 
+KEY_LIMITS = 2
+"""Names requested by keys, as a multiple of those by n-grams: all entities of one name should be among them."""
+
 EXACT_MATCH_COSINE = 0.99
 """A name may be an exact match from this cosine on. A name and its own mention have it."""
 
@@ -44,25 +47,29 @@ class _Mention:
         number: Row of the query.
         vector: (dim,), or None.
         ngrams: Indices and values, or None.
+        keys: The same of its keys.
         by_vector: Points found by dense vector.
-        by_ngrams: Points found by n-grams; without payloads if there is a vector.
-        rescored: Points that only n-grams found, with dense scores.
-        vectorless: Points that only n-grams found and that have no dense vector.
+        by_keys, by_ngrams: Points found by keys and by n-grams; without payloads if there is a vector.
+        rescored: Points that only keys or n-grams found, with dense scores.
+        vectorless: Points that only keys or n-grams found and that have no dense vector.
     """
 
     number: int
     vector: FloatArray | None
     ngrams: tuple[UInt32Array, FloatArray] | None
+    keys: tuple[UInt32Array, FloatArray] | None = None
     by_vector: Sequence[EnginePoint] = ()
+    by_keys: Sequence[EnginePoint] = ()
     by_ngrams: Sequence[EnginePoint] = ()
     rescored: Sequence[EnginePoint] = ()
     vectorless: Sequence[EnginePoint] = ()
 
-    def ids_by_ngrams_only(self) -> frozenset[str | int | UUID]:
-        """Ids of the points that n-grams found and the dense search did not."""
-        if not self.by_ngrams:
+    def ids_without_score(self) -> frozenset[str | int | UUID]:
+        """Ids of the points that keys or n-grams found, and that have no dense score yet."""
+        if not (self.by_keys or self.by_ngrams):
             return frozenset()
-        return frozenset(point.id for point in self.by_ngrams).difference(point.id for point in self.by_vector)
+        found = frozenset(point.id for point in chain(self.by_keys, self.by_ngrams))
+        return found.difference(point.id for point in chain(self.by_vector, self.rescored, self.vectorless))
 
 
 def search_hybrid(
@@ -73,15 +80,16 @@ def search_hybrid(
     limit: int,
     lexical_limit: int,
     is_exact_match: IsExactMatch | None,
+    keys: SparseRows | None = None,
 ) -> list[list[ScoredName]]:
-    """Find names near by dense vector or by n-grams; see `protocol.Collection.search_hybrid`.
+    """Find names near by dense vector, by keys or by n-grams; see `protocol.Collection.search_hybrid`.
 
     Args:
         engine: The collection.
         vectors: (q, dim); a row of zeros finds nothing by dense vector.
         lexical: q rows; None searches by dense vector alone.
         limit, lexical_limit: Return at most this many names for each query, by vector and by n-grams.
-        is_exact_match: As in `protocol.Collection.search_hybrid`.
+        is_exact_match, keys: As in `protocol.Collection.search_hybrid`.
 
     Returns:
         q lists.
@@ -93,14 +101,15 @@ def search_hybrid(
     check_vectors(vectors, engine.dim, limit)
     if lexical_limit < 1:
         raise ValueError(f"lexical_limit must be positive, it is {lexical_limit}")
-    if lexical is not None and (len(lexical) != len(vectors) or not np.isfinite(lexical.values).all()):
-        raise ValueError(
-            f"n-gram rows must be finite and as many as vectors: {len(lexical)} rows, {len(vectors)} vectors"
-        )
+    for rows_of in (lexical, keys):
+        if rows_of is not None and (len(rows_of) != len(vectors) or not np.isfinite(rows_of.values).all()):
+            raise ValueError(
+                f"n-gram rows must be finite and as many as vectors: {len(rows_of)} rows, {len(vectors)} vectors"
+            )
     searcher = _HybridSearcher(engine, limit, lexical_limit, is_exact_match)
 
     def search_batch(rows: range) -> list[list[ScoredName]]:
-        mentions = [_make_mention(vectors, lexical, row) for row in rows]
+        mentions = [_make_mention(vectors, lexical, keys, row) for row in rows]
         searcher.search(mentions)
         return [list(searcher.names(mention)) for mention in mentions]
 
@@ -109,11 +118,14 @@ def search_hybrid(
     return list(chain.from_iterable(engine.map_batches(search_batch, batches)))
 
 
-def _make_mention(vectors: FloatArray, lexical: SparseRows | None, row: int) -> _Mention:
+def _make_mention(vectors: FloatArray, lexical: SparseRows | None, keys: SparseRows | None, row: int) -> _Mention:
     vector = vectors[row] if vectors[row].any() else None
-    if lexical is None or lexical.offsets[row] == lexical.offsets[row + 1]:
-        return _Mention(row, vector, None)
-    return _Mention(row, vector, lexical.row(row))
+    return _Mention(row, vector, _row(lexical, row), _row(keys, row))
+
+
+def _row(rows: SparseRows | None, i: int) -> tuple[UInt32Array, FloatArray] | None:
+    """One row, or None if it is empty or there are none."""
+    return None if rows is None or rows.offsets[i] == rows.offsets[i + 1] else rows.row(i)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +168,27 @@ class _HybridSearcher:
             yield ScoredName(read(point.payload), None)
 
     def _search_own_names(self, mentions: Sequence[_Mention]) -> None:
-        """Search by dense vector, quickly: this finds the mention's own name if there is one."""
-        pairs = [(mention, mention.vector) for mention in mentions if mention.vector is not None]
-        answers = run_ordered(self.engine, [NameQuery(self.limit, vector=vector) for _, vector in pairs])
-        for (mention, _), points in zip(pairs, answers, strict=True):
+        """Search by dense vector, quickly, and by keys: this finds the mention's own name if there is one."""
+        with_vector = [(mention, mention.vector) for mention in mentions if mention.vector is not None]
+        queries = [NameQuery(self.limit, vector=vector) for _, vector in with_vector]
+        with_keys = [mention for mention in mentions if mention.keys is not None]
+        queries += [self._query_by_keys(mention) for mention in with_keys]
+        answers = run_ordered(self.engine, queries)
+        for (mention, _), points in zip(with_vector, answers, strict=False):
             mention.by_vector = points
+        for mention, points in zip(with_keys, answers[len(with_vector) :], strict=True):
+            mention.by_keys = points
+        self._rescore(with_keys)
+
+    def _query_by_keys(self, mention: _Mention) -> NameQuery:
+        return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
 
     def _has_exact_match(self, mention: _Mention) -> bool:
-        """Whether one of the nearest names is an exact match."""
+        """Whether one of the nearest names, or of those that share a key, is an exact match."""
         assert self.is_exact_match is not None
         nearest = takewhile(lambda point: point.score >= EXACT_MATCH_COSINE, mention.by_vector)
-        return any(self.is_exact_match(mention.number, self.engine.read(point.payload)) for point in nearest)
+        found = chain(nearest, mention.rescored, mention.vectorless)
+        return any(self.is_exact_match(mention.number, self.engine.read(point.payload)) for point in found)
 
     def _search_both_ways(self, mentions: Sequence[_Mention]) -> None:
         """Search by dense vector, thoroughly, and by n-grams."""
@@ -181,46 +203,76 @@ class _HybridSearcher:
         answers = run_ordered(self.engine, queries)
         for (mention, _), points in zip(with_vector, answers, strict=False):
             mention.by_vector = points
+            if mention.rescored:  # found by keys before
+                known = {point.id for point in points}
+                mention.rescored = [point for point in mention.rescored if point.id not in known]
         for mention, points in zip(with_ngrams, answers[len(with_vector) :], strict=True):
             mention.by_ngrams = points
 
     def _rescore(self, mentions: Sequence[_Mention]) -> None:
-        """Fetch dense scores and payloads of points found by n-grams only; then payloads of those without a vector."""
+        """Fetch dense scores and payloads of points without a score; then payloads of those without a vector."""
         scoring, queries = [], []
         for mention in mentions:
             if mention.vector is None:
-                mention.vectorless = mention.by_ngrams
-            elif ids := mention.ids_by_ngrams_only():
+                mention.vectorless = _distinct(mention.by_keys, mention.by_ngrams)
+            elif ids := mention.ids_without_score():
                 scoring.append((mention, ids))
                 queries.append(NameQuery(len(ids), vector=mention.vector, ids=ids))
         if not queries:
             return
-        incomplete, queries_left = [], []
+        incomplete = []
         for (mention, ids), points in zip(scoring, self.engine.run(queries), strict=True):
-            mention.rescored = points
-            if len(points) < len(ids):
-                left = ids.difference(point.id for point in points)
-                incomplete.append(mention)
-                queries_left.append(NameQuery(len(left), lexical=mention.ngrams, ids=left))
-        if incomplete:
-            for mention, points in zip(incomplete, self.engine.run(queries_left), strict=True):
-                mention.vectorless = points
+            mention.rescored = [*mention.rescored, *points]
+            if left := ids.difference(point.id for point in points):
+                incomplete.append((mention, left))
+        self._fetch_vectorless(incomplete)
+
+    def _fetch_vectorless(self, incomplete: Sequence[tuple[_Mention, frozenset[str | int | UUID]]]) -> None:
+        """Fetch the payloads of points that have no dense vector, by n-grams or, found by keys alone, by keys."""
+        queries = []
+        for mention, left in incomplete:
+            by_keys = left.intersection(point.id for point in mention.by_keys)
+            if by_keys:
+                queries.append((mention, NameQuery(len(by_keys), lexical=mention.keys, ids=by_keys)))
+            if left - by_keys:
+                queries.append((mention, NameQuery(len(left - by_keys), lexical=mention.ngrams, ids=left - by_keys)))
+        if queries:
+            for (mention, _), points in zip(queries, self.engine.run([query for _, query in queries]), strict=True):
+                mention.vectorless = [*mention.vectorless, *points]
 
     def _search_in_two_requests(self, mention: _Mention, vector: FloatArray) -> None:
         """Find for one mention with vector and n-grams the same points as the other methods, in fewer requests."""
-        by_ngrams = NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=False)
-        quick = NameQuery(self.limit, vector=vector)
-        mention.by_vector, lexical_points = run_ordered(self.engine, [quick, by_ngrams])
+        queries = [NameQuery(self.limit, vector=vector)]
+        queries.append(NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=False))
+        if mention.keys is not None:
+            queries.append(self._query_by_keys(mention))
+        mention.by_vector, lexical_points, *by_keys = run_ordered(self.engine, queries)
+        mention.by_keys = by_keys[0] if by_keys else ()
         if self._has_exact_match(mention):
+            self._rescore([mention])
             return
         quick_points, mention.by_ngrams = mention.by_vector, lexical_points
-        ids = mention.ids_by_ngrams_only()
+        ids = mention.ids_without_score()
         queries = [NameQuery(self.limit, vector=vector, is_thorough=True)]
         if ids:
             queries.append(NameQuery(len(ids), vector=vector, ids=ids))
-        mention.by_vector, *rescored = run_ordered(self.engine, queries)
+        thorough, *rescored = run_ordered(self.engine, queries)
+        scored = [*quick_points, *chain.from_iterable(rescored)]
+        mention.rescored = [point for point in rescored[0] if self._is_key_of(mention, point)] if rescored else []
+        if mention.rescored and self._has_exact_match(mention):
+            return  # as with several requests, where n-grams are not searched then
+        mention.by_vector, mention.rescored = thorough, []
         # The thorough search may have found other points than the quick one: compare with its result.
-        wanted = mention.ids_by_ngrams_only()
-        mention.rescored = [point for point in chain(quick_points, *rescored) if point.id in wanted]
+        wanted = mention.ids_without_score()
+        mention.rescored = [point for point in scored if point.id in wanted]
         if left := ids.difference(point.id for point in chain(mention.by_vector, *rescored)):
-            (mention.vectorless,) = self.engine.run([NameQuery(len(left), lexical=mention.ngrams, ids=left)])
+            self._fetch_vectorless([(mention, left)])
+
+    @staticmethod
+    def _is_key_of(mention: _Mention, point: EnginePoint) -> bool:
+        return any(point.id == other.id for other in mention.by_keys)
+
+
+def _distinct(*groups: Sequence[EnginePoint]) -> list[EnginePoint]:
+    """The points of several results, each once."""
+    return list({point.id: point for point in chain(*groups)}.values())

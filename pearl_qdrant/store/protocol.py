@@ -6,7 +6,7 @@ pass the same tests of behaviour (tests/stores/test_store_behaviour.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -173,8 +173,9 @@ class Collection(Protocol):
         lexical_limit: int,
         types: Sequence[str] = (),
         is_exact_match: IsExactMatch | None = None,
+        keys: SparseRows | None = None,
     ) -> list[list[ScoredName]]:
-        """Find names near by dense vector and names that share n-grams, each once, with its dense cosine.
+        """Find names near by dense vector and names that share keys or n-grams, each once, with its dense cosine.
 
         A collection without sparse vectors, or with those of another version, is searched by dense vector only.
 
@@ -185,7 +186,10 @@ class Collection(Protocol):
             lexical_limit: Find at most this many names by n-grams for each query; > 0. Of names with an equal n-gram
                 score, the first by id.
             types: As in `search`.
-            is_exact_match: If it is true for a near name, the query is not searched by n-grams.
+            is_exact_match: If it is true for a near name or one that shares a key, the query is not searched by
+                n-grams.
+            keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them. A
+                collection of an older version has no keys: nothing is found by them.
 
         Returns:
             q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last.
@@ -260,6 +264,26 @@ class Collection(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Glance:
+    """What is known of a collection without opening it.
+
+    Attributes:
+        name: Its name.
+        manifest: Its manifest; None if it has no usable one.
+        has_graph: Whether the graph is built, or the collection is too small to need one, by the counts of the
+            manifest.
+        problem: Why there is no manifest; else None.
+        is_foreign: Whether there is none because another program made the collection.
+    """
+
+    name: str
+    manifest: Manifest | None
+    has_graph: bool = False
+    problem: str | None = None
+    is_foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """How a cluster distributes a collection; None: the server's default.
 
@@ -289,6 +313,16 @@ class Store(Protocol):
 
     def collections(self) -> list[str]:
         """Return the names, sorted."""
+        ...
+
+    def glance(self, names: Sequence[str]) -> Iterable[Glance]:
+        """Look at collections without opening them, also while another process has them open.
+
+        Collections that do not exist are left out.
+
+        Raises:
+            StoreError: If the store cannot be read or does not answer.
+        """
         ...
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> Collection:

@@ -285,7 +285,12 @@ class Manifest(BaseModel):
 
     @property
     def has_lexical(self) -> bool:
-        """Whether its sparse vectors have this program's version; if not, it is searched by dense vector only."""
+        """Whether this program knows the version of its sparse vectors; if not, it is searched by dense vector only."""
+        return self.lexical_version in ngrams.KNOWN_VERSIONS
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether its sparse vectors have the keys of names (`lexical.keys`)."""
         return self.lexical_version == ngrams.VERSION
 
     @classmethod

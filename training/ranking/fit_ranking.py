@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, UNSIGNED, RankingModel
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
@@ -97,8 +97,8 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 10
             start[i] = FIXED[name] * scale[i]
             bounds.append((start[i], start[i]))
         else:
-            start[i] = -0.3 if name in NEGATIVE else 0.3
-            bounds.append((None, 0.0) if name in NEGATIVE else (0.0, None))
+            start[i] = 0.0 if name in UNSIGNED else -0.3 if name in NEGATIVE else 0.3
+            bounds.append((None if name in NEGATIVE | UNSIGNED else 0.0, 0.0 if name in NEGATIVE else None))
     bounds += [(None, None)] * len(NIL_FEATURES)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
     return RankingModel(found.x[:n] / scale, found.x[n:])

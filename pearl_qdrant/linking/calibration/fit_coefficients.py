@@ -15,7 +15,7 @@ import numpy as np
 from pearl_qdrant.linking.calibration.metrics import FloatArray
 from pearl_qdrant.linking.calibration.newton import minimise
 from pearl_qdrant.linking.calibration.samples import Samples
-from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, UNSIGNED, RankingModel
 
 PRIOR = 4.0
 """Chosen with 100 and 400 mentions of 23 bases; values from 2 to 64 differ little."""
@@ -46,7 +46,7 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, prior: float = 
             lowest[i] = highest[i] = centre[i]
         elif name in NEGATIVE:
             highest[i] = 0.0
-        else:
+        elif name not in UNSIGNED:
             lowest[i] = 0.0
 
     rows = _rows(samples, present, scale)

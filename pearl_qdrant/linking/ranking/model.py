@@ -15,11 +15,22 @@ Features of a candidate, computed from its best name:
     some_lexical        the same up to 0.5: names that share most n-grams can still differ in meaning ("increased size",
                         "decreased size"), so a difference above 0.5 counts for less
     mention_coverage    IDF-weighted share of the mention's n-grams that the name has; name_coverage: the reverse
+    same_spelling       equal spelling keys: only case, accents, punctuation, spaces differ (`lexical.keys`)
+    same_variant        equal in normal spelling: British or American, plural, numbers in words
+    same_words          the same words in any order, without small ones
     equal_core          equal except for brackets, spaces, case, accents, punctuation
     missing_numbers     the mention has a number that the name does not have; extra_numbers: the reverse
     equal_numbers       both have the same numbers, at least one
     acronym             one is an acronym of the other, or contains it
     first_word          the same first word
+    edit_similarity     edit similarity of the spelling keys above 0.5; edit_squared: its square (`edit_features.py`)
+    one_edit, two_edits the keys are one or two edits apart, and long enough for that to be a slip
+    sorted_similarity   what sorting the words adds to the edit similarity
+    edit_margin         how much nearer the name is, by edits, than the nearest name of another entity
+    replaced_words      share of equal words where both sides have another word too: "left lung", "right lung"
+    any_replaced        both sides have a word without a counterpart
+    only_added          only the mention has such words; only_missing: only the name
+    canonical           the name is the canonical one
     type_agreement      predicted type of the mention against the types of the base: 0 or less (`type_agreement.py`)
     wanted_type         has a type that the caller named in soft mode
 
@@ -52,18 +63,35 @@ FEATURES = (
     "some_lexical",
     "mention_coverage",
     "name_coverage",
+    "same_spelling",
+    "same_variant",
+    "same_words",
     "equal_core",
     "missing_numbers",
     "extra_numbers",
     "equal_numbers",
     "acronym",
     "first_word",
+    "edit_similarity",
+    "edit_squared",
+    "one_edit",
+    "two_edits",
+    "sorted_similarity",
+    "edit_margin",
+    "replaced_words",
+    "any_replaced",
+    "only_added",
+    "only_missing",
+    "canonical",
     "type_agreement",
     "wanted_type",
 )
 
-NEGATIVE = frozenset(("missing_numbers", "extra_numbers"))
-"""Features that lower a candidate's score; all others raise it."""
+NEGATIVE = frozenset(("missing_numbers", "extra_numbers", "replaced_words", "any_replaced"))
+"""Features that lower a candidate's score; all others, except `UNSIGNED`, raise it."""
+
+UNSIGNED = frozenset(("only_added", "only_missing"))
+"""Features that may raise or lower a candidate's score."""
 
 UNFITTED = frozenset(("wanted_type",))
 """Features without training data: their coefficients were set by hand."""

@@ -5,6 +5,7 @@ names, one per entity  ->  features  ->  logits of the entities and of NIL  ->  
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
+from pearl_qdrant.linking.ranking.edit_features import edits, margin, sorted_similarity, word_changes
 from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     equal_core,
     equal_first_word,
+    equal_keys,
     equal_numbers,
     extra_numbers,
     is_acronym,
@@ -31,6 +34,9 @@ from pearl_qdrant.store.schema import NamePoint
 
 LEXICAL_SHARE = 0.5
 """Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
+
+EDIT_SHARE = 0.5
+"""Weight of the edit similarity in the same."""
 
 SAME_LOGIT = 1e-4
 """Logits this close are equal: two cosines of the same name differ by rounding."""
@@ -52,6 +58,9 @@ class MatchedName:
         point: Payload of the name.
         dense: Cosine, or None without vectors.
         lexical, mention_coverage, name_coverage: As in `lexical.idf.LexicalScores`.
+        folded: The folded name (`lexical.ngrams.fold_name`).
+        edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
+        is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
     """
 
     point: NamePoint
@@ -59,11 +68,15 @@ class MatchedName:
     lexical: float = 0.0
     mention_coverage: float = 0.0
     name_coverage: float = 0.0
+    folded: str | None = None
+    edit_similarity: float = 0.0
+    is_same_spelling: bool = False
 
     @property
     def preliminary_score(self) -> float:
-        """Sorts names before they are ranked; in [-1, 1.5]."""
-        return (self.lexical if self.dense is None else self.dense) + LEXICAL_SHARE * self.lexical
+        """Sorts names before they are ranked; in [-1, 3]. A name of the mention's own spelling comes first."""
+        dense = self.lexical if self.dense is None else self.dense
+        return dense + LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity + self.is_same_spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +208,8 @@ def score_names(
     nil_logit = float(nil_features @ scorer.model.nil_features)
     if not names:
         return ScoredMention(mention, [], nil_logit, nil_features)
-    features = np.array([_features(of_mention, name, types, link_query, scorer) for name in names])
+    nearest = heapq.nlargest(2, (name.edit_similarity for name in names))
+    features = np.array([_features(of_mention, name, types, link_query, scorer, nearest) for name in names])
     logits = (features @ scorer.model.features).tolist()
     found = in_order(ScoredEntity(name, row, logit) for name, row, logit in zip(names, features, logits, strict=True))
     n_tied = sum(entity.tie for entity in found)
@@ -262,9 +276,10 @@ def _features(
     types: npt.NDArray[np.float32] | None,
     link_query: LinkQuery,
     scorer: Scorer,
+    nearest: Sequence[float],
 ) -> tuple[float, ...]:
-    """Features in the order of `FEATURES`."""
-    of_name = string_features(name.point.name)
+    """Features in the order of `FEATURES`; `nearest` has the two highest edit similarities of all entities."""
+    of_name = string_features(name.point.name, name.folded)
     is_wanted = bool(link_query.types) and not link_query.is_filter and _has_type(name.point, link_query.types)
     dense = _dense(name, scorer)
     return (
@@ -274,12 +289,20 @@ def _features(
         min(name.lexical, SOME_LEXICAL),
         name.mention_coverage,
         name.name_coverage,
+        *equal_keys(of_mention, of_name),
         equal_core(of_mention, of_name),
         missing_numbers(of_mention, of_name),
         extra_numbers(of_mention, of_name),
         equal_numbers(of_mention, of_name),
         is_acronym(of_mention, of_name),
         equal_first_word(of_mention, of_name),
+        *edits(of_mention, of_name, name.edit_similarity),
+        sorted_similarity(of_mention, of_name, name.edit_similarity),
+        margin(
+            name.edit_similarity, nearest[1] if len(nearest) > 1 and name.edit_similarity == nearest[0] else nearest[0]
+        ),
+        *word_changes(of_mention, of_name),
+        float(name.point.is_canonical),
         type_agreement(types, name.point.types),
         float(is_wanted),
     )

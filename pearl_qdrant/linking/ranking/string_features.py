@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pearl_qdrant.lexical.keys import SMALL_WORDS, joined
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.spelling_variants import variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
@@ -29,7 +31,11 @@ class StringFeatures:
     Attributes:
         folded: The result of `fold_name`.
         core: The same without text in brackets, unless nothing else is left.
-        joined: `folded` without spaces.
+        joined: `folded` without spaces: its spelling key.
+        variant: Its variant key (`lexical.keys`).
+        words_key: Its key of sorted words.
+        content: Its words in their normal spelling, without small ones.
+        content_set: The same as a set.
         first: The first word.
         words: All words.
         numbers: The words that are numbers.
@@ -39,31 +45,46 @@ class StringFeatures:
     folded: str
     core: str
     joined: str
+    variant: str
+    words_key: str
+    content: tuple[str, ...]
+    content_set: frozenset[str]
     first: str
     words: frozenset[str]
     numbers: frozenset[str]
     initials: frozenset[str]
 
 
-def string_features(text: str) -> StringFeatures:
-    """Prepare a string; the last 1,000 strings that are not long are cached."""
-    return _cached(text) if len(text) <= _LONG else _prepare(text)
+def string_features(text: str, folded: str | None = None) -> StringFeatures:
+    """Prepare a string; the last 1,000 strings that are not long are cached.
+
+    Args:
+        text: The string.
+        folded: Its folded form, where the caller has it.
+    """
+    return _cached(text, folded) if len(text) <= _LONG else _prepare(text, folded)
 
 
 @lru_cache(maxsize=1000)  # not larger: the garbage collector visits four objects per entry
-def _cached(text: str) -> StringFeatures:
-    return _prepare(text)
+def _cached(text: str, folded: str | None) -> StringFeatures:
+    return _prepare(text, folded)
 
 
-def _prepare(text: str) -> StringFeatures:
-    folded = fold_name(text)
+def _prepare(text: str, folded: str | None) -> StringFeatures:
+    folded = fold_name(text) if folded is None else folded
     core = fold_name(_BRACKETS.sub("", text)) if "(" in text or "[" in text else folded
     words = folded.split()
     initials = {"".join(w[0] for w in words), "".join(w[0] for w in words if w not in _SMALL)}
+    variants = variant_words(words)
+    content = tuple(word for word in variants if word not in SMALL_WORDS) or tuple(variants)
     return StringFeatures(
         folded,
         core or folded,
-        folded.replace(" ", ""),
+        joined(words),
+        joined(variants),
+        " ".join(sorted(content)),
+        content,
+        frozenset(content),
         words[0] if words else "",
         frozenset(words),
         frozenset(w for w in words if w.isdigit()),
@@ -77,6 +98,15 @@ def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
         return 0.0
     same = mention.joined == name.joined or name.folded == mention.core or mention.folded == name.core
     return float(same or mention.core == name.core)
+
+
+def equal_keys(mention: StringFeatures, name: StringFeatures) -> tuple[float, float, float]:
+    """Whether the spelling key, the variant key and the key of sorted words are equal (`lexical.keys`)."""
+    if not mention.joined or not name.joined:
+        return 0.0, 0.0, 0.0
+    same = mention.joined == name.joined
+    variant = same or mention.variant == name.variant
+    return float(same), float(variant), float(variant or mention.words_key == name.words_key)
 
 
 def missing_numbers(mention: StringFeatures, name: StringFeatures) -> float:

@@ -15,7 +15,8 @@ from qdrant_edge import Point, SparseVector
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError
-from pearl_qdrant.lexical.ngrams import SparseRows, ngram_rows
+from pearl_qdrant.lexical.keys import stored_rows
+from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.points import check_vectors, invalid_payload
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, NamePoint
 
@@ -58,7 +59,7 @@ class PointBatch:
             for row, ok in zip(self.vectors, self.encodable.tolist(), strict=True)
         ]
         if has_lexical:
-            rows = sparse_vectors(ngram_rows([payload["name"] for payload in self.payloads]))
+            rows = sparse_vectors(stored_rows([payload["name"] for payload in self.payloads]))
             for named, sparse in zip(vectors, rows, strict=True):
                 if sparse is not None:
                     named[LEXICAL] = sparse

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.store.points import check_vectors, invalid_payload, label_point
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest, NamePoint
 
@@ -48,7 +48,7 @@ def check_points(
     rows, flags = check_vectors(points, vectors, encodable, dim=manifest.dim)
     if not len(points):
         return []
-    lexical = ngram_rows([point.name for point in points]) if manifest.has_lexical else None
+    lexical = stored_rows([point.name for point in points]) if manifest.has_lexical else None
     checked: dict[str, CheckedPoint] = {}
     for i, (point, has_vector) in enumerate(zip(points, flags.tolist(), strict=True)):
         named: dict[str, Any] = {DENSE: rows[i]} if has_vector else {}

@@ -1,0 +1,111 @@
+"""Features of edits: how many characters a name is away from the mention, and which words have no counterpart.
+
+    myocardial infraction / myocardial infarction     one edit, all words have a counterpart
+    hepatitis Z / hepatitis B                         a word replaced by another one: probably a sibling
+    a case of measles / measles                       words added around the name
+
+Distances are of optimal string alignment (insertions, deletions, substitutions, swaps of neighbours) on the spelling
+keys, so that spaces, hyphens, case and accents do not count.
+
+Source of the distance: Damerau 1964, "A technique for computer detection and correction of spelling errors"; rapidfuzz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rapidfuzz.distance import OSA
+
+from pearl_qdrant.linking.ranking.string_features import StringFeatures
+
+FAR = 0.5
+"""Edit similarity below which two strings are equally unlike."""
+
+ONE_EDIT_LETTERS, TWO_EDIT_LETTERS = 5, 9
+"""Letters from which one or two edits are probably slips: fewer letters make other names."""
+
+_SLIP_SHARE = 4  # letters of a word for each slip that is allowed in its counterpart
+_NO_EDITS = (0.0, 0.0, 0.0, 0.0)
+
+
+def edit_similarity(a: str, b: str) -> float:
+    """1 minus the distance over the longer length, in [0, 1]; 0 below `FAR`."""
+    similarity: float = OSA.normalized_similarity(a, b, score_cutoff=FAR)
+    return similarity
+
+
+def edits(mention: StringFeatures, name: StringFeatures, similarity: float) -> tuple[float, float, float, float]:
+    """Similarity above `FAR`, its square, one edit, two edits; each in [0, 1].
+
+    Args:
+        mention, name: The two strings.
+        similarity: Their `edit_similarity`.
+    """
+    if similarity <= FAR:
+        return _NO_EDITS
+    above = (similarity - FAR) / (1 - FAR)
+    longest = max(len(mention.joined), len(name.joined))
+    distance = round((1 - similarity) * longest)
+    shortest = min(len(mention.joined), len(name.joined))
+    one = distance == 1 and shortest >= ONE_EDIT_LETTERS and mention.numbers == name.numbers
+    two = distance == 2 and shortest >= TWO_EDIT_LETTERS and mention.numbers == name.numbers
+    return above, above * above, float(one), float(two)
+
+
+def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity: float) -> float:
+    """Edit similarity of the sorted words above that of the words as they stand, in [0, 1]: another order of words."""
+    if len(mention.content) < 2 or len(name.content) < 2:
+        return 0.0
+    return max(0.0, edit_similarity(mention.words_key, name.words_key) - max(similarity, FAR)) / (1 - FAR)
+
+
+def word_changes(mention: StringFeatures, name: StringFeatures) -> tuple[float, float, float, float]:
+    """Words without a counterpart, as four features in [0, 1].
+
+    Returns:
+        replaced: Share of equal words where both sides have another word: `left lung`, `right lung`.
+        replaced_any: Whether both sides have a word without a counterpart.
+        only_added: Whether only the mention has such words.
+        only_missing: Whether only the name has such words.
+    """
+    ours, theirs = mention.content, name.content
+    if ours == theirs:
+        return 0.0, 0.0, 0.0, 0.0
+    left_ours = [word for word in ours if word not in name.content_set]
+    left_theirs = [word for word in theirs if word not in mention.content_set]
+    if left_ours and left_theirs:
+        left_ours, left_theirs = _without_slips(left_ours, left_theirs)
+    if left_ours and left_theirs and "".join(left_ours) == "".join(left_theirs):
+        return 0.0, 0.0, 0.0, 0.0
+    if left_ours and left_theirs:
+        n_equal = len(ours) - len(left_ours)
+        return n_equal / (n_equal + max(len(left_ours), len(left_theirs))), 1.0, 0.0, 0.0
+    return 0.0, 0.0, float(bool(left_ours)), float(bool(left_theirs))
+
+
+def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Words that have no counterpart with a slip on the other side, in both directions."""
+    left_theirs = list(theirs)
+    left_ours = []
+    for word in ours:
+        allowed = len(word) // _SLIP_SHARE
+        if allowed and not word.isdigit():
+            for other in left_theirs:
+                if OSA.distance(word, other, score_cutoff=allowed) <= allowed:
+                    left_theirs.remove(other)
+                    break
+            else:
+                left_ours.append(word)
+        else:
+            left_ours.append(word)
+    return left_ours, left_theirs
+
+
+def margin(similarity: float, others: float) -> float:
+    """How much nearer a name is than the nearest name of another entity, in [0, 1]; 0 if it is not the nearest.
+
+    Args:
+        similarity: Edit similarity of this name.
+        others: The highest one of another entity.
+    """
+    return min(max(0.0, similarity - max(others, FAR)) / (1 - FAR), 1.0)
