@@ -11,11 +11,15 @@ from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import PearlQdrantError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_MODEL, ServerAccess, is_url
+from pearl_qdrant.store.administration import CollectionSummary, SummaryState, summarize_collections
 from pearl_qdrant.store.open import location_of, open_store
-from pearl_qdrant.store.protocol import Check
+from pearl_qdrant.store.protocol import Check, CheckState, Store
 
 TIMEOUT_S = 3.0
 """For one request to a server."""
+
+MAX_COLLECTIONS = 50
+"""The most collections whose state is shown; `collections list` shows all."""
 
 NEEDED_PACKAGES = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "fastembed")
 
@@ -78,8 +82,46 @@ def check_model(model: str = DEFAULT_MODEL) -> Check:
     )
 
 
+def check_collections(store: Store) -> Iterator[Check]:
+    """Check the state of each collection of this package: complete, with a graph, with a usable manifest.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    n_collections = len(store.collections())
+    for one in summarize_collections(store, limit=MAX_COLLECTIONS):
+        if not one.is_foreign:
+            yield Check("collection", _CHECK_STATES[one.state], _describe(one))
+    if n_collections > MAX_COLLECTIONS:
+        found = f"only the first {MAX_COLLECTIONS} of {n_collections} were looked at"
+        yield Check("collection", "note", found)
+
+
+_CHECK_STATES: dict[SummaryState, CheckState] = {
+    "ready": "ok",
+    "no_graph": "note",
+    "unfinished": "fail",
+    "unusable": "fail",
+}
+
+
+def _describe(summary: CollectionSummary) -> str:
+    """A summary in one line."""
+    counts = {"entities": summary.entities, "names": summary.names}
+    facts = [
+        summary.state.replace("_", " "),
+        *(f"{n:,} {what}" for what, n in counts.items() if n is not None),
+        *([f"model {summary.model}"] if summary.model else []),
+        *(["calibrated"] if summary.is_calibrated else []),
+    ]
+    return f"{summary.name}: {', '.join(facts)}" + (f"; {summary.problem}" if summary.problem else "")
+
+
 def check_store(store: str | None = None) -> Iterator[Check]:
-    """Check that a store can be reached and listed; of a server also version, key, strict mode, nodes and replicas."""
+    """Check that a store can be reached and listed, and the state of its collections.
+
+    Of a server, version, key, strict mode, nodes and replicas are checked too.
+    """
     try:
         location = location_of(store)
         # One short try: a check should not wait for a server.
@@ -91,6 +133,7 @@ def check_store(store: str | None = None) -> Iterator[Check]:
         names = opened.collections()
         found = f"{opened.location}: {len(names)} collections{': ' if names else ''}{', '.join(names)}"
         yield Check("store", "ok", found)
+        yield from check_collections(opened)
         if is_url(location):
             from pearl_qdrant.store.server.checks import check_server
             from pearl_qdrant.store.server.store import ServerStore

@@ -16,6 +16,7 @@ from pearl_qdrant.cli.common.options import (
     on_tie_option,
     open_linker,
     store_option,
+    strict_option,
     type_option,
 )
 from pearl_qdrant.cli.common.terminal import echo, echo_json
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 @on_tie_option
 @click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities with the same name.")
 @click.option("--nil", "include_nil", is_flag=True, help="Also print spans that look like mentions but have no entity.")
+@strict_option
 @json_option
 def annotate(
     text: str | None,
@@ -59,6 +61,7 @@ def annotate(
     on_tie: str,
     context: str | None,
     include_nil: bool,
+    strict: bool,
     as_json: bool,
 ) -> None:
     """Find mentions in running text, and link them.
@@ -73,7 +76,7 @@ def annotate(
     if (text is None) == (file is None):
         raise click.UsageError("Give either a text as an argument, or a file with --file.")
     passage = text or "" if file is None else _read(file)
-    with open_linker(store, collections, model=model, device=device) as linker:
+    with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
         found = linker.annotate(
             passage,
             types=types,
@@ -120,6 +123,7 @@ def _as_record(found: Annotation) -> dict[str, object]:
         "probability": link.probability,
         "types": list(dict.fromkeys([*chosen.types, *chosen.kb_types])) if chosen else [],
         "long_form": found.long_form,
+        **({"warnings": list(link.warnings)} if link.warnings else {}),
     }
 
 

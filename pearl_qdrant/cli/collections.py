@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli.common.options import json_option, model_option, store_option, wait_option, yes_option
-from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
+from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json, table_lines
 
 if TYPE_CHECKING:
+    from pearl_qdrant.store.administration import CollectionSummary
     from pearl_qdrant.store.verify import Problem
 
 
@@ -22,17 +23,39 @@ def collections() -> None:
 @store_option
 @json_option
 def list_collections(store: str, as_json: bool) -> None:
-    """List the collections of a store."""
-    from pearl_qdrant.store.administration import list_collections
+    """List the collections of a store with their state, base, counts and model.
 
-    names = list_collections(store)
-    if not names and not as_json:
+    For collections that are not ready, messages on standard error say what to do.
+    """
+    from pearl_qdrant.store.administration import summarize_collections
+
+    summaries = summarize_collections(store)
+    if as_json:
+        for summary in summaries:
+            echo_json(summary.to_json())
+        return
+    listed = list(summaries)
+    if not listed:
         echo(f"No collections in {store}.", err=True)
-    for name in names:
-        if as_json:
-            echo_json({"collection": name})
-        else:
-            echo(name)
+        return
+    echo(*table_lines(_COLUMNS, map(_summary_row, listed), numbers=("entities", "names")))
+    for one in listed:
+        if one.problem and not one.is_foreign:
+            echo(f"{one.name}: {one.problem}", err=True)
+
+
+_COLUMNS = ("collection", "state", "kb", "entities", "names", "model", "calibrated")
+
+
+def _summary_row(summary: CollectionSummary) -> tuple[str, ...]:
+    """The cells of a collection in the list."""
+    counts = ("-" if n is None else f"{n:,}" for n in (summary.entities, summary.names))
+    state = "other program's" if summary.is_foreign else summary.state.replace("_", " ")
+    is_calibrated = "yes" if summary.is_calibrated else "no"
+    base = summary.kb or "-"
+    if summary.kb_version:
+        base += f" {summary.kb_version}"
+    return (summary.name, state, base, *counts, summary.model or "-", is_calibrated if summary.kb else "-")
 
 
 @collections.command("show")
@@ -47,13 +70,15 @@ def show(name: str, store: str, as_json: bool) -> None:
     if as_json:
         echo_json(facts)
         return
-    types = facts.pop("types")
+    types, problem = facts.pop("types"), facts.pop("problem")
     facts["calibration"] = _format_calibration(facts["calibration"])
     for key, value in facts.items():
         echo(f"{key:>16}  {value}")
     for kind, counts in types.items():
         line = ", ".join(f"{k} {n:,}" for k, n in sorted(counts.items(), key=lambda kv: -kv[1]))
         echo(f"{kind:>16}  {line or '-'}")
+    if problem:
+        echo(f"{name}: {problem}", err=True)
 
 
 def _format_calibration(calibration: dict[str, Any] | None) -> str:

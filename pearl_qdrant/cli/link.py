@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -17,9 +17,10 @@ from pearl_qdrant.cli.common.options import (
     on_tie_option,
     open_linker,
     store_option,
+    strict_option,
     type_option,
 )
-from pearl_qdrant.cli.common.terminal import echo, echo_json, visible
+from pearl_qdrant.cli.common.terminal import echo, echo_json, table_lines
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("mentions", nargs=-1, metavar="[MENTION]...")
-@click.option("--file", "file", type=InputFile(), help="File with one mention per line, UTF-8; - is stdin.")
+@click.option(
+    "--file",
+    "file",
+    type=InputFile(),
+    help="File with one mention per line, UTF-8; - is stdin. An empty line gets an empty answer.",
+)
 @click.option(
     "--collection", "collections", multiple=True, metavar="NAME", help="Collection to search; may be repeated."
 )
@@ -58,6 +64,7 @@ if TYPE_CHECKING:
     help="Minimum probability of a link; below it a mention is NIL.",
 )
 @on_tie_option
+@strict_option
 @click.option("--explain", is_flag=True, help="Explain each link: rule, scores of the best candidate, runner-up.")
 @json_option
 def link(
@@ -72,6 +79,7 @@ def link(
     limit: int,
     threshold: float | None,
     on_tie: str,
+    strict: bool,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -87,7 +95,7 @@ def link(
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
     from pearl_qdrant.linking.ranking.explain import explain_link
 
-    with open_linker(store, collections, model=model, device=device, threshold=threshold) as linker:
+    with open_linker(store, collections, model=model, device=device, threshold=threshold, strict=strict) as linker:
         links = linker.link_batch(
             mentions if file is None else _read_mentions(file),
             types=types,
@@ -100,7 +108,7 @@ def link(
                 echo_json(_as_record(found, explain))
                 continue
             echo(*_as_text(found, with_base=len(set(collections)) > 1))
-            if explain:
+            if explain and found.mention.strip():
                 echo(*(f"    {line}" for line in explain_link(found, linker.calibration, linker.model)))
 
 
@@ -109,19 +117,21 @@ _LONGEST_MENTION = 1000  # characters of a mention in text output; --json prints
 
 
 def _read_mentions(file: BinaryIO) -> Iterator[str]:
-    """The mentions of a file; empty lines are skipped.
+    """The mentions of a file, one for each line; an empty line is an empty mention, so that answers match lines.
 
     Raises:
         FormatError: At a line that is not UTF-8 or too long; the batches of mentions before it are printed by then.
     """
     from pearl_qdrant.linking.text_lines import read_text_lines
 
-    return (line for _, line in read_text_lines(file, name_of(file)) if line.strip())
+    return (line for _, line in read_text_lines(file, name_of(file)))
 
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:
-    """The JSON record of a link; features only for --explain."""
+    """The JSON record of a link; warnings only if there are any, features only for --explain."""
     record = asdict(found)
+    if not found.warnings:
+        del record["warnings"]
     if not explain:
         for candidate in record["candidates"]:
             del candidate["features"]
@@ -129,7 +139,12 @@ def _as_record(found: Link, explain: bool) -> dict[str, object]:
 
 
 def _as_text(found: Link, *, with_base: bool) -> list[str]:
-    """Lines of a link and a table of its candidates; with the bases if there may be several."""
+    """Lines of a link and a table of its candidates; with the bases if there may be several.
+
+    An empty mention has an empty line.
+    """
+    if not found.mention.strip():
+        return [""]
     mention = found.mention if len(found.mention) <= _LONGEST_MENTION else found.mention[:_LONGEST_MENTION] + "…"
     if found.entity_id is None:
         reason = found.nil_reason.value.replace("_", " ") if found.nil_reason else ""
@@ -138,7 +153,8 @@ def _as_text(found: Link, *, with_base: bool) -> list[str]:
         entity = f"{found.kb}: {found.entity_id}" if with_base else found.entity_id
         head = f"{mention}  ->  {found.canonical_name}  [{entity}]  {found.probability:.2f}"
     columns = ("prob", "dense", "lexical", *(["base"] if with_base else []), "id", "name", "types")
-    return [head, *_table(columns, [_row(c, with_base=with_base) for c in found.candidates])]
+    rows = [_row(c, with_base=with_base) for c in found.candidates]
+    return [head, *(f"    {line}" for line in table_lines(columns, rows))]
 
 
 def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
@@ -153,12 +169,3 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
     probability = f"{candidate.probability or 0:.2f}"
     base = [candidate.kb] if with_base else []
     return (probability, dense, lexical, *base, candidate.entity_id, shown, kinds + " tie" * candidate.tie)
-
-
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """A header and the rows, with aligned columns."""
-    if not rows:
-        return []
-    lines = [columns, *(tuple(map(visible, row)) for row in rows)]
-    widths = [max(len(row[column]) for row in lines) for column in range(len(lines[0]))]
-    return ["    " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines]

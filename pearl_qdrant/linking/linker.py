@@ -102,7 +102,7 @@ class EntityLinker:
             log.warning("%s", warning)
 
     @classmethod
-    def open(
+    def open(  # long: each of its arguments has its line, its default and its text
         cls,
         *collections: str,
         store: str | None = None,

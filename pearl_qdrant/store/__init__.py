@@ -14,10 +14,12 @@ from pearl_qdrant._lazy import lazy_exports
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import (
         CollectionDescription,
+        CollectionSummary,
         delete_collection,
         describe_collection,
         finalize_collection,
         list_collections,
+        summarize_collections,
     )
     from pearl_qdrant.store.open import open_store, use_store
     from pearl_qdrant.store.protocol import Collection, Placement, Store
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Collection",
     "CollectionDescription",
+    "CollectionSummary",
     "Placement",
     "Problem",
     "Store",
@@ -35,6 +38,7 @@ __all__ = [
     "finalize_collection",
     "list_collections",
     "open_store",
+    "summarize_collections",
     "use_store",
     "verify_collection",
 ]
@@ -44,6 +48,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "Collection": "pearl_qdrant.store.protocol",
         "CollectionDescription": "pearl_qdrant.store.administration",
+        "CollectionSummary": "pearl_qdrant.store.administration",
         "Placement": "pearl_qdrant.store.protocol",
         "Problem": "pearl_qdrant.store.verify",
         "Store": "pearl_qdrant.store.protocol",
@@ -53,6 +58,7 @@ __getattr__, __dir__ = lazy_exports(
         "finalize_collection": "pearl_qdrant.store.administration",
         "list_collections": "pearl_qdrant.store.administration",
         "open_store": "pearl_qdrant.store.open",
+        "summarize_collections": "pearl_qdrant.store.administration",
         "use_store": "pearl_qdrant.store.open",
         "verify_collection": "pearl_qdrant.store.verify",
     },

@@ -74,6 +74,11 @@ def unfinished_load(manifest: Manifest) -> str | None:
     return f"its {what} did not finish. Run the same ingest command again; it resumes where it stopped."
 
 
+def no_graph(name: str) -> str:
+    """What the lack of a graph means, and what to do."""
+    return f"no graph yet, so search is exact but slow. Build it with: pearl-qdrant collections finalize {name}"
+
+
 def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
     """Warnings for those who search: one for each collection that is not complete, in the given order."""
     found = ((collection.name, unfinished_load(collection.manifest)) for collection in collections)
@@ -106,11 +111,7 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
             f"not duplicated.",
         )
     if not status.is_finalized:
-        yield Problem(
-            "no_graph",
-            f"no graph yet, so search is exact but slow. Build it with: pearl-qdrant collections finalize "
-            f"{collection.name}",
-        )
+        yield Problem("no_graph", no_graph(collection.name))
     if missing := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
         yield Problem(
             "missing_indexes",

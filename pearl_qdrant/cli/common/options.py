@@ -57,6 +57,10 @@ on_tie_option: Callable[[F], F] = click.option(
     help="If nothing separates several entities: NIL (null), or the first by id.",
 )
 
+strict_option: Callable[[F], F] = click.option(
+    "--strict", is_flag=True, help="Refuse a collection whose load did not finish; else this is a warning."
+)
+
 wait_option: Callable[[F], F] = click.option(
     "--wait",
     "wait_s",
@@ -151,6 +155,7 @@ def open_linker(
     model: str | None = None,
     device: str = DEFAULT_DEVICE,
     threshold: float | None = None,
+    strict: bool = False,
 ) -> EntityLinker:
     """Open a linker over the named collections, or over the only one of the store."""
     from pearl_qdrant.linking.linker import EntityLinker
@@ -161,4 +166,5 @@ def open_linker(
         model=model,
         device=device,
         threshold=threshold,
+        strict=strict,
     )

@@ -16,8 +16,9 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any, TextIO, cast
 
 import click
@@ -64,6 +65,25 @@ def echo(*lines: str, err: bool = False) -> None:
 def echo_json(record: object) -> None:
     """Print a record as one line of JSON on stdout."""
     click.echo(_IN_STREAM.sub(_as_json_escape, json.dumps(record, ensure_ascii=False)))
+
+
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = ()) -> list[str]:
+    """Lines of a table with aligned columns, the header first; none if there are no rows.
+
+    Args:
+        columns: The header.
+        rows: Cells as text; control characters are made visible.
+        numbers: The columns that are aligned on the right.
+    """
+    lines = [list(columns), *([visible(cell) for cell in row] for row in rows)]
+    if len(lines) == 1:
+        return []
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return ["  ".join(map(_pad, line, widths, columns, repeat(numbers))).rstrip() for line in lines]
+
+
+def _pad(cell: str, width: int, column: str, numbers: Collection[str]) -> str:
+    return cell.rjust(width) if column in numbers else cell.ljust(width)
 
 
 def confirm(question: str, *, abort: bool = True) -> bool:

@@ -174,7 +174,7 @@ class EdgeCollection(BaseCollection):
 
     def _needs_no_graph(self, n_vectors: int) -> bool:
         """Whether this many vectors are searched exactly, without a graph."""
-        return n_vectors * self.manifest.dim * 4 <= edge_shard.INDEXING_THRESHOLD_KB * 1024
+        return edge_shard.needs_no_graph(n_vectors, self.manifest.dim)
 
     @property
     def _page_size(self) -> int:

@@ -101,6 +101,15 @@ def read_manifest(path: Path, collection: str) -> Manifest:
     return Manifest.parse(text, collection)
 
 
+def read_index_state(path: Path) -> IndexState | None:
+    """Read the state of the graph in a collection's folder; None if none was built."""
+    try:
+        with (path / INDEX_FILE).open("rb") as file:
+            return msgspec.json.decode(file.read(_MAX_INDEX_BYTES), type=IndexState)
+    except (OSError, ValueError, RecursionError):  # if it is unreadable, `finalize` writes it again
+        return None
+
+
 class CollectionFolder:
     """One collection that this process has open. Thread-safe: one lock protects all use of the shard.
 
@@ -244,11 +253,7 @@ class CollectionFolder:
 
     def index_state(self) -> IndexState | None:
         """Read the state of the graph; None if none was built."""
-        try:
-            with (self.path / INDEX_FILE).open("rb") as file:
-                return msgspec.json.decode(file.read(_MAX_INDEX_BYTES), type=IndexState)
-        except (OSError, ValueError, RecursionError):  # if it is unreadable, `finalize` writes it again
-            return None
+        return read_index_state(self.path)
 
     def write_index_state(self, state: IndexState) -> None:
         """Replace the state of the graph; raises as `write_manifest`."""

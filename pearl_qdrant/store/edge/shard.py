@@ -268,6 +268,11 @@ def count_points(shard: EdgeShard, condition: Filter | None = None) -> int:
     return shard.count(CountRequest(exact=True, filter=condition))
 
 
+def needs_no_graph(n_vectors: int, dim: int) -> bool:
+    """Whether this many vectors are searched exactly, without a graph."""
+    return n_vectors * dim * 4 <= INDEXING_THRESHOLD_KB * 1024
+
+
 def count_vectors(shard: EdgeShard, name: str = DENSE) -> int:
     """Count the points that have a dense vector, or the vector of another name, exactly."""
     return count_points(shard, Filter(must=[HasVectorCondition(name)]))

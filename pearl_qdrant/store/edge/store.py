@@ -11,12 +11,14 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
+    ManifestError,
     SettingsError,
     StoreError,
     StoreLockedError,
@@ -26,10 +28,17 @@ from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.folder import LOCK_FILE, MANIFEST_FILE, SHARD_FOLDER, CollectionFolder
+from pearl_qdrant.store.edge.folder import (
+    LOCK_FILE,
+    MANIFEST_FILE,
+    SHARD_FOLDER,
+    CollectionFolder,
+    read_index_state,
+    read_manifest,
+)
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.ownership import ProcessGuard
-from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.schema import Manifest
 
 MAX_NAME_BYTES = 200
@@ -84,6 +93,21 @@ class EdgeStore:
                 f"The store {self.location} cannot be read: {error}. Use a folder that can be read as the store.",
                 option="store",
             ) from error
+
+    def glance(self, names: Sequence[str]) -> Iterator[Glance]:
+        """Look at collections without opening or locking them; see `protocol.Store.glance`."""
+        for name in names:
+            path = self._folder(name)
+            try:
+                manifest = read_manifest(path, name)
+            except ManifestError as error:
+                if _is_collection(path):  # else it was deleted meanwhile
+                    yield Glance(name, None, problem=str(error))
+                continue
+            graph = read_index_state(path)
+            n_indexed = max(0, graph.vectors - graph.rewritten) if graph else 0
+            has_graph = edge_shard.needs_no_graph(manifest.names - n_indexed, manifest.dim)
+            yield Glance(name, manifest, has_graph)
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> EdgeCollection:
         """Create a collection; see `protocol.Store.create`. If this fails, nothing of it is left."""

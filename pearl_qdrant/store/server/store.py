@@ -7,12 +7,14 @@ in the metadata, in one request; `finalize` restores it. So if a process dies in
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from qdrant_client import QdrantClient, models
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreRejectedError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import graph
-from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
 from pearl_qdrant.store.server import connection as server_connection
@@ -92,6 +94,26 @@ class ServerStore:
     def collections(self) -> list[str]:
         """Return the names of all collections on the server, sorted, also those of other programs."""
         return self._connection.collections()
+
+    def glance(self, names: Sequence[str]) -> Iterator[Glance]:
+        """Look at collections with one request each, a few at the same time; see `protocol.Store.glance`."""
+        return (found for found in self._connection.map(self._glance, names) if found is not None)
+
+    def _glance(self, name: str) -> Glance | None:
+        """Look at one collection; None if it was deleted meanwhile."""
+        client = self._connection.client
+        try:
+            info = self._connection.call(lambda: client.get_collection(name), collection=name)
+        except CollectionNotFoundError:
+            return None
+        metadata = info.config.metadata or {}
+        try:
+            manifest = parse_manifest(metadata, name)
+        except ManifestError as error:
+            return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in metadata)
+        is_local = self._connection.is_local
+        has_graph = server_indexing.is_built(info, n_vectors=manifest.names, dim=manifest.dim, is_local=is_local)
+        return Glance(name, manifest, has_graph)
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> ServerCollection:
         """Create a collection with its payload indexes; see `protocol.Store.create`."""

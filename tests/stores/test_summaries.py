@@ -1,0 +1,181 @@
+"""The state of collections in a list: complete, without a graph, unfinished, locked, damaged or foreign."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from qdrant_client import QdrantClient, models
+from store_cases import manifest_of, many, yes
+
+from pearl_qdrant.doctor import check_collections
+from pearl_qdrant.store import administration, describe_collection, summarize_collections
+from pearl_qdrant.store.administration import CollectionSummary
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.folder import MANIFEST_FILE
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Checkpoint, LinkCalibration
+from pearl_qdrant.store.server.store import ServerStore
+
+CHECKPOINT = Checkpoint(input="a.tsv", digest="d", entities=1)
+
+
+def fill(collection: Collection, n: int = 4, **facts: object) -> None:
+    """Write points of n / 2 entities, and facts to the manifest."""
+    points, vectors = many(n)
+    collection.upsert(points, vectors, yes(n))
+    collection.write_manifest(collection.manifest.model_copy(update=facts))
+
+
+def summary_of(name: str, store: Store | str) -> CollectionSummary:
+    """The summary of one collection; other tests may have more in the same store."""
+    (found,) = [one for one in summarize_collections(store) if one.name == name]
+    return found
+
+
+def test_a_complete_collection_has_the_counts_of_its_manifest(store: Store, collection: Collection, name: str) -> None:
+    """Nothing is counted: the manifest has the counts, and where it has none, points are counted."""
+    calibration = LinkCalibration(slope=1.0, nil_bias=0.0, threshold=0.5)
+    fill(collection, state="ready", names=40, entities=20, kb_version="2026AA", calibration=calibration)
+
+    assert summary_of(name, store) == CollectionSummary(
+        name, "ready", kb="test", kb_version="2026AA", model="toy", entities=20, names=40, is_calibrated=True
+    )
+    fill(collection, names=0, entities=0, calibration=None)
+    assert summary_of(name, store).to_json() == {
+        "collection": name,
+        "state": "ready",
+        "kb": "test",
+        "kb_version": "2026AA",
+        "entities": 2,
+        "names": 4,
+        "model": "toy",
+        "calibrated": False,
+        "problem": None,
+    }
+
+
+def test_an_unfinished_load_is_counted(store: Store, collection: Collection, name: str) -> None:
+    """I see how far a load came that was killed, and what to do; an update that was killed is told apart."""
+    fill(collection, state="loading")
+    collection.write_checkpoint(CHECKPOINT)
+
+    found = summary_of(name, store)
+    assert (found.state, found.entities, found.names) == ("unfinished", 2, 4)
+    assert found.problem == "its load did not finish. Run the same ingest command again; it resumes where it stopped."
+    assert describe_collection(name, store=store).problem == found.problem
+
+    collection.remove_checkpoint("a.tsv")
+    fill(collection, state="loading", names=9, entities=3)
+    found = summary_of(name, store)
+    assert (found.state, found.entities, found.names) == ("unfinished", 2, 4)
+    assert found.problem is not None
+    assert found.problem.startswith("its update did not finish.")
+
+
+def test_a_checkpoint_that_is_left_means_unfinished(tmp_path: Path) -> None:
+    """Whatever the state says, a checkpoint belongs to a load that did not finish."""
+    store = EdgeStore(tmp_path)
+    fill(store.create(manifest_of("toy")), state="ready", names=4, entities=2, checkpoints=(CHECKPOINT,))
+    store.close()
+
+    assert summary_of("toy", str(tmp_path)).state == "unfinished"
+
+
+def test_entities_of_a_large_unfinished_load_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without payload indexes, counting entities reads every point: the list gives the names alone."""
+    monkeypatch.setattr(administration, "MAX_COUNTED_NAMES", 3)
+    store = EdgeStore(tmp_path)
+    fill(store.create(manifest_of("toy")))
+
+    found = summary_of("toy", store)
+    assert (found.entities, found.names) == (None, 4)
+    store.close()
+
+
+def test_a_missing_graph_is_seen_without_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete collection that is large enough for a graph and has none is named, with the command that helps."""
+    store = EdgeStore(tmp_path)
+    collection = store.create(manifest_of("toy"))
+    fill(collection, 40, state="ready", names=40, entities=20)
+    assert summary_of("toy", store).state == "ready"
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
+
+    found = summary_of("toy", store)
+    assert (found.state, found.names) == ("no_graph", 40)
+    assert found.problem == (
+        "no graph yet, so search is exact but slow. Build it with: pearl-qdrant collections finalize toy"
+    )
+    assert describe_collection("toy", store=store).problem == found.problem
+    assert [check.state for check in check_collections(store)] == ["note"]
+    store.close()
+
+
+def test_a_collection_of_another_process_is_listed(tmp_path: Path) -> None:
+    """While another process loads or serves a collection, I still see it; only what must be counted is unknown."""
+    store = EdgeStore(tmp_path)
+    for name, facts in (("done", {"state": "ready", "names": 4, "entities": 2}), ("loading", {})):
+        fill(store.create(manifest_of(name)), **facts)
+    store.close()
+    code = (
+        "import sys; from pathlib import Path; from pearl_qdrant.store.edge.store import EdgeStore\n"
+        "store = EdgeStore(Path(sys.argv[1])); kept = [store.open('done'), store.open('loading')]\n"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == b"open"
+        done, loading = summarize_collections(str(tmp_path))
+        other.communicate()
+
+    assert (done.state, done.names) == ("ready", 4)
+    assert (loading.state, loading.names) == ("unfinished", None)
+    assert f"its load did not finish, or still runs: process {other.pid}" in str(loading.problem)
+
+
+def test_a_damaged_collection_does_not_hide_the_others(tmp_path: Path) -> None:
+    """The list and the doctor name a collection without a usable manifest, and go on."""
+    store = EdgeStore(tmp_path)
+    for name in ("a", "b"):
+        fill(store.create(manifest_of(name)), state="ready", names=4, entities=2)
+    store.close()
+    (tmp_path / "a" / MANIFEST_FILE).write_text("{", encoding="utf-8")
+
+    damaged, good = summarize_collections(str(tmp_path))
+    assert (damaged.state, good.state) == ("unusable", "ready")
+    assert "has no usable manifest" in str(damaged.problem)
+    found = list(check_collections(EdgeStore(tmp_path)))
+    assert [check.state for check in found] == ["fail", "ok"]
+    assert found[1].finding == "b: ready, 2 entities, 4 names, model toy"
+
+
+def test_collections_of_other_programs_are_named_as_such() -> None:
+    """A server may have collections that are not ours: they are listed, and the doctor leaves them alone."""
+    client = QdrantClient(":memory:")
+    client.create_collection("theirs", models.VectorParams(size=2, distance=models.Distance.DOT))
+    store = ServerStore.from_client(client)
+
+    (found,) = summarize_collections(store)
+    assert (found.state, found.is_foreign, found.names) == ("unusable", True, None)
+    assert list(check_collections(store)) == []
+    client.close()
+
+
+def test_the_doctor_looks_at_a_limited_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a store with very many collections the doctor ends soon, and says how many it left out."""
+    monkeypatch.setattr("pearl_qdrant.doctor.MAX_COLLECTIONS", 1)
+    store = EdgeStore(tmp_path)
+    for name in ("a", "b"):
+        store.create(manifest_of(name))
+    checks = list(check_collections(store))
+
+    assert [(check.state, check.finding.split(",")[0]) for check in checks] == [
+        ("fail", "a: unfinished"),
+        ("note", "only the first 1 of 2 were looked at"),
+    ]
+    store.close()
