@@ -99,6 +99,8 @@ class Link:
         nil_reason: Why there is no entity; None if there is one.
         candidates: Best first.
         kb: Short name of the entity's base, or None for NIL. Ids of several collections may be equal.
+        rule: The rule that chose or ordered the first candidates ("entity id", "exact name", "canonical name",
+            "popularity", "namesakes"); None if the ranking model alone did.
         warnings: Why the answer may be wrong: a collection is incomplete, since its load did not finish. Usually empty.
     """
 
@@ -110,6 +112,7 @@ class Link:
     candidates: tuple[Candidate, ...] = ()
     kb: str | None = None
     warnings: tuple[str, ...] = ()
+    rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

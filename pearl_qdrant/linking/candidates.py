@@ -66,8 +66,8 @@ class Queries:
 
     def take(self, rows: Sequence[int]) -> Queries:
         """The mentions in these rows; at least one."""
-        strings = ([of[row] for row in rows] for of in (self.mentions, self.spellings))
-        return Queries(*strings, self.ngrams.take(rows), self.keys.take(rows))
+        mentions, spellings = ([of[row] for row in rows] for of in (self.mentions, self.spellings))
+        return Queries(mentions, spellings, self.ngrams.take(rows), self.keys.take(rows))
 
 
 Exclude = Callable[[int, NamePoint], bool]

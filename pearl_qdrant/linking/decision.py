@@ -30,14 +30,29 @@ def decide(scored: ScoredMention, calibration: Calibration, limit: int, threshol
     if not scored.found:
         reason = NilReason.TOO_LONG if is_too_long(mention) else NilReason.NO_CANDIDATES
         return Link(mention, None, None, None, reason)
-    probabilities = calibration.probabilities(scored.logits, scored.nil_logit)
+    probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
     pairs = zip(scored.found, probabilities, strict=True)
     # fsum is exact, so the result does not depend on the order of tied candidates.
-    of_best_name = math.fsum(p for entity, p in pairs if entity.tie or entity.point.name == best.name)
+    of_best_name = math.fsum(p for entity, p in pairs if entity.tie or entity.is_namesake)
     if of_best_name < threshold:
-        return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates)
-    if (best.tie and on_tie == "null") or (not best.tie and probabilities[0] < threshold):
-        return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
-    return Link(mention, best.entity_id, best.canonical_name, best.probability, None, candidates, best.kb)
+        return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates, rule=scored.rule)
+    has_namesakes = best.tie or sum(entity.is_namesake for entity in scored.found) > 1
+    is_undecided = {
+        "canonical": best.tie or probabilities[0] < threshold,
+        "null": has_namesakes or probabilities[0] < threshold,
+        "first": not has_namesakes and probabilities[0] < threshold,
+    }[on_tie]
+    if is_undecided:
+        return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates, rule=scored.rule)
+    return Link(
+        mention,
+        best.entity_id,
+        best.canonical_name,
+        best.probability,
+        None,
+        candidates,
+        best.kb,
+        rule=scored.rule,
+    )

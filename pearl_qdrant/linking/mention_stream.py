@@ -16,11 +16,12 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.candidates import Exclude, find_candidates
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
+from pearl_qdrant.linking.entity_ids import find_by_id, looks_like_id
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, rerank
+from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, put_first, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
@@ -90,9 +91,18 @@ class MentionStream:
                     targets.all, cleaned[part], encoded.take(part), link_query, scorer, exclude=excluded
                 )
                 for mention, text, scored in zip(batch[part], cleaned[part], found, strict=True):
+                    scored = self._by_id(scored, text, link_query, excluded is not None)
                     reranked = scored if self.reranker is None else rerank(scored, self.reranker, text)
                     yield replace(reranked, mention=mention)
             done += len(batch)
+
+    def _by_id(self, scored: ScoredMention, text: str, link_query: LinkQuery, is_evaluated: bool) -> ScoredMention:
+        """The mention with the entity first whose id it is, if it is an id and not itself a name."""
+        if is_evaluated or scored.certainty < 1 or not looks_like_id(text):
+            return scored
+        collections = [target.collection for target in self.statistics.targets().all]
+        point = find_by_id(collections, text, link_query.filter)
+        return scored if point is None else put_first(scored, point)
 
     def _encoded(
         self, mentions: Iterator[str], check: Callable[[], None]

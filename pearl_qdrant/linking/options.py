@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 TypeMode = Literal["hard", "soft", "off"]
-OnTie = Literal["null", "first"]
+OnTie = Literal["canonical", "null", "first"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,10 @@ class LinkOptions:
             predicted type also counts, weighted by its confidence. "off" ignores types altogether.
         limit: Maximum number of candidates in a link, at least 1.
         threshold: Minimum probability of a link, in [0, 1]; None for the linker's own threshold.
-        on_tie: What to do when nothing separates several entities: "null" makes the mention NIL with the reason
-            `ambiguous` and lists them first among the candidates; "first" links the first by id.
+        on_tie: What to do when several entities have the mention's name. "canonical" lets popularity decide where the
+            base has it, else the entity whose canonical name it is; if they do not separate them, the mention is NIL
+            with the reason `ambiguous`. "null" makes it NIL whenever several entities have the name; "first" links
+            the first in the order of "canonical", then by id. All of them are the first candidates in any case.
 
     Raises:
         ValueError: If a value is out of range.
@@ -40,7 +42,7 @@ class LinkOptions:
     type_mode: TypeMode = "hard"
     limit: int = DEFAULT_LIMIT
     threshold: float | None = None
-    on_tie: OnTie = "null"
+    on_tie: OnTie = "canonical"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
@@ -74,7 +76,7 @@ class AnnotateOptions:
         types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
         threshold: Minimum probability of a mention, in [0, 1]; None for the default, 0.5.
         context: What the passage is about; chooses between entities that nothing else separates.
-        on_tie: What to do with ties that remain: "null" makes them NIL, "first" links the first by id.
+        on_tie: What to do with several entities of one name, as in `LinkOptions`.
         include_nil: Whether to return spans that look like mentions but have no entity, too.
 
     Raises:
@@ -84,7 +86,7 @@ class AnnotateOptions:
     types: Sequence[str] = ()
     threshold: float | None = None
     context: str | None = None
-    on_tie: OnTie = "null"
+    on_tie: OnTie = "canonical"
     include_nil: bool = False
 
     def __post_init__(self) -> None:
@@ -123,5 +125,5 @@ def check_threshold(threshold: float | None) -> None:
 
 
 def _check_on_tie(on_tie: str) -> None:
-    if on_tie not in ("null", "first"):
-        raise ValueError(f"on_tie is 'null' or 'first', not {on_tie!r}")
+    if on_tie not in ("canonical", "null", "first"):
+        raise ValueError(f"on_tie is 'canonical', 'null' or 'first', not {on_tie!r}")

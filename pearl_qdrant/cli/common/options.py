@@ -51,10 +51,11 @@ type_option: Callable[[F], F] = click.option(
 
 on_tie_option: Callable[[F], F] = click.option(
     "--on-tie",
-    type=click.Choice(["null", "first"]),
-    default="null",
+    type=click.Choice(["canonical", "null", "first"]),
+    default="canonical",
     show_default=True,
-    help="If nothing separates several entities: NIL (null), or the first by id.",
+    help="If several entities have the name: popularity, else the canonical name, decides, and if they do not it is NIL "
+    "(canonical); always NIL (null); always the first (first).",
 )
 
 strict_option: Callable[[F], F] = click.option(

@@ -30,10 +30,13 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, prior: float = 
     """The most likely coefficients (maximum a posteriori).
 
     Args:
-        samples: Weighted mentions with their right answers.
+        samples: Weighted mentions with their right answers. Those that a rule decides do not count.
         shipped: Default coefficients, the centre of the prior.
         prior: Strength of the prior.
     """
+    samples = samples.undecided()
+    if not len(samples):
+        return shipped
     n = len(FEATURES)
     present = np.isfinite(samples.logits)
     scale = np.maximum(samples.features[present].std(axis=0), _LEAST_SCALE) if present.any() else np.ones(n)

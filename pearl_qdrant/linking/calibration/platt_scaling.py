@@ -140,7 +140,13 @@ def fit(
 
 
 def fit_slope_and_bias(samples: Samples) -> Calibration:
-    """The most likely slope and bias, by Fisher scoring; the threshold stays at its default."""
+    """The most likely slope and bias, by Fisher scoring; the threshold stays at its default.
+
+    Mentions that a rule decides do not count: their probability does not depend on slope and bias.
+    """
+    samples = samples.undecided()
+    if not len(samples):
+        return Calibration()
     at = minimise(
         lambda at: _loss(samples, at),
         np.array([1.0, 0.0]),

@@ -35,6 +35,8 @@ class Samples:
         weights: Weight of each mention, (n,).
         features: Features of the candidates, (n, k, len(FEATURES)); 0 where a mention has fewer.
         nil_features: Features of NIL, (n, len(NIL_FEATURES)).
+        offsets: What rules add to the logits, (n, k); included in `logits`.
+        certainty: Precision of the rule of each mention, (n,); 1 without a rule.
     """
 
     logits: FloatArray
@@ -45,6 +47,8 @@ class Samples:
     weights: FloatArray
     features: npt.NDArray[np.float32]
     nil_features: FloatArray
+    offsets: FloatArray
+    certainty: FloatArray
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -71,6 +75,10 @@ class Samples:
         """The mentions in these rows."""
         return Samples(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    def undecided(self) -> Samples:
+        """The mentions that no rule decides: those that coefficients, slope and bias matter for."""
+        return self.take(np.flatnonzero(self.certainty == 1))
+
     @classmethod
     def joined(cls, parts: Sequence[Samples]) -> Samples:
         """Several samples, concatenated; at least one."""
@@ -85,6 +93,7 @@ class Samples:
             self,
             logits=np.pad(self.logits, more, constant_values=-np.inf),
             features=np.pad(self.features, (*more, (0, 0))),
+            offsets=np.pad(self.offsets, more),
             is_right=np.pad(self.is_right, more, constant_values=False),
         )
 
@@ -106,13 +115,14 @@ class Samples:
 
     def scored_by(self, model: RankingModel) -> Samples:
         """The same candidates scored by other coefficients, in their new order."""
-        logits = np.where(np.isfinite(self.logits), self.features @ model.features, -np.inf)
+        logits = np.where(np.isfinite(self.logits), self.features @ model.features + self.offsets, -np.inf)
         order, n_tied = best_first(logits)
         return replace(
             self,
             logits=np.take_along_axis(logits, order, axis=1),
             nil_logits=self.nil_features @ model.nil_features,
             features=np.take_along_axis(self.features, order[:, :, None], axis=1),
+            offsets=np.take_along_axis(self.offsets, order, axis=1),
             is_right=np.take_along_axis(self.is_right, order, axis=1),
             n_tied=n_tied,
         )
@@ -141,7 +151,8 @@ class Samples:
         highest = np.maximum(scaled.max(axis=1), nil)
         weights, nil_weight = np.exp(scaled - highest[:, None]), np.exp(nil - highest)
         total = weights.sum(axis=1) + nil_weight
-        return weights / total[:, None], nil_weight / total
+        candidates = self.certainty[:, None] * weights / total[:, None]
+        return candidates, np.where(self.certainty < 1, 1 - candidates.sum(axis=1), nil_weight / total)
 
 
 def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> Samples:
@@ -151,11 +162,14 @@ def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> 
         ValueError: If there are no mentions, or the two lengths differ.
     """
     logits, nil, right, tied, found_features, nil_features = [], [], [], [], [], []
+    certainty, found_offsets = [], []
     for one, ids in zip(scored, gold, strict=True):
         found = one.found[:MAX_CANDIDATES]
         logits.append([entity.logit for entity in found])
         right.append([entity.point.entity_id in ids for entity in found])
         nil.append(one.nil_logit)
+        certainty.append(one.certainty)
+        found_offsets.append([entity.offset for entity in found])
         found_features.append(np.array([entity.features for entity in found]).reshape(-1, len(FEATURES)))
         nil_features.append(one.nil_features)
         tied.append(min(len(found), max(1, sum(entity.tie for entity in found))))
@@ -164,10 +178,23 @@ def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> 
     width = max(1, *map(len, logits))
     padded, is_right = np.full((len(logits), width), -np.inf), np.zeros((len(logits), width), dtype=np.bool_)
     features = np.zeros((len(logits), width, len(FEATURES)), dtype=np.float32)
-    for i, (row, hits, values) in enumerate(zip(logits, right, found_features, strict=True)):
+    offsets = np.zeros((len(logits), width))
+    for i, (row, hits, values, more) in enumerate(zip(logits, right, found_features, found_offsets, strict=True)):
         padded[i, : len(row)], is_right[i, : len(hits)] = row, hits
         features[i, : len(values)] = values
+        offsets[i, : len(more)] = more
     is_nil = np.array([not ids for ids in gold])
     of_nil = np.array(nil_features).reshape(-1, len(NIL_FEATURES))
     weights = np.ones(len(logits))
-    return Samples(padded, np.array(nil), is_right, np.array(tied), is_nil, weights, features, of_nil)
+    return Samples(
+        padded,
+        np.array(nil),
+        is_right,
+        np.array(tied),
+        is_nil,
+        weights,
+        features,
+        of_nil,
+        offsets,
+        np.array(certainty),
+    )

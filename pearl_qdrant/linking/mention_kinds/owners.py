@@ -28,10 +28,10 @@ class NameOwners:
         for entity_id, name in pairs:
             entities.append(hash(entity_id))
             names.append(hash(spelling_key(name)))
-        entity, name = np.frombuffer(entities, dtype=np.int64), np.frombuffer(names, dtype=np.int64)
-        by_name, by_entity = np.argsort(name, kind="stable"), np.argsort(entity, kind="stable")
-        self._names, self._owners = name[by_name], entity[by_name]
-        self._entities, self._names_of = entity[by_entity], name[by_entity]
+        owner_of, name_of = np.frombuffer(entities, dtype=np.int64), np.frombuffer(names, dtype=np.int64)
+        by_name, by_entity = np.argsort(name_of, kind="stable"), np.argsort(owner_of, kind="stable")
+        self._names, self._owners = name_of[by_name], owner_of[by_name]
+        self._entities, self._names_of = owner_of[by_entity], name_of[by_entity]
 
     def __len__(self) -> int:
         return len(self._names)

@@ -15,7 +15,6 @@ _WORDS: Mapping[str, str] = {
     "some_lexical": "similar spelling (n-gram cosine up to 0.5)",
     "mention_coverage": "share of the mention that the name covers",
     "name_coverage": "share of the name that the mention covers",
-    "same_spelling": "the same name, but for case, accents, punctuation, spaces",
     "same_variant": "the same name in another spelling",
     "same_words": "the same words",
     "edit_similarity": "few edits (above 0.5)",
@@ -58,17 +57,31 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
     lines += [f"for {_label(best)}:", *_parts(best, coefficients)]
     other = next((c for c in link.candidates[1:] if not (best.tie and c.tie)), None)
     if other is not None:
-        lead = best.score - other.score
-        lines.append(f"runner-up {_label(other)}, {lead:.2f} behind ({other.probability or 0:.2f}):")
-        lines += _differences(best, other, coefficients)
+        if link.rule is None:
+            lines.append(
+                f"runner-up {_label(other)}, {best.score - other.score:.2f} behind ({other.probability or 0:.2f}):"
+            )
+            lines += _differences(best, other, coefficients)
+        else:
+            lines.append(f"runner-up {_label(other)} ({other.probability or 0:.2f}){_popularity(best, other)}")
     return lines
+
+
+_RULES: Mapping[str, str] = {
+    "entity id": "the mention is the id of this entity",
+    "exact name": "the mention is a name of this entity alone",
+    "canonical name": "several entities have this name; it is the canonical name of this one alone",
+    "popularity": "several entities have this name; this one is the most popular",
+    "namesakes": "several entities have this name",
+}
 
 
 def _rule(link: Link, calibration: Calibration) -> str:
     threshold = f"{calibration.threshold:g}"
+    by_rule = f", by rule: {_RULES[link.rule]}" if link.rule in _RULES else ""
     if link.nil_reason is None:
         why = "the first of a tie" if link.candidates[0].tie else f"at least the threshold ({threshold})"
-        return f"linked: probability {link.probability or 0:.2f}, {why}"
+        return f"linked: probability {link.probability or 0:.2f}, {why}{by_rule}"
     if link.nil_reason is NilReason.NO_CANDIDATES:
         return "NIL: no candidates, as no name is close or the type filter excludes all of them"
     if link.nil_reason is NilReason.TOO_LONG:
@@ -78,13 +91,19 @@ def _rule(link: Link, calibration: Calibration) -> str:
         several = f"{names} or more" if names == len(link.candidates) else f"{names}"
         return f"NIL: {several} entities share the best name, and nothing separates them clearly enough"
     probability = link.candidates[0].probability or 0
-    return f"NIL: the best candidate has probability {probability:.2f}, below the threshold ({threshold})"
+    return f"NIL: the best candidate has probability {probability:.2f}, below the threshold ({threshold}){by_rule}"
 
 
 def _label(candidate: Candidate) -> str:
     alias = "" if candidate.name == candidate.canonical_name else f' by its name "{candidate.name}"'
     types = "|".join(candidate.types or candidate.kb_types) or "no type"
     return f"{candidate.canonical_name} [{candidate.entity_id}] ({types}){alias}"
+
+
+def _popularity(best: Candidate, other: Candidate) -> str:
+    if best.popularity is None or other.popularity is None:
+        return ""
+    return f": popularity {other.popularity:g}, against {best.popularity:g}"
 
 
 def _parts(candidate: Candidate, coefficients: Mapping[str, float]) -> list[str]:

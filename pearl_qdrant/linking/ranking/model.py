@@ -4,6 +4,7 @@
     logit_NIL   = sum over NIL features of coefficient * value
     p_i         = exp(slope * logit_i) / (sum_j exp(slope * logit_j) + exp(slope * logit_NIL + nil_bias))
 
+Rules go before the model where the mention is a name of the base itself, or an id (`rules.py`).
 The coefficients are in `ranking.json`. `runs/linking_model.py` fits them and documents the data. A coefficient has the
 sign that its feature's meaning requires, or is 0. Slope and bias are 1 and 0 until `pearl-qdrant calibrate` fits them
 to a collection.
@@ -15,8 +16,7 @@ Features of a candidate, computed from its best name:
     some_lexical        the same up to 0.5: names that share most n-grams can still differ in meaning ("increased size",
                         "decreased size"), so a difference above 0.5 counts for less
     mention_coverage    IDF-weighted share of the mention's n-grams that the name has; name_coverage: the reverse
-    same_spelling       equal spelling keys: only case, accents, punctuation, spaces differ (`lexical.keys`)
-    same_variant        equal in normal spelling: British or American, plural, numbers in words
+    same_variant        equal variant keys (`lexical.keys`), equal in normal spelling: British or American, plural, numbers in words
     same_words          the same words in any order, without small ones
     equal_core          equal except for brackets, spaces, case, accents, punctuation
     missing_numbers     the mention has a number that the name does not have; extra_numbers: the reverse
@@ -63,7 +63,6 @@ FEATURES = (
     "some_lexical",
     "mention_coverage",
     "name_coverage",
-    "same_spelling",
     "same_variant",
     "same_words",
     "equal_core",
@@ -175,12 +174,18 @@ class Calibration:
         if not (0.0 < self.slope < math.inf and math.isfinite(self.nil_bias) and 0.0 <= self.threshold <= 1.0):
             raise ValueError(f"slope must be positive, threshold a probability, and slope and bias finite, not {self}")
 
-    def probabilities(self, logits: Sequence[float], nil_logit: float) -> list[float]:
-        """Probability of each candidate; 1 minus their sum is that of NIL."""
+    def probabilities(self, logits: Sequence[float], nil_logit: float, *, certainty: float = 1.0) -> list[float]:
+        """Probability of each candidate; 1 minus their sum is that of NIL.
+
+        Args:
+            logits: Logits of the candidates.
+            nil_logit: Logit of NIL.
+            certainty: Precision of the rule that chose the first candidate, in (0, 1]; multiplies the probabilities.
+        """
         # Numerically stable softmax: subtracting the highest logit keeps exp from overflowing.
         scaled = [self.slope * logit for logit in logits]
         nil = self.slope * nil_logit + self.nil_bias
         highest = max([nil, *scaled])
         weights = [math.exp(logit - highest) for logit in scaled]
         total = math.exp(nil - highest) + math.fsum(weights)
-        return [weight / total for weight in weights]
+        return [certainty * weight / total for weight in weights]

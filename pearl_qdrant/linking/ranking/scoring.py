@@ -17,6 +17,15 @@ from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.ranking.edit_features import edits, margin, sorted_similarity, word_changes
 from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
+from pearl_qdrant.linking.ranking.rules import (
+    BONUS,
+    EXACT_CERTAINTY,
+    ID_CERTAINTY,
+    RuleName,
+    namesakes,
+    own_names,
+    shares,
+)
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     equal_core,
@@ -86,13 +95,17 @@ class ScoredEntity:
     Attributes:
         name: The best name of the entity.
         features: (len(FEATURES),).
-        logit: Dot product of features and coefficients.
+        logit: Dot product of features and coefficients, plus the offset.
+        offset: What rules add to the logit (`rules.py`): the share among namesakes, and the bonus of an exact name.
+        is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
         tie: Whether another entity has an equal best name, and nothing separates the two.
     """
 
     name: MatchedName
     features: npt.NDArray[np.float64]
     logit: float
+    offset: float = 0.0
+    is_namesake: bool = False
     tie: bool = False
 
     @property
@@ -137,12 +150,16 @@ class ScoredMention:
         found: The entities, best first.
         nil_logit: Logit of NIL.
         nil_features: (len(NIL_FEATURES),).
+        rule: The rule that chose or ordered the first candidates, or None.
+        certainty: Precision of the rule, in (0, 1]; multiplies the probabilities of the candidates.
     """
 
     mention: str
     found: list[ScoredEntity]
     nil_logit: float
     nil_features: npt.NDArray[np.float64]
+    rule: RuleName | None = None
+    certainty: float = 1.0
 
     @property
     def logits(self) -> list[float]:
@@ -210,15 +227,56 @@ def score_names(
         return ScoredMention(mention, [], nil_logit, nil_features)
     nearest = heapq.nlargest(2, (name.edit_similarity for name in names))
     features = np.array([_features(of_mention, name, types, link_query, scorer, nearest) for name in names])
-    logits = (features @ scorer.model.features).tolist()
-    found = in_order(ScoredEntity(name, row, logit) for name, row, logit in zip(names, features, logits, strict=True))
-    n_tied = sum(entity.tie for entity in found)
-    return ScoredMention(mention, found[: max(link_query.limit, n_tied)], nil_logit, nil_features)
+    logits = features @ scorer.model.features
+    offsets, chosen, rule = _apply_rules(of_mention, names, logits, link_query)
+    found = in_order(
+        ScoredEntity(name, row, logit + offset, offset, i in chosen)
+        for i, (name, row, logit, offset) in enumerate(zip(names, features, logits.tolist(), offsets, strict=True))
+    )
+    n_kept = max(link_query.limit, sum(entity.tie for entity in found))
+    certainty = EXACT_CERTAINTY if rule is not None and names[min(chosen)].is_same_spelling else 1.0
+    return ScoredMention(mention, found[:n_kept], nil_logit, nil_features, rule, certainty)
+
+
+def _apply_rules(
+    of_mention: StringFeatures, names: Sequence[MatchedName], logits: npt.NDArray[np.float64], link_query: LinkQuery
+) -> tuple[list[float], frozenset[int], RuleName | None]:
+    """Offsets of all logits, the rows of the entities that the rule is about, and the rule."""
+    own = own_names(names, of_mention.folded)
+    group = own or namesakes(names, int(logits.argmax()))
+    if link_query.types and not link_query.is_filter:
+        group = [i for i in group if _has_type(names[i].point, link_query.types)] or group
+    offsets = [0.0] * len(names)
+    rule: RuleName | None = "exact name" if own else None
+    if len(group) > 1:
+        parts, rule = shares([names[i] for i in group])
+        for i, part in zip(group, parts, strict=True):
+            offsets[i] = math.log(max(part, 1e-9) * len(group))
+    if own:
+        # The bonus replaces what features say: of one name they differ by the predicted type alone.
+        level = max(logits[i] for i in group)
+        for i in group:
+            offsets[i] += BONUS + level - logits[i]
+    return offsets, frozenset(group), rule
+
+
+def put_first(scored: ScoredMention, point: NamePoint) -> ScoredMention:
+    """The mention with the entity whose id it is as the first candidate."""
+    others = [
+        replace(entity, is_namesake=False, tie=False)
+        for entity in scored.found
+        if (entity.point.kb, entity.point.entity_id) != (point.kb, point.entity_id)
+    ]
+    logit = BONUS + max((entity.logit for entity in others), default=0.0)
+    features = np.zeros(len(FEATURES))
+    first = ScoredEntity(MatchedName(point, None), features, logit, offset=logit, is_namesake=True)
+    return replace(scored, found=[first, *others], rule="entity id", certainty=ID_CERTAINTY)
 
 
 def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMention:
     """Add a reranker's scores to the logits of the first candidates, and sort all candidates again.
 
+    A mention that a rule has decided keeps its order; of namesakes that nothing separates, the reranker chooses one.
     The scores are centred on their mean. So the reranker changes the order of the candidates that it read, and does
     not change their odds as a group against NIL and against the candidates that it did not read.
 
@@ -226,7 +284,7 @@ def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMen
         ModelError: If the reranker does not return one finite score per candidate.
     """
     first = scored.found[:TOP]
-    if len(first) < 2:
+    if len(first) < 2 or (scored.certainty < 1 and not first[0].tie):
         return scored
     scores = reranker.score(mention, [entity.point for entity in first])
     if len(scores) != len(first) or not all(map(math.isfinite, scores)):

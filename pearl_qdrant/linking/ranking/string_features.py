@@ -100,13 +100,12 @@ def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
     return float(same or mention.core == name.core)
 
 
-def equal_keys(mention: StringFeatures, name: StringFeatures) -> tuple[float, float, float]:
-    """Whether the spelling key, the variant key and the key of sorted words are equal (`lexical.keys`)."""
+def equal_keys(mention: StringFeatures, name: StringFeatures) -> tuple[float, float]:
+    """Whether the variant key and the key of sorted words are equal (`lexical.keys`)."""
     if not mention.joined or not name.joined:
-        return 0.0, 0.0, 0.0
-    same = mention.joined == name.joined
-    variant = same or mention.variant == name.variant
-    return float(same), float(variant), float(variant or mention.words_key == name.words_key)
+        return 0.0, 0.0
+    variant = mention.variant == name.variant
+    return float(variant), float(variant or mention.words_key == name.words_key)
 
 
 def missing_numbers(mention: StringFeatures, name: StringFeatures) -> float:
