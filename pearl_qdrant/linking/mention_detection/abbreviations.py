@@ -1,8 +1,9 @@
 """Finds abbreviations that a passage defines: `tumor necrosis factor (TNF)` and `TNF (tumor necrosis factor)`.
 
 The short form is one or two words, in brackets after the long form or directly before a long form in brackets. It is
-matched from its end: each of its letters and digits must occur in the long form in order, the first one at the start of
-a word. The long form is the shortest that matches, with at most min(n + 5, 2 n) words for n characters.
+matched from its end. The long form is the words whose initials it is, small words with or without a letter. If there
+are none, each of its letters and digits must occur in the long form in order, the first one at the start of a word; the
+long form is then the shortest that matches. It has at most min(n + 5, 2 n) words for n characters.
 
 Source: Schwartz and Hearst 2003, "A simple algorithm for identifying abbreviation definitions in biomedical text".
 """
@@ -23,6 +24,9 @@ _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+(?=\S)|\n\s*\n|\r\n\s*\r\n|[()\[\]（）]")
 _INSIDE_END = re.compile(r"[;,；，]")
 _WORD = re.compile(r"\S+")
+_PLAIN_WORD = re.compile(r"[^\W_]+")
+_SMALL_WORDS = frozenset("of the and in for to a an on with by from de la du".split())
+_JOINING = "-/'’"  # signs between parts of one word
 _USE = re.compile(r"(?<!\w)[^\W_]")
 _IN_WORD = re.compile(r"\w")
 
@@ -66,15 +70,17 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
         n_words = min(len(inside) + 5, 2 * len(inside))
         words = list(_WORD.finditer(before))[-n_words:]
         window = words[0].start()
-        if (start := _match_backwards(inside, before[window:])) is not None:
+        start = _match_initials(inside, before[window:])
+        if start is None:
+            start = _match_backwards(inside, before[window:])
+        if start is not None:
             start += window
             return Abbreviation(inside, before[start:], inside_start, before_start + start)
     last = list(_WORD.finditer(before))[-1]
     short = last.group().lstrip("\"'“‘")
-    if _is_short(short) and not cut and len(inside.split()) <= min(len(short) + 5, 2 * len(short)):
-        start = _match_backwards(short, inside)
-        if start == 0:
-            return Abbreviation(short, inside, before_start + last.end() - len(short), inside_start)
+    is_possible = _is_short(short) and not cut and len(inside.split()) <= min(len(short) + 5, 2 * len(short))
+    if is_possible and 0 in (_match_initials(short, inside), _match_backwards(short, inside)):
+        return Abbreviation(short, inside, before_start + last.end() - len(short), inside_start)
     return None
 
 
@@ -99,6 +105,23 @@ def _is_short(form: str) -> bool:
     )
 
 
+def _match_initials(short: str, before: str) -> int | None:
+    """Start of the words at the end of `before` whose initials are the short form; None if they are not.
+
+    Small words may have no letter: `ACU` is the adenocarcinoma of cervix uteri.
+    """
+    letters = [c.lower()[0] for c in short if c.isalnum()]
+    for word in reversed(list(_PLAIN_WORD.finditer(before))):
+        if word.group()[0].lower()[0] == letters[-1]:
+            letters.pop()
+        elif word.group().lower() not in _SMALL_WORDS:
+            return None
+        if not letters:
+            starts_word = word.start() == 0 or before[word.start() - 1] not in _JOINING
+            return word.start() if starts_word and len(before) - word.start() > len(short) + 1 else None
+    return None
+
+
 def _match_backwards(short: str, before: str) -> int | None:
     """Start of the shortest long form at the end of `before`; None if there is none."""
     # Lower-case letter by letter and keep one character each: the lower case of İ is two characters.
@@ -113,7 +136,7 @@ def _match_backwards(short: str, before: str) -> int | None:
         if at < 0:
             return None
     # The long form starts at the start of the word that contains its first letter.
-    while at > 0 and not text[at - 1].isspace() and (text[at - 1] in "-/'’" or text[at - 1].isalnum()):
+    while at > 0 and not text[at - 1].isspace() and (text[at - 1] in _JOINING or text[at - 1].isalnum()):
         at -= 1
     long = before[at:]
     is_longer = len(long) > len(short)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,11 +22,13 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
     find_uses,
 )
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
+from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import (
     CASED_BASE,
     SpanCandidate,
     as_nil,
     can_reach,
+    is_name,
     n_lower_case,
     select,
     select_nil,
@@ -92,11 +95,12 @@ class _StringLink:
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A text and the lookups of its spans."""
+    """A text, the lookups of its spans, and the places of short forms that it defines."""
 
     text: str
     lookups: list[_Lookup]
     is_given: bool
+    uses: Sequence[Use] = ()
 
 
 def annotate(
@@ -183,14 +187,14 @@ def _prepare(text: str, given: Iterable[GivenSpan] | None) -> _Passage:
             continue
         # Line breaks and repeated spaces are not part of a name.
         lookups.append(_Lookup(span, " ".join(expanded.split()), is_abbreviated))
-    return _Passage(text, lookups, given is not None)
+    return _Passage(text, lookups, given is not None, uses)
 
 
 def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> list[Span]:
     """Spans by shape, plus the short and long forms that the passage defines; no span cuts a short form."""
     used = [(use.start, use.end) for use in uses]
     defined = {*used, *((a.long_start, a.long_start + len(a.long)) for a in abbreviations)}
-    within = {offset for start, end in used for offset in range(start + 1, end)}
+    within = _offsets_within(uses)
     found = [
         span
         for span in find_spans(text)
@@ -200,10 +204,16 @@ def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Seq
     return sorted([*found, *certain], key=lambda span: (span.start, span.end))
 
 
+def _offsets_within(uses: Sequence[Use]) -> set[int]:
+    """The offsets where a span would cut a short form."""
+    return {offset for use in uses for offset in range(use.start + 1, use.end)}
+
+
 def _annotate_group(
     linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: Choose | None
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
+    _add_name_windows(linker, passages, options)
     distinct = list(dict.fromkeys(lookup.query for passage in passages for lookup in passage.lookups))
     # Without a threshold: it applies to spans, whose probability also depends on their shape.
     links = linker.link_batch(distinct, types=options.types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else ()
@@ -219,9 +229,27 @@ def _annotate_group(
         ]
 
 
+def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions) -> None:
+    """Add the spans that are names of the base as written, if the linker can look names up."""
+    known_names = getattr(linker, "known_names", None)
+    if known_names is None:
+        return
+    is_open = [passage for passage in passages if not passage.is_given]
+    places = [{(lookup.span.start, lookup.span.end) for lookup in passage.lookups} for passage in is_open]
+    windows = find_name_windows(
+        [passage.text for passage in is_open], partial(known_names, types=options.types), without=places
+    )
+    for passage, spans in zip(is_open, windows, strict=True):
+        within = _offsets_within(passage.uses) if spans else set()
+        for span in spans:
+            if span.start not in within and span.end not in within:
+                query = " ".join(passage.text[span.start : span.end].split())
+                passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
+
+
 def _without_unused(link: Link, threshold: float) -> _StringLink:
     """A link without its candidates if no span with it can reach the threshold."""
-    kept = link if can_reach(link, threshold) else replace(link, candidates=())
+    kept = link if can_reach(link, threshold) or is_name(link) else replace(link, candidates=())
     return _StringLink(kept, len(link.candidates), n_lower_case(link))
 
 
@@ -235,8 +263,10 @@ def _span_candidates(passage: _Passage, link_of: Mapping[str, _StringLink]) -> l
         span, link = lookup.span, link_of[lookup.query].link
         by_case = break_by_case(link) if span.case_matters else link
         name = next((c.name for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
-        probability = span_probability(span, link, in_cased_base=in_cased_base, name=name)
-        candidates.append(SpanCandidate(span, by_case, probability, lookup.query if lookup.is_abbreviated else None))
+        is_exact = is_name(link)
+        probability = span_probability(span, link, in_cased_base=in_cased_base, name=name, is_exact=is_exact)
+        long_form = lookup.query if lookup.is_abbreviated else None
+        candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact))
     return candidates
 
 

@@ -1,13 +1,14 @@
 """Selects mentions among the candidate spans of a passage, by the probability of their links and by their shapes.
 
 A linker's probability holds for strings that are worth linking. Most spans of running text are not mentions, and their
-share depends on the shape of the span. So the odds of a link are multiplied by a factor of the shape:
+share depends on the shape of the span. So the odds of a link are multiplied by a factor of the shape,
+but for several words that are exactly a name of the base:
 
     odds = p / (1 - p) * exp(shift[shape]),   probability = odds / (1 + odds)
 
 Among overlapping spans, the set with the highest sum of weights is kept (weighted interval scheduling, by dynamic
 programming over the ends): weight = probability^4 * words. So the longer one of two equally probable spans wins, and
-two probable spans win over a less probable one.
+two probable spans win over a less probable one. A span inside one that is exactly a name does not compete at all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.records import Link, NilReason
 
@@ -32,6 +34,9 @@ SHIFT = {
 }
 """Log odds of being a mention, relative to a capitalised name. Chosen on the development half of
 `benchmarks/passages.txt`; half a unit more or less changes F1 there by half a point at most."""
+
+EXACT_PHRASE = 0.98
+"""Least probability in the weight of several words that are exactly a name: their words do not meet by chance."""
 
 CASE_SHIFT = -3.0
 """Added to the log odds of a lower-case word whose name in the base is capitalised: `time` is not the magazine."""
@@ -54,17 +59,20 @@ class SpanCandidate:
         link: The link of its string, made without a threshold.
         probability: Probability that the span mentions the entity of the link, in [0, 1].
         long_form: The string that was looked up in place of the text, if the passage defines one.
+        is_exact: Whether the string is a name of the entity, up to case, accents and punctuation.
     """
 
     span: Span
     link: Link
     probability: float
     long_form: str | None = None
+    is_exact: bool = False
 
     @property
     def weight(self) -> float:
         """Value in the selection of overlapping spans."""
-        return self.probability**4 * self.span.n_words
+        is_phrase = self.is_exact and self.span.n_words > 1
+        return (max(self.probability, EXACT_PHRASE) if is_phrase else self.probability) ** 4 * self.span.n_words
 
 
 def probability_of(link: Link) -> float:
@@ -84,7 +92,15 @@ def can_reach(link: Link, threshold: float) -> bool:
     return max(probability_of(link), _LOWEST) >= threshold
 
 
-def span_probability(span: Span, link: Link, *, in_cased_base: bool, name: str | None) -> float:
+def is_name(link: Link) -> bool:
+    """Whether the linked string is, folded, the name of the best candidate."""
+    if not link.candidates:
+        return False
+    name, mention = link.candidates[0].name, link.mention
+    return name == mention or (fold_name(name) == fold_name(mention) != "")
+
+
+def span_probability(span: Span, link: Link, *, in_cased_base: bool, name: str | None, is_exact: bool = False) -> float:
     """The probability that a span mentions the entity of its link, in [0, 1].
 
     Args:
@@ -92,9 +108,12 @@ def span_probability(span: Span, link: Link, *, in_cased_base: bool, name: str |
         link: The link of its string, made without a threshold.
         in_cased_base: Whether the base writes some names in lower case, judging by the passage's candidates.
         name: The entity's name that is closest to the span, if any.
+        is_exact: Whether the span is that name.
     """
     probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
-    log_odds = math.log(probability / (1 - probability)) + SHIFT[span.shape]
+    log_odds = math.log(probability / (1 - probability))
+    if not (is_exact and span.n_words > 1):
+        log_odds += SHIFT[span.shape]
     is_lower = span.shape is Shape.LOWER and span.case_matters
     if is_lower and in_cased_base and name is not None and name[:1].isupper():
         log_odds += CASE_SHIFT
@@ -109,7 +128,20 @@ def select(candidates: Sequence[SpanCandidate], *, threshold: float) -> list[Spa
         threshold: Minimum probability, in [0, 1].
     """
     probable = [c for c in candidates if c.probability >= threshold and c.link.candidates]
-    return _best_disjoint(_without_redundant(probable))
+    return _best_disjoint(_without_redundant(_without_parts(probable)))
+
+
+def _without_parts(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
+    """Drop spans inside a longer span that is exactly a name: `heart` in `heart attack`. O(n log n)."""
+    kept = []
+    end = -1  # the last end of the names so far, all of which start at the candidate's start or before
+    for candidate in sorted(candidates, key=lambda c: (c.span.start, -c.span.end)):
+        if candidate.span.end <= end:
+            continue
+        kept.append(candidate)
+        if candidate.is_exact:
+            end = candidate.span.end
+    return kept
 
 
 def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
@@ -125,20 +157,16 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
     for same in by_entity.values():
         same.sort(key=lambda c: (c.span.start, -c.span.end))  # outer spans first
         for i, outer in enumerate(same):
-            # An inner span replaces the outer one only if the outer text is not itself a name of the entity.
-            end, strength = outer.span.end, math.inf if _is_name(outer.link) else outer.probability
+            # A span that is exactly a name replaces one that is not, whether it is inside or around it.
+            end, strength = outer.span.end, (outer.is_exact, outer.probability)
             for k in range(i + 1, len(same)):
                 inner = same[k]
                 if inner.span.start >= end:
                     break
                 if inner.span.end <= end:
-                    redundant.add(id(outer if strength < inner.probability else inner))
+                    is_stronger = not outer.is_exact and strength < (inner.is_exact, inner.probability)
+                    redundant.add(id(outer if is_stronger else inner))
     return [candidate for candidate in candidates if id(candidate) not in redundant]
-
-
-def _is_name(link: Link) -> bool:
-    """Whether the linked string is a name of the best candidate."""
-    return any(c.name.casefold() == link.mention.casefold() for c in link.candidates[:1])
 
 
 def _entities(link: Link) -> tuple[tuple[str, str], ...]:

@@ -69,7 +69,7 @@ class Span:
 
 def find_spans(text: str) -> list[Span]:
     """All candidate spans of a text, in the order of their starts."""
-    return list(_SpanFinder(text).spans())
+    return list(SpanFinder(text).spans())
 
 
 _END = re.compile(r"\++(?![Ulo9])|#(?![Ulo9])")
@@ -77,8 +77,17 @@ _MID_JOINERS = frozenset("-/·–+")
 """A span may start or end at one of these joiners. At others it may not: U.S., AT&T."""
 
 
-class _SpanFinder:
-    """The words of one text with their properties, and the spans made from them."""
+class SpanFinder:
+    """The words of one text with their properties, and the spans made from them.
+
+    Attributes:
+        text: The text.
+        words: Its words.
+        lowered: The words in lower case.
+        is_cased: Whether letter case is informative.
+        initial: Whether each word starts a sentence.
+        capital: Whether each word is capitalised, and not only because it starts a sentence.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -192,6 +201,18 @@ class _SpanFinder:
         if not (cuts_before or cuts_after):
             return True
         return all(self.capital[k] or self.words[k].is_number for k in range(i, j + 1))
+
+    def may_cut(self, i: int) -> bool:
+        """Whether a span may end at word i, and another one start at the next word."""
+        if not 0 <= i < len(self.words):
+            return True
+        return self.words[i].gap is not Gap.JOINED or self.words[i].joiner in _MID_JOINERS
+
+    def span_at(self, i: int, j: int, start: int, end: int) -> Span:
+        """The span of words i to j with the given offsets, which may include signs around the words."""
+        n_words = sum(not self.stop[k] and self.words[k].gap is not Gap.JOINED for k in range(i, j)) + 1
+        case_matters = self.is_cased and not (self.initial[i] and self.words[i].has_capital)
+        return Span(start, end, self._shape(i, j), n_words, case_matters)
 
     def _continues(self, i: int) -> bool:
         """Whether a capitalised run continues from word i to word i + 1."""

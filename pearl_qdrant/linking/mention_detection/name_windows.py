@@ -1,0 +1,173 @@
+"""Finds spans that no shape suggests, but that are names of the base as written.
+
+`spans.py` rejects most runs of words, because each of its spans is encoded and searched: a span has no stop word at its
+ends, few words and no brackets. Names may have all of that: `left ventricle`, `carcinoma not otherwise specified`,
+`Panic! at the Disco`. Here every run of up to ten words is a window, and the base is asked which windows are names. It
+compares strings only, which costs a thousandth of a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Span, SpanFinder
+from pearl_qdrant.linking.mention_detection.stop_words import COMMON_WORDS
+from pearl_qdrant.linking.mention_detection.tokens import Gap
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.search import chunks
+
+KnownNames = Callable[[Sequence[str]], set[str]]
+"""Returns those of some strings that are names of the base, exactly as written."""
+
+MAX_WORDS = 10
+"""Words of a window, small words included."""
+
+MAX_TOKENS = 16  # words and joined parts of words, such as the four of "IL-2/IL-3"
+
+WINDOWS_AT_ONCE = 5_000
+"""Windows that the base is asked for at once, a few MB."""
+
+_NO_END = frozenset(
+    "a an the and or that this these those which who whom whose what where when why how is are was were be been being"
+    " am has have had having do does did i me my we us our you your he him his she her it its they them their will"
+    " would shall should can could may might must but if than then so because there here very".split()
+)
+"""A window does not end with one of these in lower case."""
+
+_NO_START = _NO_END | frozenset("of in for to with by on at from as into".split())
+"""A window does not start with one of these. It may end with a preposition: kuru, susceptibility to."""
+
+_CLOSING = {")": "(", "]": "[", "}": "{"}
+_FINAL = ".!?'\u2019%*+"
+"""Signs that may end a name: Yahoo!, Inc., 5'."""
+
+_INITIAL = "([{.#@$'+-"
+"""Signs that may start a name: (R)-warfarin, .NET, 'n' Roll."""
+
+_PARAGRAPH = re.compile(r"[\r\n]\s*[\r\n]|[\x00-\x08\x0b-\x1f\t]")
+
+
+_NAMES_AT_ONCE = 1000  # about 5 ms in an embedded collection
+_MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
+
+
+def names_in(collections: Iterable[Collection], names: Sequence[str], types: Sequence[str] = ()) -> set[str]:
+    """Those of some strings that are names in one of the collections, letter for letter.
+
+    Args:
+        collections: Open collections.
+        names: Any strings.
+        types: Count only names of entities of one of these types; empty for all.
+    """
+    return {
+        point.name
+        for collection in collections
+        for some in chunks(names, _NAMES_AT_ONCE)
+        for point in collection.find(names=some, types=types, limit=_MAX_POINTS)
+    }
+
+
+class _Window(NamedTuple):
+    """A run of words: number of its passage, offsets, first and last word, and the strings that it may be stored as."""
+
+    passage: int
+    start: int
+    end: int
+    first: int
+    last: int
+    forms: tuple[str, ...]
+
+
+def find_name_windows(
+    texts: Sequence[str], known_names: KnownNames, *, without: Sequence[set[tuple[int, int]]]
+) -> list[list[Span]]:
+    """The windows of some texts that are names of the base, in the order of their starts.
+
+    Letter case may differ in three ways: the first letter at the start of a sentence; a lower-case text and a name with
+    a capital first letter; or with all words capitalised. The last two do not hold for windows of common words alone.
+
+    Args:
+        texts: n passages.
+        known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
+        without: For each passage the places (start, end) of spans that are known already.
+
+    Returns:
+        n lists.
+    """
+    found: list[list[Span]] = [[] for _ in texts]
+    windows = (
+        (finder, window)
+        for n, finder in enumerate(map(SpanFinder, texts))
+        for window in _windows(n, finder)
+        if (window.start, window.end) not in without[n]
+    )
+    while some := list(islice(windows, WINDOWS_AT_ONCE)):
+        known = known_names(list(dict.fromkeys(form for _, window in some for form in window.forms)))
+        for finder, window in some:
+            if not known.isdisjoint(window.forms):
+                found[window.passage].append(finder.span_at(window.first, window.last, window.start, window.end))
+    return found
+
+
+def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
+    """All windows of a passage."""
+    text, words = finder.text, finder.words
+    # Once for each word, not for each window.
+    no_start = [word in _NO_START and not finder.capital[i] for i, word in enumerate(finder.lowered)]
+    no_end = [word in _NO_END and not finder.capital[i] for i, word in enumerate(finder.lowered)]
+    is_common = [word in COMMON_WORDS and not finder.capital[i] for i, word in enumerate(finder.lowered)]
+    ends_block = [
+        word.is_unspaced
+        or word.end - word.start > MAX_CHARACTERS
+        or _PARAGRAPH.search(text, word.end, words[i + 1].start if i + 1 < len(words) else len(text)) is not None
+        for i, word in enumerate(words)
+    ]
+    for i, first in enumerate(words):
+        if no_start[i] or first.is_unspaced or not finder.may_cut(i - 1):
+            continue
+        n_words, all_common = 1, True
+        for j in range(i, min(i + MAX_TOKENS, len(words))):
+            last = words[j]
+            if n_words > MAX_WORDS or last.end - first.start > MAX_CHARACTERS or last.is_unspaced:
+                break
+            all_common = all_common and is_common[j]
+            if j > i and not no_end[j] and finder.may_cut(j):
+                for start, end in _with_signs(text, first.start, last.end):
+                    forms = _forms(finder, i, text[start:end], all_common=all_common)
+                    yield _Window(number, start, end, i, j, forms)
+            if ends_block[j]:
+                break
+            n_words += last.gap is not Gap.JOINED
+
+
+def _with_signs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The place of a run of words, and the places with the signs directly before or after it."""
+    before, after = text[start - 1 : start], text[end : end + 1]
+    yield start, end
+    if after and (after in _FINAL or (after in _CLOSING and _CLOSING[after] in text[start:end])):
+        yield start, end + 1
+    if before and before in _INITIAL:
+        yield start - 1, end
+
+
+def _forms(finder: SpanFinder, first: int, written: str, *, all_common: bool) -> tuple[str, ...]:
+    """The strings that a window may be stored as."""
+    written = " ".join(written.split())
+    is_initial_capital = finder.initial[first] and not finder.capital[first] and written[0].isupper()
+    lowered = written[0].lower() + written[1:] if is_initial_capital else written
+    if all_common:
+        return (lowered,)
+    if not finder.is_cased:
+        small = written.lower()
+        return tuple(dict.fromkeys((written, small, small[0].upper() + small[1:], _title(small))))
+    if lowered.islower():
+        return tuple(dict.fromkeys((lowered, lowered[0].upper() + lowered[1:], _title(lowered))))
+    return (written,) if lowered == written else (written, lowered)
+
+
+def _title(lowered: str) -> str:
+    """The words of a string with a capital each."""
+    return " ".join(word[0].upper() + word[1:] for word in lowered.split(" "))
