@@ -6,8 +6,9 @@ processes can load several inputs of one base into one collection: each has its 
 finish builds the graph.
 
 Each distinct name is encoded once: a scan before the load finds the names that repeat, and their vectors are kept
-(`ingest.load.embedding_cache`). After each `CHECKPOINT_EVERY` names the store is flushed, and the manifest notes how
-much of the input is stored.
+(`ingest.load.embedding_cache`). After each `CHECKPOINT_EVERY` names or `CHECKPOINT_S` seconds the store is flushed, and
+the manifest notes how much of the input is stored. A window takes about a second in the encoder
+(`ingest.load.windows`), so that a load can be stopped within one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
 from ingest.load.new_names import WINDOW, write_missing
 from ingest.load.prefetch import overlap
+from ingest.load.windows import WindowSize
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
@@ -37,7 +39,10 @@ QUEUE = 2
 """Windows that can wait between two stages."""
 
 CHECKPOINT_EVERY = 65_536
-"""Names between two checkpoints; a flush costs a fraction of a second."""
+"""Names between two checkpoints, at most; a flush costs a fraction of a second."""
+
+CHECKPOINT_S = 10.0
+"""Seconds between two checkpoints, at most, and the window that is being written: what a stopped load loses."""
 
 Progress = Callable[[int], None]
 
@@ -131,21 +136,25 @@ class _Load:
     skip_entities: int
     encode_seconds: float = 0.0
     unencodable: int = 0
+    is_stopped: bool = False
     repeats: RepeatedNames = field(init=False)
+    size: WindowSize = field(init=False)
 
     def __post_init__(self) -> None:
+        self.size = WindowSize(WINDOW)
         self.repeats = RepeatedNames(self.encoder, self.scan.repeated_name_hashes)
 
     def read(self) -> Iterator[_Window]:
-        """Windows of whole entities; each but the last has at least `WINDOW` names."""
+        """Windows of whole entities; each but the last has at least `size.names` names."""
         entities = self.reader.read(self.report, scattered=self.scan.scattered)
         for _ in islice(entities, self.skip_entities):
-            pass
+            if self.is_stopped:
+                return
         window = _Window([], [])
         for entity in entities:
             window.entities.append(entity)
             window.names.extend(entity.names())
-            if len(window.names) >= WINDOW:
+            if len(window.names) >= self.size.names:
                 yield window
                 window = _Window([], [])
         if window.entities:
@@ -155,12 +164,15 @@ class _Load:
         for window in windows:
             start = time.perf_counter()
             window.encoded = self.repeats.encode(window.names)
-            self.encode_seconds += time.perf_counter() - start
+            seconds = time.perf_counter() - start
+            self.encode_seconds += seconds
+            self.size.adapt(len(window.names), seconds)
             yield window
 
     def write(self, windows: Iterable[_Window], writer: Writer) -> None:
         """Write each window; flush and write a checkpoint now and then."""
         kb, done, since = self.collection.manifest.kb, self.skip_entities, 0
+        last = time.perf_counter()
         for window in windows:
             encoded = window.encoded
             if encoded is None:
@@ -171,10 +183,10 @@ class _Load:
             done += len(window.entities)
             since += len(points)
             self.progress(len(points))
-            if since >= CHECKPOINT_EVERY:
+            if since >= CHECKPOINT_EVERY or time.perf_counter() - last >= CHECKPOINT_S:
                 writer.flush()
                 self._write_checkpoint(done)
-                since = 0
+                since, last = 0, time.perf_counter()
 
     def _write_checkpoint(self, entities: int) -> None:
         checkpoint = Checkpoint(input=self.input, digest=self.scan.digest, entities=entities)
@@ -187,8 +199,11 @@ class _Load:
             self.collection.writer() as writer,
             closing(overlap(self.encode(overlap(self.read(), QUEUE)), QUEUE)) as windows,
         ):
-            self.write(windows, writer)
-            writer.flush()
+            try:
+                self.write(windows, writer)
+                writer.flush()
+            finally:
+                self.is_stopped = True  # before the stages are closed, which waits for them
         self.repeats.forget()
         # The checkpoint stays while others are not done: of several processes that come here at once, at least one
         # sees that all are done, and builds the graph.

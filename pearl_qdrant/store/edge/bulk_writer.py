@@ -30,6 +30,9 @@ QUEUE = 8
 """Batches that may wait for the child: 16 MB, or the names encoded in the four seconds that a compaction takes."""
 
 _FULL_QUEUE_SLEEP_S = 0.005
+STOP_S = 1.5
+"""How long a stopped load lets the child end by itself; a compaction takes longer. What was acknowledged is kept."""
+
 _CHECK_THREAD_S = 0.5  # how often a caller that waits for an answer checks that the thread is alive
 
 
@@ -99,6 +102,10 @@ class _WriterThread(threading.Thread):
         """Queue a request; waits while the queue is full."""
         while self._requests.qsize() >= QUEUE:
             time.sleep(_FULL_QUEUE_SLEEP_S)
+        self._requests.put(request)
+
+    def submit_at_once(self, request: _Request) -> None:
+        """Queue a request, even if the queue is full."""
         self._requests.put(request)
 
     def kill_child(self) -> None:
@@ -187,7 +194,8 @@ class EdgeWriter:
         self._thread = self._hand_over = None
         try:
             thread.drops_points = exc_info[0] is not None
-            self._finish(thread)
+            is_stopped = exc_info[0] is not None and not isinstance(exc_info[1], Exception)  # by Ctrl-C
+            self._finish(thread, STOP_S if is_stopped else None)
             self._record_rewritten(thread)
             if exc_info[0] is None and thread.error is not None:
                 raise thread.error
@@ -210,11 +218,17 @@ class EdgeWriter:
         """Count the points in the collection, including all points written so far."""
         return int(self._running_thread().submit_and_wait(_Request(COUNT))["points"])
 
-    def _finish(self, thread: _WriterThread) -> None:
-        """Let the child write what waits and exit; kill it on Ctrl-C."""
+    def _finish(self, thread: _WriterThread, patience_s: float | None) -> None:
+        """Let the child write what waits and exit; kill it on Ctrl-C, and after `patience_s` seconds."""
         try:
-            thread.submit(_Request(FINISH))
-            thread.join()
+            if patience_s is None:
+                thread.submit(_Request(FINISH))
+            else:
+                thread.submit_at_once(_Request(FINISH))
+            thread.join(patience_s)
+            if thread.is_alive():
+                thread.kill_child()
+                thread.join(timeout=10)
         except BaseException:
             thread.kill_child()
             thread.join(timeout=10)
