@@ -19,7 +19,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.lexical.ngrams import SparseRows, ngram_rows
+from pearl_qdrant.lexical.ngrams import SparseRows, ngram_rows, word_indices
 
 BUCKETS = 1 << 18
 """Features in the same bucket share one IDF. A base of 571,000 names has 300,000 features; most of them are words that
@@ -83,6 +83,16 @@ class IdfTable:
         except zlib.error as error:
             raise ValueError(f"not an IDF table: {error}") from error
         return cls(np.frombuffer(table, dtype=np.uint8))
+
+    def word_frequencies(self, words: Sequence[str]) -> dict[str, float]:
+        """How frequent folded words are in the base, in [0, 1]: 0 for words that no name has, logarithmic above.
+
+        Words share buckets with other features, so a word that no name has may get the value of a rare one.
+        """
+        if not words:
+            return {}
+        rarity = self._idf[word_indices(words) % BUCKETS] / max(float(self._idf.max()), 1e-9)
+        return dict(zip(words, (1.0 - rarity).tolist(), strict=True))
 
     def weighted(self, rows: SparseRows) -> SparseRows:
         """Rows with each feature multiplied by its IDF, scaled to unit length again."""

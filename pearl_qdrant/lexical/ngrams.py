@@ -170,6 +170,14 @@ def folded_rows(folded: Sequence[str]) -> SparseRows:
     return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values, offsets)
 
 
+def word_indices(words: Sequence[str]) -> UInt32Array:
+    """The indices of single folded words among the features, (n,); words without spaces, not empty."""
+    texts = [f" {word} " for word in words]
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+    hashes, _ = _word_hashes(codes, np.repeat(np.arange(len(texts)), [len(text) for text in texts]))
+    return hashes.astype(np.uint32)
+
+
 def _ngram_hashes(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray, IntArray]:
     """Hashes of all runs of three characters within a row, and their rows."""
     is_whole = row[2:] == row[:-2]  # not a run across two names

@@ -2,8 +2,8 @@
 
     oesophageal, esophageal  ->  esophageal        tumours, tumor  ->  tumor        vertebrae, vertebra  ->  vertebra
 
-The form is a key, not a word that people write: rules apply to both sides alike, so a rule that also changes other words
-does no harm unless two names become equal. `docs/experiments/everyday.md` has the gain and the harm of each rule:
+The form is a key, not a word that people write: rules apply to both sides alike, so a rule that also changes other
+words does no harm unless two names become equal. `docs/experiments/everyday.md` has the gain and the harm of each rule:
 how many more names of one entity become equal, and how many names of different entities.
 """
 

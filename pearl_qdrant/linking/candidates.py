@@ -22,6 +22,7 @@ from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import joined, key_rows
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
+from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, ScoredMention, Scorer, score_names
@@ -107,13 +108,21 @@ def find_candidates(
         for names, more in zip(found, matches, strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
+    known = _known_words(targets, folded)
     scored = []
     for i, (mention, names) in enumerate(zip(mentions, found, strict=True)):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
-        scored.append(score_names(mention, _group_by_entity(names, link_query.limit), types, link_query, scorer))
+        scored.append(score_names(mention, _group_by_entity(names, link_query.limit), types, link_query, scorer, known))
     return scored
+
+
+def _known_words(targets: Sequence[SearchTarget], folded: Sequence[str]) -> dict[str, float]:
+    """How frequent the words of the mentions are in the collections, in [0, 1], by their normal spelling."""
+    words = list({word for text in folded for word in text.split()})
+    tables = [target.idf.word_frequencies(words) for target in targets]
+    return {variant_word(word): max(table[word] for table in tables) for word in words}
 
 
 def _search(

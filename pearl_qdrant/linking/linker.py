@@ -198,8 +198,8 @@ class EntityLinker:
                 type_mode ("hard": filter by types, "soft": prefer them, "off": ignore types),
                 limit (maximum number of candidates, 10),
                 threshold (minimum probability; None for the linker's own) and
-                on_tie (several entities of one name: "canonical" lets popularity or the canonical name decide, "null" makes
-                the mention NIL, "first" takes the first of them).
+                on_tie (several entities of one name: "canonical" lets popularity or the canonical name decide, "null"
+                makes the mention NIL, "first" takes the first of them).
 
         Returns:
             The link. For NIL its `entity_id` is None, and `nil_reason` gives the reason.

@@ -1,16 +1,18 @@
 """Fit the coefficients of `pearl_qdrant.linking.ranking.model` by logistic regression over candidates and NIL.
 
-    loss = mean over tasks of mean over mentions of -log p(right entity, or NIL)  +  l2 * |scaled coefficients|^2
+    loss = weighted mean over tasks of mean over mentions of -log p(right entity, or NIL)
+           + l2 * |scaled coefficients|^2
 
-A mention whose entity is not among the candidates counts as NIL, the best remaining answer. All tasks have the same
-weight, regardless of their number of mentions. A coefficient has the sign that follows from the meaning of its feature,
-or is 0: a property of a single base (such as equal names that are rarely right) must not enter a model for all bases.
+A mention whose entity is not among the candidates counts as NIL, the best remaining answer. A mention that a rule
+decides does not count. The weight of a task does not depend on its number of mentions. A coefficient has the sign that
+follows from the meaning of its feature, or is 0: a property of a single base (such as equal names that are rarely
+right) must not enter a model for all bases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,8 @@ class Task:
         right: (m, k) bool; the candidates that are the mention's entity.
         nil_features: (m, len(NIL_FEATURES)).
         is_nil: (m,) bool; the base does not have the entity.
+        by_rule: (m,) bool; a rule decides the mention (`linking.ranking.rules`).
+        weight: Weight of the task in the fit, > 0.
     """
 
     name: str
@@ -44,15 +48,30 @@ class Task:
     right: npt.NDArray[np.bool_]
     nil_features: FloatArray
     is_nil: npt.NDArray[np.bool_]
+    by_rule: npt.NDArray[np.bool_]
+    weight: float = 1.0
+
+    def take(self, rows: npt.NDArray[np.bool_]) -> Task:
+        """The mentions of these rows, (m,) bool."""
+        return replace(
+            self,
+            features=self.features[rows],
+            present=self.present[rows],
+            right=self.right[rows],
+            nil_features=self.nil_features[rows],
+            is_nil=self.is_nil[rows],
+            by_rule=self.by_rule[rows],
+        )
 
 
-def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]]) -> Task:
+def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]], *, weight: float = 1.0) -> Task:
     """Convert scored mentions to arrays.
 
     Args:
         name: Name of the task.
         scored: m mentions.
         gold: m sets of entity ids, each of which counts as right; empty for NIL.
+        weight: Weight of the task.
     """
     m, k = len(scored), max((len(one.found) for one in scored), default=0)
     features = np.zeros((m, k, len(FEATURES)))
@@ -63,18 +82,21 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
             present[i, j] = True
             right[i, j] = entity.point.entity_id in ids
     nil_features = np.array([one.nil_features for one in scored]).reshape(m, len(NIL_FEATURES))
-    return Task(name, features, present, right, nil_features, np.array([not ids for ids in gold]))
+    is_nil = np.array([not ids for ids in gold])
+    by_rule = np.array([one.certainty < 1 for one in scored])
+    return Task(name, features, present, right, nil_features, is_nil, by_rule, weight)
 
 
 def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 100) -> RankingModel:
     """Fit the coefficients.
 
     Args:
-        tasks: All have the same weight.
+        tasks: Weighted by their `weight`.
         l2: Weight of the squared coefficients, each scaled by the deviation of its feature.
         iterations: Iterations of L-BFGS-B, at most.
     """
-    tasks = list(tasks)
+    tasks = [task.take(~task.by_rule) for task in tasks if not task.by_rule.all()]
+    total_weight = sum(task.weight for task in tasks)
     stacked = np.concatenate([task.features[task.present] for task in tasks])
     scale = stacked.std(axis=0) + 1e-6
     n = len(FEATURES)
@@ -85,9 +107,10 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 10
         gradient[:n] = 2 * l2 * parameters[:n]
         for task in tasks:
             value, by_feature, by_nil = _task_loss(task, weights, nil_weights)
-            total += value / len(tasks)
-            gradient[:n] += by_feature / scale / len(tasks)
-            gradient[n:] += by_nil / len(tasks)
+            share = task.weight / total_weight
+            total += share * value
+            gradient[:n] += share * by_feature / scale
+            gradient[n:] += share * by_nil
         return total, gradient
 
     start = np.concatenate([np.zeros(n), np.zeros(len(NIL_FEATURES))])

@@ -262,9 +262,9 @@ def _span_candidates(passage: _Passage, link_of: Mapping[str, _StringLink]) -> l
     for lookup in passage.lookups:
         span, link = lookup.span, link_of[lookup.query].link
         by_case = break_by_case(link) if span.case_matters else link
-        name = next((c.name for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
+        best = next((c for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
         is_exact = is_name(link)
-        probability = span_probability(span, link, in_cased_base=in_cased_base, name=name, is_exact=is_exact)
+        probability = span_probability(span, link, in_cased_base=in_cased_base, best=best, is_exact=is_exact)
         long_form = lookup.query if lookup.is_abbreviated else None
         candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact))
     return candidates

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
-from pearl_qdrant.records import Link, NilReason
+from pearl_qdrant.records import Candidate, Link, NilReason
 
 SHIFT = {
     Shape.GIVEN: 0.0,
@@ -40,6 +40,20 @@ EXACT_PHRASE = 0.98
 
 CASE_SHIFT = -3.0
 """Added to the log odds of a lower-case word whose name in the base is capitalised: `time` is not the magazine."""
+
+UNLIKE_SHIFT = -6.0
+"""Added instead where the word is not exactly that name: `offices` is not the program Office."""
+
+PART_SHIFT = -3.0
+"""Added to the log odds of a lower-case word that is not exactly a name, if the name has a capital or several words:
+`cup` is not a cup of coffee."""
+
+MOST_LOG_ODDS = 2.5
+"""Most log odds of a single lower-case word that is a proper name in the base: a linker is sure of the string, and not
+of the meaning of the word in running text."""
+
+PROPER_TYPES = frozenset(("PERSON", "ORG", "GPE", "LOC", "FAC", "NORP", "WORK_OF_ART"))
+"""Coarse types whose names are capitalised in running text."""
 
 CASED_BASE = 0.1
 """A base with a larger share of lower-case names capitalises only proper names; many bases capitalise all names."""
@@ -71,8 +85,13 @@ class SpanCandidate:
     @property
     def weight(self) -> float:
         """Value in the selection of overlapping spans."""
-        is_phrase = self.is_exact and self.span.n_words > 1
-        return (max(self.probability, EXACT_PHRASE) if is_phrase else self.probability) ** 4 * self.span.n_words
+        probability = max(self.probability, EXACT_PHRASE) if self.is_phrase else self.probability
+        return probability**4 * self.span.n_words
+
+    @property
+    def is_phrase(self) -> bool:
+        """Whether it is exactly a name of several words."""
+        return self.is_exact and self.span.n_words > 1
 
 
 def probability_of(link: Link) -> float:
@@ -100,24 +119,46 @@ def is_name(link: Link) -> bool:
     return name == mention or (fold_name(name) == fold_name(mention) != "")
 
 
-def span_probability(span: Span, link: Link, *, in_cased_base: bool, name: str | None, is_exact: bool = False) -> float:
+def span_probability(
+    span: Span, link: Link, *, in_cased_base: bool, best: Candidate | None, is_exact: bool = False
+) -> float:
     """The probability that a span mentions the entity of its link, in [0, 1].
 
     Args:
         span: The span.
         link: The link of its string, made without a threshold.
         in_cased_base: Whether the base writes some names in lower case, judging by the passage's candidates.
-        name: The entity's name that is closest to the span, if any.
+        best: The entity of the link with its name that is closest to the span, if any.
         is_exact: Whether the span is that name.
     """
     probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability))
     if not (is_exact and span.n_words > 1):
         log_odds += SHIFT[span.shape]
-    is_lower = span.shape is Shape.LOWER and span.case_matters
-    if is_lower and in_cased_base and name is not None and name[:1].isupper():
-        log_odds += CASE_SHIFT
+    if best is not None and span.shape is Shape.LOWER:
+        log_odds = _of_lower_case(span, best, log_odds, in_cased_base=in_cased_base, is_exact=is_exact)
     return 1 / (1 + math.exp(-log_odds))
+
+
+def _of_lower_case(span: Span, best: Candidate, log_odds: float, *, in_cased_base: bool, is_exact: bool) -> float:
+    """The log odds of a lower-case span: a common word is no proper name."""
+    is_capital = best.name[:1].isupper()
+    has_proper_type = is_capital and not PROPER_TYPES.isdisjoint(best.types)
+    is_proper = has_proper_type or (is_capital and in_cased_base)
+    if span.n_words > 1:
+        return log_odds + CASE_SHIFT if is_proper and span.case_matters else log_odds
+    if not is_exact:
+        if is_proper or (is_capital and _is_part(best.name, best.canonical_name)):
+            return log_odds + UNLIKE_SHIFT
+        return log_odds + (PART_SHIFT if is_capital or " " in best.name.strip() else 0.0)
+    if not (is_proper and span.case_matters):
+        return log_odds
+    return (min(log_odds, MOST_LOG_ODDS) if has_proper_type else log_odds) + CASE_SHIFT
+
+
+def _is_part(name: str, canonical_name: str) -> bool:
+    """Whether a name has some of the words of a longer canonical name: Office, Microsoft Office."""
+    return set(name.split()) < set(canonical_name.split())
 
 
 def select(candidates: Sequence[SpanCandidate], *, threshold: float) -> list[SpanCandidate]:
@@ -157,14 +198,14 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
     for same in by_entity.values():
         same.sort(key=lambda c: (c.span.start, -c.span.end))  # outer spans first
         for i, outer in enumerate(same):
-            # A span that is exactly a name replaces one that is not, whether it is inside or around it.
-            end, strength = outer.span.end, (outer.is_exact, outer.probability)
+            # An inner span replaces the outer one only if the outer text is not itself a name of the entity.
+            end, strength = outer.span.end, (outer.is_phrase, outer.probability)
             for k in range(i + 1, len(same)):
                 inner = same[k]
                 if inner.span.start >= end:
                     break
                 if inner.span.end <= end:
-                    is_stronger = not outer.is_exact and strength < (inner.is_exact, inner.probability)
+                    is_stronger = not outer.is_exact and strength < (inner.is_phrase, inner.probability)
                     redundant.add(id(outer if is_stronger else inner))
     return [candidate for candidate in candidates if id(candidate) not in redundant]
 

@@ -1,4 +1,4 @@
-"""Everyday mentions of a base, made by kind: exact names, slips, spellings, word order, context, and NIL of each kind."""
+"""Makes everyday mentions of a base by kind: exact names, slips, spellings, order, context, and NIL of each kind."""
 
 from __future__ import annotations
 

@@ -17,11 +17,13 @@ OTHER_FIELDS: dict[str, tuple[str, ...]] = {
         "protein folding", "signal transduction", "kinase activity", "ribosome", "RNA splicing", "interleukin 6",
     ),
     "drug": (
-        "ibuprofen", "amoxicillin", "metformin", "warfarin", "prednisone", "paracetamol", "insulin glargine", "morphine",
+        "ibuprofen", "amoxicillin", "metformin", "warfarin", "prednisone", "paracetamol", "insulin glargine",
+        "morphine",
         "atorvastatin", "vitamin D3", "lithium carbonate", "naloxone", "clopidogrel", "salbutamol inhaler", "heparin",
     ),
     "place": (
-        "Lake Geneva", "Buenos Aires", "Mount Kenya", "Ohio River", "Kyoto", "Isle of Wight", "Yellowstone National Park",
+        "Lake Geneva", "Buenos Aires", "Mount Kenya", "Ohio River", "Kyoto", "Isle of Wight",
+        "Yellowstone National Park",
         "Gulf of Finland", "Casablanca", "Tasmania", "Black Forest", "Cape Horn", "Siberia", "Oslo", "Lower Saxony",
     ),
     "person": (
@@ -53,8 +55,8 @@ OTHER_FIELDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Well-known names by field. A field of which the base has names is left out."""
 
-COMMON_WORDS: tuple[str, ...] = tuple(
-    (
+COMMON_WORDS: tuple[str, ...] = (
+    *(
         "offices yesterday morning question answer window meeting open letters running people things week afternoon "
         "garden kitchen table chair bottle driver teacher holiday weather ticket number price problem idea reason "
         "beginning middle corner street road visitor customer colleague neighbour brother daughter marriage birthday "
@@ -62,8 +64,7 @@ COMMON_WORDS: tuple[str, ...] = tuple(
         "perhaps therefore although because between without another several enough almost already beautiful difficult "
         "interesting expensive possible important different similar ready tired hungry busy quiet loud empty heavy "
         "yellow purple wooden broken borrowed missing hidden promised delivered finished started cancelled repeated"
-    ).split()
-) + (
+    ).split(),
     "the other day", "last week", "a few days later", "on the way home", "in the meantime", "good morning",
     "as soon as possible", "more or less", "thank you very much", "no idea", "next door", "half an hour", "see above",
     "please reply", "not applicable", "to be confirmed", "n/a", "unknown", "misc", "test",
@@ -73,7 +74,8 @@ COMMON_WORDS: tuple[str, ...] = tuple(
 OPPOSITES: dict[str, str] = dict(
     pair.split("/")
     for one in (
-        "left/right upper/lower acute/chronic primary/secondary northern/southern eastern/western north/south east/west "
+        "left/right upper/lower acute/chronic primary/secondary northern/southern eastern/western north/south "
+        "east/west "
         "benign/malignant early/late positive/negative male/female old/new major/minor internal/external "
         "anterior/posterior dominant/recessive adult/juvenile increased/decreased first/second high/low inner/outer "
         "central/peripheral maternal/paternal summer/winter men's/women's"

@@ -1,4 +1,4 @@
-"""Makes mentions of every kind from a base: rewrites of names that belong to one entity, and mentions without an entity.
+"""Makes mentions of every kind from a base: rewrites of names of one entity, and mentions without an entity.
 
 A mention is kept only if its right answer is certain: no other entity may have a name of the same spelling key.
 """

@@ -1,4 +1,4 @@
-"""Slips of one character, as people, scanners and ears make them. Never in a number: another digit is another number."""
+"""Slips of one character, as people, scanners and ears make them; never in a number, which would be another one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SOUNDS: tuple[tuple[str, str], ...] = (
     ("s", "c"), ("ck", "k"), ("sc", "s"), ("rh", "r"), ("ea", "ee"), ("ee", "ea"), ("er", "ar"), ("ance", "ence"),
     ("ence", "ance"), ("ll", "l"), ("l", "ll"), ("ss", "s"), ("s", "ss"), ("tt", "t"), ("t", "tt"), ("z", "s"),
 )  # fmt: skip
-"""Spellings of one sound, doubled letters among them. At most one insertion, deletion or substitution each, or a swap."""
+"""Spellings of one sound, doubled letters among them."""
 
 MIN_LETTERS = 4
 """Letters of a word that gets a slip: in `cat` one letter makes another word."""
 
-_WORD = re.compile(r"[^\W\d_]{%d,}" % MIN_LETTERS)
+_WORD = re.compile(rf"[^\W\d_]{{{MIN_LETTERS},}}")
 
 
 def slip(name: str, rng: random.Random) -> str | None:

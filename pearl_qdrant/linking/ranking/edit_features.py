@@ -12,10 +12,12 @@ Source of the distance: Damerau 1964, "A technique for computer detection and co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rapidfuzz.distance import OSA
 
+from pearl_qdrant.lexical.spelling_variants import variant_word
+from pearl_qdrant.linking.mention_detection.stop_words import COMMON_WORDS
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 FAR = 0.5
@@ -24,8 +26,11 @@ FAR = 0.5
 ONE_EDIT_LETTERS, TWO_EDIT_LETTERS = 5, 9
 """Letters from which one or two edits are probably slips: fewer letters make other names."""
 
+_COMMON = frozenset(map(variant_word, COMMON_WORDS))
+
 _SLIP_SHARE = 4  # letters of a word for each slip that is allowed in its counterpart
 _NO_EDITS = (0.0, 0.0, 0.0, 0.0)
+_NO_CHANGES = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def edit_similarity(a: str, b: str) -> float:
@@ -59,45 +64,59 @@ def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity:
     return max(0.0, edit_similarity(mention.words_key, name.words_key) - max(similarity, FAR)) / (1 - FAR)
 
 
-def word_changes(mention: StringFeatures, name: StringFeatures) -> tuple[float, float, float, float]:
-    """Words without a counterpart, as four features in [0, 1].
+def word_changes(
+    mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]
+) -> tuple[float, float, float, float, float, float, float]:
+    """Words without a counterpart, as seven features in [0, 1].
+
+    Args:
+        mention, name: The two strings.
+        known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
 
     Returns:
         replaced: Share of equal words where both sides have another word: `left lung`, `right lung`.
         replaced_any: Whether both sides have a word without a counterpart.
         only_added: Whether only the mention has such words.
         only_missing: Whether only the name has such words.
+        added_common: Whether only the mention has them, and all are words of everyday language: `a case of X`.
+        added_known: If only the mention has them: how frequent the most frequent one is in the base.
+        changed_code: Whether a code differs: a number, a single letter, a short word in capitals.
     """
-    ours, theirs = mention.content, name.content
-    if ours == theirs:
-        return 0.0, 0.0, 0.0, 0.0
-    left_ours = [word for word in ours if word not in name.content_set]
-    left_theirs = [word for word in theirs if word not in mention.content_set]
+    if mention.content == name.content:
+        return _NO_CHANGES
+    left_ours = [word for word in mention.content if word not in name.content_set]
+    left_theirs = [word for word in name.content if word not in mention.content_set]
+    if not left_ours and not left_theirs:
+        return _NO_CHANGES
     if left_ours and left_theirs:
+        if "".join(left_ours) == "".join(left_theirs):
+            return _NO_CHANGES
+        is_code = not (mention.codes.isdisjoint(left_ours) and name.codes.isdisjoint(left_theirs))
         left_ours, left_theirs = _without_slips(left_ours, left_theirs)
-    if left_ours and left_theirs and "".join(left_ours) == "".join(left_theirs):
-        return 0.0, 0.0, 0.0, 0.0
+    else:
+        is_code = not (mention.codes.isdisjoint(left_ours) and name.codes.isdisjoint(left_theirs))
+    code = float(is_code)
     if left_ours and left_theirs:
-        n_equal = len(ours) - len(left_ours)
-        return n_equal / (n_equal + max(len(left_ours), len(left_theirs))), 1.0, 0.0, 0.0
-    return 0.0, 0.0, float(bool(left_ours)), float(bool(left_theirs))
+        n_equal = len(mention.content) - len(left_ours)
+        return n_equal / (n_equal + max(len(left_ours), len(left_theirs))), 1.0, 0.0, 0.0, 0.0, 0.0, code
+    if left_ours:
+        is_common = _COMMON.issuperset(left_ours)
+        return 0.0, 0.0, 1.0, 0.0, float(is_common), max(known.get(word, 0.0) for word in left_ours), code
+    return 0.0, 0.0, 0.0, float(bool(left_theirs)), 0.0, 0.0, code
 
 
 def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words that have no counterpart with a slip on the other side, in both directions."""
-    left_theirs = list(theirs)
-    left_ours = []
+    """The words that have no counterpart with a slip on the other side."""
+    left_theirs, left_ours = list(theirs), []
     for word in ours:
-        allowed = len(word) // _SLIP_SHARE
-        if allowed and not word.isdigit():
-            for other in left_theirs:
-                if OSA.distance(word, other, score_cutoff=allowed) <= allowed:
-                    left_theirs.remove(other)
-                    break
-            else:
-                left_ours.append(word)
-        else:
+        allowed = 0 if word[0].isdigit() else len(word) // _SLIP_SHARE
+        match = (
+            next((other for other in left_theirs if OSA.distance(word, other) <= allowed), None) if allowed else None
+        )
+        if match is None:
             left_ours.append(word)
+        else:
+            left_theirs.remove(match)
     return left_ours, left_theirs
 
 

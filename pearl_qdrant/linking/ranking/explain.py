@@ -27,6 +27,9 @@ _WORDS: Mapping[str, str] = {
     "any_replaced": "both have words that the other does not have",
     "only_added": "the mention has more words",
     "only_missing": "the name has more words",
+    "added_common": "the words that it has more are everyday ones",
+    "added_known": "a word that it has more is frequent in the base",
+    "changed_code": "a number or code differs",
     "canonical": "the canonical name",
     "equal_core": "equal except for case, accents, punctuation, brackets",
     "missing_numbers": "a number of the mention is not in the name",
@@ -78,7 +81,7 @@ _RULES: Mapping[str, str] = {
 
 def _rule(link: Link, calibration: Calibration) -> str:
     threshold = f"{calibration.threshold:g}"
-    by_rule = f", by rule: {_RULES[link.rule]}" if link.rule in _RULES else ""
+    by_rule = f", by rule: {_RULES[link.rule]}" if link.rule is not None else ""
     if link.nil_reason is None:
         why = "the first of a tie" if link.candidates[0].tie else f"at least the threshold ({threshold})"
         return f"linked: probability {link.probability or 0:.2f}, {why}{by_rule}"

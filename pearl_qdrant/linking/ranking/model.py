@@ -16,7 +16,7 @@ Features of a candidate, computed from its best name:
     some_lexical        the same up to 0.5: names that share most n-grams can still differ in meaning ("increased size",
                         "decreased size"), so a difference above 0.5 counts for less
     mention_coverage    IDF-weighted share of the mention's n-grams that the name has; name_coverage: the reverse
-    same_variant        equal variant keys (`lexical.keys`), equal in normal spelling: British or American, plural, numbers in words
+    same_variant        equal variant keys (`lexical.keys`): British or American spelling, plural, numbers in words
     same_words          the same words in any order, without small ones
     equal_core          equal except for brackets, spaces, case, accents, punctuation
     missing_numbers     the mention has a number that the name does not have; extra_numbers: the reverse
@@ -30,6 +30,9 @@ Features of a candidate, computed from its best name:
     replaced_words      share of equal words where both sides have another word too: "left lung", "right lung"
     any_replaced        both sides have a word without a counterpart
     only_added          only the mention has such words; only_missing: only the name
+    added_common        the words that only the mention has are words of everyday language
+    added_known         the frequency in the base of the most frequent word that only the mention has, in [0, 1]
+    changed_code        a number, a single letter or a short word in capitals differs
     canonical           the name is the canonical one
     type_agreement      predicted type of the mention against the types of the base: 0 or less (`type_agreement.py`)
     wanted_type         has a type that the caller named in soft mode
@@ -81,12 +84,17 @@ FEATURES = (
     "any_replaced",
     "only_added",
     "only_missing",
+    "added_common",
+    "added_known",
+    "changed_code",
     "canonical",
     "type_agreement",
     "wanted_type",
 )
 
-NEGATIVE = frozenset(("missing_numbers", "extra_numbers", "replaced_words", "any_replaced"))
+NEGATIVE = frozenset(
+    ("missing_numbers", "extra_numbers", "replaced_words", "any_replaced", "added_known", "changed_code")
+)
 """Features that lower a candidate's score; all others, except `UNSIGNED`, raise it."""
 
 UNSIGNED = frozenset(("only_added", "only_missing"))

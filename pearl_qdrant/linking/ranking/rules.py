@@ -2,7 +2,7 @@
 
     entity id        the mention is an id of the base
     exact name       the mention has the spelling key of a name (`lexical.keys`): equal but for case, accents, spaces.
-                     Names whose words are equal too go before those that are equal without spaces only
+                     Names that are equal but for case go first (`C++`, not `C`), then those with equal words
     namesakes        several entities have that name: the popularity of each decides, where the base has it;
                      otherwise the canonical name goes before an alias; otherwise nothing separates them
 
@@ -27,8 +27,8 @@ BONUS = 20.0
 
 EXACT_CERTAINTY = 0.985
 """Precision of an exact name of one entity: 98.6 % of 665 titles of 20 fuzzy-join sets (AutoFJ). Mentions in running
-text are harder, since a name there may mean something that the base does not have: 90 % of the distinct mentions of CRAFT's
-Sequence Ontology and BC5CDR, 97 % of its Cell Ontology (docs/experiments/everyday.md)."""
+text are harder, since a name there may mean something that the base does not have: 90 % of the distinct mentions of
+CRAFT's Sequence Ontology and BC5CDR, 97 % of its Cell Ontology (docs/experiments/everyday.md)."""
 
 ID_CERTAINTY = 0.999
 """Precision of an entity id."""
@@ -42,10 +42,23 @@ POPULARITY_WEIGHT, CANONICAL_WEIGHT = 1.05, 0.33
 in its development part, 85 % by popularity alone, 72 % by the canonical name alone."""
 
 
-def own_names(names: Sequence[MatchedName], folded: str) -> list[int]:
-    """Rows of the names that are the mention itself: equal words if there are such, else equal without spaces."""
+def own_names(names: Sequence[MatchedName], mention: str, folded: str) -> list[int]:
+    """Rows of the names that are the mention itself: equal but for case if there are such, else with equal words.
+
+    Args:
+        names: The best name of each entity.
+        mention: The cleaned string.
+        folded: Its folded form.
+    """
     same = [i for i, name in enumerate(names) if name.is_same_spelling]
-    return [i for i in same if names[i].folded == folded] or same
+    if len(same) < 2:
+        return same
+    lowered = mention.casefold()
+    return (
+        [i for i in same if names[i].point.name.casefold() == lowered]
+        or [i for i in same if names[i].folded == folded]
+        or same
+    )
 
 
 def namesakes(names: Sequence[MatchedName], best: int) -> list[int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,6 +55,8 @@ SOME_LEXICAL = 0.5
 
 BACKGROUND = slice(5, 10)
 """Ranks of the candidates that measure how crowded the base is around the mention."""
+
+_NONE_KNOWN: Mapping[str, float] = {}
 
 _LONG = 30  # letters and digits; the length feature does not grow beyond
 
@@ -210,6 +212,7 @@ def score_names(
     types: npt.NDArray[np.float32] | None,
     link_query: LinkQuery,
     scorer: Scorer,
+    known: Mapping[str, float] = _NONE_KNOWN,
 ) -> ScoredMention:
     """Score and sort the entities of one mention.
 
@@ -219,6 +222,7 @@ def score_names(
         types: (19,), probabilities of the mention's entity types; None if they do not count.
         link_query: The search that found the names.
         scorer: Parameters of the scoring.
+        known: How frequent the mention's content words are in the base, in [0, 1].
     """
     of_mention = string_features(mention)
     nil_features = _nil_features(of_mention, names, scorer)
@@ -226,9 +230,9 @@ def score_names(
     if not names:
         return ScoredMention(mention, [], nil_logit, nil_features)
     nearest = heapq.nlargest(2, (name.edit_similarity for name in names))
-    features = np.array([_features(of_mention, name, types, link_query, scorer, nearest) for name in names])
+    features = np.array([_features(of_mention, name, types, link_query, scorer, nearest, known) for name in names])
     logits = features @ scorer.model.features
-    offsets, chosen, rule = _apply_rules(of_mention, names, logits, link_query)
+    offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, link_query)
     found = in_order(
         ScoredEntity(name, row, logit + offset, offset, i in chosen)
         for i, (name, row, logit, offset) in enumerate(zip(names, features, logits.tolist(), offsets, strict=True))
@@ -239,10 +243,14 @@ def score_names(
 
 
 def _apply_rules(
-    of_mention: StringFeatures, names: Sequence[MatchedName], logits: npt.NDArray[np.float64], link_query: LinkQuery
+    mention: str,
+    of_mention: StringFeatures,
+    names: Sequence[MatchedName],
+    logits: npt.NDArray[np.float64],
+    link_query: LinkQuery,
 ) -> tuple[list[float], frozenset[int], RuleName | None]:
     """Offsets of all logits, the rows of the entities that the rule is about, and the rule."""
-    own = own_names(names, of_mention.folded)
+    own = own_names(names, mention, of_mention.folded)
     group = own or namesakes(names, int(logits.argmax()))
     if link_query.types and not link_query.is_filter:
         group = [i for i in group if _has_type(names[i].point, link_query.types)] or group
@@ -335,6 +343,7 @@ def _features(
     link_query: LinkQuery,
     scorer: Scorer,
     nearest: Sequence[float],
+    known: Mapping[str, float],
 ) -> tuple[float, ...]:
     """Features in the order of `FEATURES`; `nearest` has the two highest edit similarities of all entities."""
     of_name = string_features(name.point.name, name.folded)
@@ -359,7 +368,7 @@ def _features(
         margin(
             name.edit_similarity, nearest[1] if len(nearest) > 1 and name.edit_similarity == nearest[0] else nearest[0]
         ),
-        *word_changes(of_mention, of_name),
+        *word_changes(of_mention, of_name, known),
         float(name.point.is_canonical),
         type_agreement(types, name.point.types),
         float(is_wanted),

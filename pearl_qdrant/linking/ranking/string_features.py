@@ -6,6 +6,7 @@ Each feature is a number in [0, 1], and 0 if one side has no letters or digits.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +21,10 @@ _SMALL = frozenset("the of and in de a an for la le el at on to di du des der vo
 
 _ACRONYM = range(2, 9)
 """Possible lengths of an acronym."""
+
+_LONGEST_CODE = 8
+_CODE = re.compile(r"\b(?=[A-Z0-9-]*[A-Z][A-Z0-9-]*[A-Z0-9])[A-Z0-9][A-Z0-9-]{0,6}[A-Za-z0-9]?\b")
+"""A short word in capitals, with digits or not: IMD73B, DFNA13, TBCD."""
 
 _LONG = 500  # characters; longer strings are not cached, because a thousand of them would fill many MB
 
@@ -39,6 +44,7 @@ class StringFeatures:
         first: The first word.
         words: All words.
         numbers: The words that are numbers.
+        codes: Content words in which every character counts: numbers, single letters, short words in capitals.
         initials: First letters of the words, with and without small words; empty for a single word.
     """
 
@@ -52,6 +58,7 @@ class StringFeatures:
     first: str
     words: frozenset[str]
     numbers: frozenset[str]
+    codes: frozenset[str]
     initials: frozenset[str]
 
 
@@ -88,8 +95,19 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
         words[0] if words else "",
         frozenset(words),
         frozenset(w for w in words if w.isdigit()),
+        _codes(text, content),
         frozenset(i for i in initials if len(words) > 1 and len(i) in _ACRONYM),
     )
+
+
+def _codes(text: str, content: Sequence[str]) -> frozenset[str]:
+    """The words of `content` that are numbers or single letters, or are part of a short word in capitals."""
+    found = {word for word in content if len(word) == 1 or word[0].isdigit()}
+    # In a text of capitals alone they say nothing, unless it is a single short word.
+    if not text.isupper() or len(text) <= _LONGEST_CODE:
+        for code in _CODE.findall(text):
+            found.update(variant_words(fold_name(code).split()))
+    return frozenset(found)
 
 
 def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
