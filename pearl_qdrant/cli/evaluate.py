@@ -122,13 +122,15 @@ def evaluate(
 
     Tasks whose sets are missing in DIR are skipped and named. For a base of your own (FILE, in any format of ingest),
     its aliases are linked twice: against its canonical names only, and against all names except the mention's own.
-    Needs the extra `train`.
+    The task `everyday` makes mentions of every kind that people type from a base, and shows what becomes of them, for
+    the linker, for exact lookup, for exact lookup with rapidfuzz, and for TF-IDF. Needs the extra `train`.
 
     \b
     pearl-qdrant evaluate --model pearl-mini-en --data data/
     pearl-qdrant evaluate --model runs/a --baseline pearl-mini-en --data data/ --task bird --task turney --json
     pearl-qdrant evaluate --data data/ --task linking --bases loaded/ --mentions 1000
     pearl-qdrant evaluate --data base.tsv
+    pearl-qdrant evaluate --data base.tsv --task everyday
     """
     from pearl_qdrant.errors import MissingDataError, OptionError
     from training.evaluation import as_record, as_text

@@ -285,7 +285,7 @@ def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_
     assert tasks.keys() == {"linking_mine", "linking_mine_left_out"}
     assert tasks["linking_mine"]["n"] == 8
     assert other.status == 2
-    assert "linking only" in other.err
+    assert "linking and everyday only" in other.err
 
 
 def test_a_run_without_results_fails(run: Run, model: Path, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from training.evaluation.defaults import (
     DEFAULT_SEEDS,
     DEFAULT_SPLITS,
 )
+from training.evaluation.linking.everyday import EverydayLinker
+from training.evaluation.linking.everyday_peers import everyday_peers
 from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LinkingMethod
 from training.evaluation.linking.peers import peers
@@ -141,9 +143,10 @@ class _Run:
 
 
 def _run_tasks(run: _Run, tasks: Sequence[Task], *, bases: Path | None, ablation: bool, figure: Path | None) -> Report:
-    """Run the tasks on phrases, then those on linking, then draw the figure."""
+    """Run the tasks on phrases, then those on linking and on everyday mentions, then draw the figure."""
     linking = [task for task in tasks if task.is_linking]
-    on_phrases = [task for task in tasks if not task.is_linking]
+    everyday = [task for task in tasks if task.needs == "everyday"]
+    on_phrases = [task for task in tasks if task not in linking and task not in everyday]
     reports: list[Report] = []
     methods: list[Similarity] = []
     if on_phrases or figure is not None:
@@ -151,6 +154,8 @@ def _run_tasks(run: _Run, tasks: Sequence[Task], *, bases: Path | None, ablation
         reports.append(evaluate(run.data, methods[0], methods[1:], on_phrases, run.options, progress=run.progress))
     if linking:
         reports.append(_run_linking(run, linking, bases, ablation))
+    if everyday:
+        reports.append(_run_everyday(run, everyday, bases))
     report = _join_reports(reports)
     if figure is not None and report.results:
         from training.evaluation.reports.figure import draw_figure
@@ -176,6 +181,14 @@ def _run_linking(run: _Run, tasks: Sequence[Task], bases: Path | None, ablation:
         return evaluate(run.data, linker, others, tasks, run.options, progress=run.progress)
 
 
+def _run_everyday(run: _Run, tasks: Sequence[Task], bases: Path | None) -> Report:
+    """Measure what the linker makes of everyday mentions, beside what users write instead of it."""
+    encoder = load_encoder(run.model, device=run.device)
+    with LoadedBases(bases, progress=run.progress) as loaded:
+        linker = EverydayLinker(encoder, loaded)
+        return evaluate(run.data, linker, everyday_peers(), tasks, run.options, progress=run.progress)
+
+
 def _join_reports(reports: Sequence[Report]) -> Report:
     """One report with the results of all, at least one."""
     return Report(
@@ -195,7 +208,7 @@ def _check_figure(figure: Path | None) -> None:
 
 def _choose_tasks(names: Sequence[str], data: Data) -> tuple[Task, ...]:
     from training.evaluation.registry import find_tasks
-    from training.evaluation.tasks.linking import GROUP, own_base_tasks
+    from training.evaluation.tasks import everyday, linking
 
     try:
         tasks = find_tasks(tuple(names))
@@ -203,9 +216,10 @@ def _choose_tasks(names: Sequence[str], data: Data) -> tuple[Task, ...]:
         raise OptionError("tasks", str(error)) from error
     if not isinstance(data, OwnBase):
         return tasks
-    if set(names) - {GROUP}:
-        raise OptionError("tasks", f"a base of your own has the task {GROUP} only")
-    return own_base_tasks(data.name)
+    if set(names) - {linking.GROUP, everyday.GROUP}:
+        raise OptionError("tasks", f"a base of your own has the tasks {linking.GROUP} and {everyday.GROUP} only")
+    chosen = linking.own_base_tasks(data.name) if not names or linking.GROUP in names else ()
+    return (*chosen, *([everyday.everyday_task(data.name, data.name)] if everyday.GROUP in names else []))
 
 
 def _open_data(data: str | os.PathLike[str]) -> Data:

@@ -15,7 +15,7 @@ from pearl_qdrant.encoder.protocol import FloatArray as Vectors
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.evaluation.outcome import FloatArray, IntArray
 
-Need = Literal["similarity", "vectors", "types", "linking", "large_linking"]
+Need = Literal["similarity", "vectors", "types", "linking", "large_linking", "everyday"]
 
 _WITHOUT_HEAD: frozenset[Need] = frozenset({"similarity", "vectors"})
 _WITH_HEAD: frozenset[Need] = frozenset({"similarity", "vectors", "types"})

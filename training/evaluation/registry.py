@@ -9,6 +9,7 @@ from training.evaluation.task import Task
 from training.evaluation.tasks import (
     clustering,
     entity_types,
+    everyday,
     fuzzy_join,
     linking,
     paraphrase,
@@ -28,10 +29,10 @@ TASKS: tuple[Task, ...] = (
 )
 """Tasks that run by default."""
 
-ON_REQUEST: tuple[Task, ...] = linking.TASKS
+ON_REQUEST: tuple[Task, ...] = (*linking.TASKS, *everyday.TASKS)
 """Tasks that load bases, which takes minutes each: they run only if named."""
 
-GROUPS = {linking.GROUP: linking.TASKS}
+GROUPS = {linking.GROUP: linking.TASKS, everyday.GROUP: everyday.TASKS}
 """Names that stand for several tasks."""
 
 

@@ -25,7 +25,8 @@ class LinkingOptions:
 
     Attributes:
         splits: Splits (0 to 9, the SHA-1 of the id mod 10) of the entities whose aliases are the mentions.
-        n_mentions: At most this many mentions of each base; fuzzy joins use all.
+        n_mentions: At most this many mentions of each base; fuzzy joins use all, and everyday mentions of a large base
+            are fewer.
         nil_shares: Shares of NIL mentions, in [0, 1), at which probabilities are measured.
 
     Raises:

@@ -18,6 +18,10 @@ class OwnBase:
         path: File of the base.
         max_errors: Number of bad rows that are skipped.
 
+    Attributes:
+        name: The file's name without endings.
+        entities: The entities of the base, in its order.
+
     Raises:
         FormatError: If `ingest` cannot read the file.
         TooManyErrorsError: If there are more bad rows.
@@ -26,8 +30,8 @@ class OwnBase:
     def __init__(self, path: Path, *, max_errors: int) -> None:
         self.name = path.name.partition(".")[0] or path.name
         with open_reader([str(path)]) as reader:
-            rows = (_cells(entity) for entity in reader.read(ReadReport(max_errors=max_errors)))
-            self._rows = list(rows)
+            self.entities = tuple(reader.read(ReadReport(max_errors=max_errors)))
+        self._rows = [_cells(entity) for entity in self.entities]
 
     def paths(self, pattern: str) -> list[str]:
         """The name of the base, if it matches."""

@@ -124,7 +124,7 @@ def _tfidf_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
     vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), dtype=np.float32)
     # scikit-learn refuses input without any n-gram, such as blank names alone.
     vectorizer.fit([*names, "blank"])
-    yield from _products(vectorizer.transform(mentions), vectorizer.transform(names))
+    yield from products(vectorizer.transform(mentions), vectorizer.transform(names))
 
 
 def _ngram_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
@@ -145,10 +145,10 @@ def _ngram_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
     counts = np.bincount(every.indices, minlength=_BUCKETS)
     # The IDF of Qdrant for sparse vectors.
     idf = np.log((len(names) - np.minimum(counts, len(names)) + 0.5) / (counts + 0.5) + 1)
-    yield from _products(weighted(matrix(mentions), idf), weighted(every, idf))
+    yield from products(weighted(matrix(mentions), idf), weighted(every, idf))
 
 
-def _products(mentions: Any, names: Any) -> Scores:
+def products(mentions: Any, names: Any) -> Scores:
     """Dot products of sparse rows, for `_ROWS` mentions at a time."""
     columns = names.T.tocsr()
     for start in range(0, mentions.shape[0], _ROWS):

@@ -99,7 +99,7 @@ def read_set(data: Data, source: SetSource, options: LinkingOptions) -> LinkingS
         FormatError: If a table is broken, or no mention belongs to the splits.
     """
     path = data.paths(source.base)[0]
-    entities = _read_base(data, path)
+    entities = read_base(data, path)
     if source.pairs is not None:
         pairs = [(alias, key) for alias, key in data.rows(source.pairs, "alias", "id") if key in entities]
     else:
@@ -148,7 +148,7 @@ def read_joins(data: Data) -> list[LinkingSet]:
     ]
 
 
-def _read_base(data: Data, path: str) -> dict[str, Entity]:
+def read_base(data: Data, path: str) -> dict[str, Entity]:
     """Entities by id; rows with the same id are merged."""
     columns = _columns(data, path, ("id", "name", "aliases"), (("onto_type", "fine_type"), ("type",)))
     found: dict[str, Entity] = {}

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from statistics import fmean
 
 from training.evaluation.paper import MAIN
+from training.evaluation.reports.kinds import is_by_kind, kind_rows
 from training.evaluation.run import Report, TaskResult
 
 _TABLES = (
@@ -26,7 +27,8 @@ _NAME = 28
 
 def as_text(report: Report) -> str:
     """The tables that have results, then the differences, then the skipped tasks."""
-    parts = [*_task_tables(report), *_group_means(report), *_details(report), *_differences(report)]
+    tables = [*_task_tables(report), *_by_kind(report), *_group_means(report)]
+    parts = [*tables, *_details(report), *_differences(report)]
     if report.skipped:
         parts.append(["Skipped", *(f"  {task}: {reason}" for task, reason in report.skipped.items())])
     return "\n\n".join("\n".join(part) for part in parts)
@@ -77,6 +79,14 @@ def _paper(figures: Mapping[str, float], model: str) -> str:
     return f"{figures[model]:.1f}" if model in figures else _NONE
 
 
+def _by_kind(report: Report) -> Iterator[list[str]]:
+    """What became of each kind of everyday mention."""
+    for result in report.results:
+        if is_by_kind(result.outcomes[report.model].details):
+            title = f"{result.task.head}, by kind: right, wrong and NIL, in percent"
+            yield [title, *_aligned(list(kind_rows(result, short_names([report.model, *report.baselines]))))]
+
+
 def _group_means(report: Report) -> Iterator[list[str]]:
     """Means by group, as in Table 3: each set once, by the paper's protocol."""
     counted = [result for result in report.results if result.task.in_table_3]
@@ -104,7 +114,8 @@ def _details(report: Report) -> Iterator[list[str]]:
     """The further figures of the tasks."""
     lines = []
     for result in report.results:
-        if details := result.outcomes[report.model].details:
+        details = result.outcomes[report.model].details
+        if details and not is_by_kind(details):
             shown = ", ".join(
                 name.removeprefix("f1_") + f" {_number(value)}" + _support(name, details)
                 for name, value in details.items()
