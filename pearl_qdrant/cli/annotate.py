@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import tee
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
@@ -19,17 +20,27 @@ from pearl_qdrant.cli.common.options import (
     strict_option,
     type_option,
 )
-from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD, MAX_PASSAGE_BYTES
+from pearl_qdrant.cli.common.terminal import echo, echo_json, visible
+from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.options import OnTie
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat
+    from pearl_qdrant.linking.options import AnnotateOptions, OnTie
     from pearl_qdrant.records import Annotation
 
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--file", "file", type=InputFile(), help="File with one passage, UTF-8; - is stdin.")
+@click.option("--file", "file", type=InputFile(), help="File with passages, UTF-8; - is stdin.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["lines", "jsonl", "whole"]),
+    show_default="jsonl for a file that ends in .jsonl or .ndjson, else lines",
+    help="Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole "
+    "file is one passage (whole).",
+)
 @click.option(
     "--collection", "collections", multiple=True, metavar="NAME", help="Collection to search; may be repeated."
 )
@@ -47,11 +58,13 @@ if TYPE_CHECKING:
 @on_tie_option
 @click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities with the same name.")
 @click.option("--nil", "include_nil", is_flag=True, help="Also print spans that look like mentions but have no entity.")
+@click.option("--nested", is_flag=True, help="Also print mentions inside other mentions.")
 @strict_option
 @json_option
 def annotate(
     text: str | None,
     file: BinaryIO | None,
+    kind: str | None,
     collections: tuple[str, ...],
     store: str,
     model: str | None,
@@ -61,6 +74,7 @@ def annotate(
     on_tie: str,
     context: str | None,
     include_nil: bool,
+    nested: bool,
     strict: bool,
     as_json: bool,
 ) -> None:
@@ -69,51 +83,57 @@ def annotate(
     Offsets count characters from 0. An abbreviation that the text defines, as in "tumor necrosis factor (TNF)", is
     looked up by its long form.
 
+    With --file, each mention is printed with the id of its passage, or else with the number of its line. Mentions of
+    the first passages are printed while the others are read.
+
     \b
     pearl-qdrant annotate "She read the NYTimes at Heathrow."
-    pearl-qdrant annotate --file report.txt --type disease --json > mentions.jsonl
+    pearl-qdrant annotate --file sentences.txt --type disease --json > mentions.jsonl
+    pearl-qdrant annotate --file reports.jsonl --json > mentions.jsonl
+    pearl-qdrant annotate --file chapter.txt --format whole
     """
     if (text is None) == (file is None):
         raise click.UsageError("Give either a text as an argument, or a file with --file.")
-    passage = text or "" if file is None else _read(file)
+    if kind is not None and file is None:
+        raise click.UsageError("--format is for --file.")
+    from pearl_qdrant.linking.options import AnnotateOptions
+
+    options = AnnotateOptions(types, threshold, context, cast("OnTie", on_tie), include_nil, nested)
     with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
-        found = linker.annotate(
-            passage,
-            types=types,
-            threshold=threshold,
-            context=context,
-            on_tie=cast("OnTie", on_tie),
-            include_nil=include_nil,
-        )
-    if as_json:
-        for one in found:
-            echo_json(_as_record(one))
-    else:
-        for line in _as_text(found, with_base=len(set(collections)) > 1):
-            echo(line)
+        for key, found in _annotated(linker, text, file, cast("PassageFormat | None", kind), options):
+            if as_json:
+                for one in found:
+                    echo_json(_as_record(one, key))
+            else:
+                for line in _as_text(found, key, with_base=len(set(collections)) > 1):
+                    echo(line)
 
 
-def _read(file: BinaryIO) -> str:
-    """The text of a file with unchanged line ends, so that offsets match the file."""
-    from pearl_qdrant.errors import InputError
+def _annotated(
+    linker: EntityLinker, text: str | None, file: BinaryIO | None, kind: PassageFormat | None, options: AnnotateOptions
+) -> Iterable[tuple[dict[str, object], list[Annotation]]]:
+    """The annotations of each passage, with what names it: nothing, its line, or its id."""
+    from pearl_qdrant.linking.mention_detection.passages import read_passages
 
-    content = file.read(MAX_PASSAGE_BYTES + 1)
-    if len(content) > MAX_PASSAGE_BYTES:
-        limit = f"longer than {MAX_PASSAGE_BYTES:,} bytes, the maximum for one passage"
-        raise InputError(name_of(file), None, f"{limit}. Split it, for example by chapters")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            name_of(file), None, f"not UTF-8 at byte {error.start}. Convert it, for example with iconv"
-        ) from error
+    if file is None or kind == "whole":
+        texts = [text or ""] if file is None else (p.text for p in read_passages(file, name_of(file), kind))
+        return (({}, found) for found in linker.annotate_batch(texts, options))
+    # `tee` keeps the few passages that were read and are not annotated yet.
+    keyed, passages = tee(read_passages(file, name_of(file), kind))
+    batches = linker.annotate_batch((passage.text for passage in passages), options)
+    return ((_name_of_passage(passage), found) for passage, found in zip(keyed, batches, strict=True))
 
 
-def _as_record(found: Annotation) -> dict[str, object]:
-    """The JSON record of an annotation."""
+def _name_of_passage(passage: Passage) -> dict[str, object]:
+    return {"line": passage.line} if passage.id is None else {"id": passage.id}
+
+
+def _as_record(found: Annotation, key: dict[str, object]) -> dict[str, object]:
+    """The JSON record of an annotation, starting with what names its passage."""
     link = found.link
     chosen = next((c for c in link.candidates if (c.kb, c.entity_id) == (link.kb, link.entity_id)), None)
     return {
+        **key,
         "start": found.start,
         "end": found.end,
         "text": found.text,
@@ -127,8 +147,9 @@ def _as_record(found: Annotation) -> dict[str, object]:
     }
 
 
-def _as_text(annotations: list[Annotation], *, with_base: bool) -> Iterator[str]:
+def _as_text(annotations: list[Annotation], key: dict[str, object], *, with_base: bool) -> Iterator[str]:
     """One line per mention: offsets, text and entity; with the bases if there may be several."""
+    passage = "".join(f"{visible(str(value))}:" for value in key.values())
     for found in annotations:
         link = found.link
         shown = " ".join(found.text.split())
@@ -136,8 +157,8 @@ def _as_text(annotations: list[Annotation], *, with_base: bool) -> Iterator[str]
             shown += f" ({found.long_form})"
         if link.entity_id is None:
             reason = link.nil_reason.value.replace("_", " ") if link.nil_reason else ""
-            yield f"{found.start}-{found.end}  {shown}  ->  NIL ({reason})"
+            yield f"{passage}{found.start}-{found.end}  {shown}  ->  NIL ({reason})"
         else:
             entity = f"{link.kb}: {link.entity_id}" if with_base else link.entity_id
             shown += f"  ->  {link.canonical_name}  [{entity}]  {link.probability or 0:.2f}"
-            yield f"{found.start}-{found.end}  {shown}"
+            yield f"{passage}{found.start}-{found.end}  {shown}"

@@ -281,7 +281,7 @@ class EntityLinker:
             options: How to annotate; the defaults of `AnnotateOptions` if None.
             spans: Known places of mentions; see `linking.mention_detection.annotate`.
             keywords: Fields of `AnnotateOptions`; each replaces that field of `options`: types, threshold, context,
-                on_tie, include_nil.
+                on_tie, include_nil, nested.
 
         Raises:
             UnknownTypeError: If no entity of the collections has one of the `types`.

@@ -78,6 +78,7 @@ class AnnotateOptions:
         context: What the passage is about; chooses between entities that nothing else separates.
         on_tie: What to do with several entities of one name, as in `LinkOptions`.
         include_nil: Whether to return spans that look like mentions but have no entity, too.
+        nested: Whether to return mentions inside other mentions, too: York in New York.
 
     Raises:
         ValueError: If a value is out of range.
@@ -88,6 +89,7 @@ class AnnotateOptions:
     context: str | None = None
     on_tie: OnTie = "canonical"
     include_nil: bool = False
+    nested: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
@@ -112,6 +114,7 @@ class AnnotateKeywords(TypedDict, total=False):
     context: str | None
     on_tie: OnTie
     include_nil: bool
+    nested: bool
 
 
 def _as_types(types: Sequence[str]) -> tuple[str, ...]:

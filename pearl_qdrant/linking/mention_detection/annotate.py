@@ -277,7 +277,7 @@ def _select_spans(
     threshold = options.least_probability
     if passage.is_given:
         return [c if c.probability >= threshold else replace(c, link=as_nil(c.link)) for c in candidates]
-    kept = select(candidates, threshold=threshold)
+    kept = select(candidates, threshold=threshold, nested=options.nested)
     if options.include_nil:
         kept += select_nil(candidates, kept)
-    return sorted(kept, key=lambda c: c.span.start)
+    return sorted(kept, key=lambda c: (c.span.start, -c.span.end))

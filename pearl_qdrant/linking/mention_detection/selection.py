@@ -161,15 +161,38 @@ def _is_part(name: str, canonical_name: str) -> bool:
     return set(name.split()) < set(canonical_name.split())
 
 
-def select(candidates: Sequence[SpanCandidate], *, threshold: float) -> list[SpanCandidate]:
-    """The best spans that do not overlap, in the order of the text.
+def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
+    """The best spans, in the order of the text; none overlap unless `nested` is set.
 
     Args:
         candidates: All candidate spans of the passage.
         threshold: Minimum probability, in [0, 1].
+        nested: Whether to return the best spans inside the best spans, too, and so on. They have other entities than
+            the span around them.
     """
     probable = [c for c in candidates if c.probability >= threshold and c.link.candidates]
+    kept = outer = _best(probable)
+    while nested and outer:
+        probable = _inside(probable, outer)
+        outer = _best(probable)
+        kept = kept + outer
+    return sorted(kept, key=lambda c: (c.span.start, -c.span.end))
+
+
+def _best(probable: Sequence[SpanCandidate]) -> list[SpanCandidate]:
     return _best_disjoint(_without_redundant(_without_parts(probable)))
+
+
+def _inside(candidates: Sequence[SpanCandidate], outer: Sequence[SpanCandidate]) -> list[SpanCandidate]:
+    """The candidates inside one of some spans in order that do not overlap, which have another entity than that."""
+    starts = [c.span.start for c in outer]
+    inside = []
+    for candidate in candidates:
+        around = outer[max(0, bisect_right(starts, candidate.span.start) - 1)]
+        is_inside = around.span.start <= candidate.span.start and candidate.span.end <= around.span.end
+        if is_inside and _entities(candidate.link) != _entities(around.link):
+            inside.append(candidate)
+    return inside
 
 
 def _without_parts(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
