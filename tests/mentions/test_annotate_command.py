@@ -43,10 +43,10 @@ def test_the_command_prints_one_line_per_mention(loaded: Run) -> None:
     """`annotate` reads an argument, a file or standard input, and prints text or JSON."""
     words = loaded(PASSAGE)
     assert words.status == 0, words.err
-    assert words.out.splitlines()[0].startswith("14-21  NYTimes  ->  The New York Times  [nyt]  1.00")
+    assert words.out.splitlines()[0].startswith("14-21  NYTimes  ->  The New York Times  [nyt]  0.98")
     assert "HA (heart attack)  ->  myocardial infarction  [mi]" in words.out
 
-    as_json = loaded("--file", "-", "--json", stdin=PASSAGE.encode())
+    as_json = loaded("--file", "-", "--format", "whole", "--json", stdin=PASSAGE.encode())
     lines = as_json.lines()
     assert {PASSAGE[int(str(x["start"])) : int(str(x["end"]))] == x["text"] for x in lines} == {True}
     assert [(x["text"], x["entity_id"], x["long_form"]) for x in lines] == [
@@ -78,9 +78,11 @@ def test_the_command_refuses_invalid_input(loaded: Run, tmp_path: Path) -> None:
 
     assert loaded().status == 2
     assert loaded("x", "--file", str(path)).status == 2
-    wrong = loaded("--file", str(path))
-    assert wrong.status == 1
-    assert "latin.txt: not UTF-8 at byte 1" in wrong.err
+    assert loaded("x", "--format", "lines").status == 2
+    wrong = [loaded("--file", str(path), *kind) for kind in ([], ["--format", "whole"])]
+    assert [one.status for one in wrong] == [1, 1]
+    assert "latin.txt:1: not UTF-8" in wrong[0].err
+    assert "latin.txt: not UTF-8 at byte 1" in wrong[1].err
 
 
 def test_an_argument_with_invalid_unicode_is_accepted(loaded: Run) -> None:
@@ -89,3 +91,42 @@ def test_an_argument_with_invalid_unicode_is_accepted(loaded: Run) -> None:
 
     assert outcome.status == 0, outcome.err
     assert [(line["start"], line["entity_id"]) for line in outcome.lines()] == [(2, "nyt")]
+
+
+def test_a_file_has_a_passage_on_each_line(loaded: Run, tmp_path: Path) -> None:
+    """Each mention is printed with the number of its line, which counts blank lines, too."""
+    path = tmp_path / "reports.txt"
+    path.write_text("Take aspirin.\n\nNothing here.\r\nA heart attack in the NYTimes.\n", encoding="utf-8")
+
+    words = loaded("--file", str(path)).out.splitlines()
+    assert [line.split()[0] for line in words] == ["1:5-12", "4:2-14", "4:22-29"]
+
+    as_json = loaded("--file", str(path), "--json").lines()
+    assert [(line["line"], line["start"], line["entity_id"]) for line in as_json] == [
+        (1, 5, "asa"),
+        (4, 2, "mi"),
+        (4, 22, "nyt"),
+    ]
+
+
+def test_json_lines_carry_ids(loaded: Run, tmp_path: Path) -> None:
+    """A file that ends in .jsonl has an object on each line; its id, or else its line, comes with each mention."""
+    path = tmp_path / "reports.jsonl"
+    path.write_text(
+        '{"id": "r-1", "text": "Take aspirin."}\n\n{"id": 7, "text": "aspirin\\nagain"}\n{"text": "no aspirin"}\n',
+        encoding="utf-8",
+    )
+
+    lines = loaded("--file", str(path), "--json").lines()
+    assert [(line.get("id"), line.get("line"), line["start"]) for line in lines] == [
+        ("r-1", None, 5),
+        (7, None, 0),
+        (None, 4, 3),
+    ]
+    again = loaded("--file", "-", "--format", "jsonl", stdin=path.read_bytes())
+    assert [line.split()[0] for line in again.out.splitlines()] == ["r-1:5-12", "7:0-7", "4:3-10"]
+
+
+def test_mentions_inside_mentions_are_printed_on_request(loaded: Run) -> None:
+    """`--nested` prints the inner mentions, too."""
+    assert len(loaded("He had a myocardial infarction.", "--nested", "--json").lines()) == 1

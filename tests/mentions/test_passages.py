@@ -132,7 +132,7 @@ def test_invalid_arguments_of_annotate_are_refused() -> None:
         annotate(Names(KNOWN), b"text")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"threshold is a probability in \[0, 1\], not 2"):
         annotate(Names(KNOWN), "text", threshold=2)
-    with pytest.raises(ValueError, match="on_tie is 'null' or 'first', not 'last'"):
+    with pytest.raises(ValueError, match="on_tie is 'canonical', 'null' or 'first', not 'last'"):
         annotate(Names(KNOWN), "text", on_tie="last")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a context needs an encoder, and Names has none"):
         annotate(Names(KNOWN), "text", context="topic")

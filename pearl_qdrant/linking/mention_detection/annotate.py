@@ -39,8 +39,7 @@ from pearl_qdrant.linking.mention_detection.tie_breaking import (
     Choose,
     ContextChooser,
     break_by_case,
-    break_tie,
-    first_by_id,
+    decide_namesakes,
 )
 from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation, Link
@@ -163,17 +162,13 @@ def annotate_batch(
 
 
 def _tie_breaker(linker: BatchLinker, options: AnnotateOptions, encoder: Encoder | None) -> Choose | None:
-    """The function that chooses between tied entities; None leaves ties as they are."""
-    last = first_by_id if options.on_tie == "first" else None
+    """The function that chooses between entities of one name by the context; None without a context."""
     if options.context is None:
-        return last
+        return None
     encoder = encoder or getattr(linker, "encoder", None)
     if encoder is None:
         raise ValueError(f"a context needs an encoder, and {type(linker).__name__} has none: pass one as encoder=")
-    by_context = ContextChooser(options.context, encoder)
-    if last is None:
-        return by_context
-    return lambda candidates: by_context(candidates) or first_by_id(candidates)
+    return ContextChooser(options.context, encoder)
 
 
 def _prepare(text: str, given: Iterable[GivenSpan] | None) -> _Passage:
@@ -219,9 +214,10 @@ def _annotate_group(
     links = linker.link_batch(distinct, types=options.types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else ()
     least = 0.0 if options.include_nil else options.least_probability
     link_of = {query: _without_unused(link, least) for query, link in zip(distinct, links, strict=True)}
+    decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
         kept = _select_spans(passage, _span_candidates(passage, link_of), options)
-        resolved = kept if choose is None else [replace(c, link=break_tie(c.link, choose)) for c in kept]
+        resolved = [replace(c, link=decide(c.link)) for c in kept]
         yield [
             Annotation(passage.text[c.span.start : c.span.end], c.span.start, c.span.end, c.link, c.long_form)
             for c in resolved

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
+from pearl_qdrant.linking.mention_detection.tie_breaking import namesakes
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 SHIFT = {
@@ -95,10 +96,9 @@ class SpanCandidate:
 
 
 def probability_of(link: Link) -> float:
-    """Probability that the entity, or one of those tied with it, is right; 0 without candidates."""
-    if link.nil_reason is NilReason.AMBIGUOUS:
-        return min(1.0, math.fsum(c.probability or 0.0 for c in link.candidates if c.tie))
-    return link.probability or 0.0
+    """Probability that the entity, or one of those with its name, is right; 0 without candidates."""
+    same = namesakes(link)
+    return min(1.0, math.fsum(c.probability or 0.0 for c in same)) if same else link.probability or 0.0
 
 
 def n_lower_case(link: Link) -> int:

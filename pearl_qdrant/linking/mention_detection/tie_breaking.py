@@ -1,4 +1,4 @@
-"""Breaks ties between entities with the same name, by what the passage shows.
+"""Decides between entities with the same name, by what the passage shows.
 
 Two things separate tied candidates: letter case, where the base spells only one of them that way (`turkey` the bird,
 `Turkey` the country), and a context that the caller gives.
@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 Choose = Callable[[Sequence[Candidate]], Candidate | None]
 """Chooses one of several tied candidates, or None."""
 
 
-def first_by_id(candidates: Sequence[Candidate]) -> Candidate | None:
+def first_by_id(candidates: Sequence[Candidate]) -> Candidate:
     """The first by base and id, for `on_tie="first"`."""
     return min(candidates, key=lambda c: (c.kb, c.entity_id))
 
@@ -54,25 +56,51 @@ def _description(candidate: Candidate) -> str:
     return f"{candidate.description}, {types}" if candidate.description else f"{candidate.canonical_name}, {types}"
 
 
+def namesakes(link: Link) -> list[Candidate]:
+    """The candidates that are tied, or have the name of the best one up to case and punctuation; empty for one."""
+    if link.nil_reason is NilReason.AMBIGUOUS:
+        return [c for c in link.candidates if c.tie]
+    if link.entity_id is None or len(link.candidates) < 2:
+        return []
+    best, *others = link.candidates
+    # Folding names takes time, and most links of a passage are not by a rule.
+    folded = fold_name(best.name) if link.rule is not None else ""
+    same = [c for c in others if c.tie or c.name == best.name or (folded and fold_name(c.name) == folded)]
+    return [best, *same] if same else []
+
+
 def break_by_case(link: Link) -> Link:
     """The link with its tie broken by letter case, if exactly one tied entity is spelled like the mention."""
-    same_case = [c for c in _tied(link) if c.name == link.mention]
-    return _linked_to(link, same_case[0]) if len(same_case) == 1 else link
+    tied = namesakes(link) if link.nil_reason is NilReason.AMBIGUOUS else []
+    same_case = [c for c in tied if c.name == link.mention]
+    if len(same_case) != 1:
+        return link
+    return replace(_linked_to(link, same_case[0]), probability=min(1.0, sum(c.probability or 0.0 for c in tied)))
 
 
-def break_tie(link: Link, choose: Choose) -> Link:
-    """The link with its tie broken by `choose`; unchanged if there is no tie, or `choose` returns None."""
-    tied = _tied(link)
-    chosen = choose(tied) if tied else None
-    return link if chosen is None else _linked_to(link, chosen)
+def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Choose | None = None) -> Link:
+    """The link as `on_tie` wants it where several entities have the name; any other link unchanged.
 
-
-def _tied(link: Link) -> list[Candidate]:
-    return [c for c in link.candidates if c.tie] if link.nil_reason is NilReason.AMBIGUOUS else []
+    Args:
+        link: A link made without a threshold.
+        threshold: Minimum probability of one of the entities.
+        on_tie: As in `LinkOptions`.
+        choose: Chooses one of the entities before `on_tie` counts, or None.
+    """
+    same = namesakes(link)
+    if not same:
+        return link
+    if choose is not None and (chosen := choose(same)) is not None:
+        return _linked_to(link, chosen)
+    if on_tie == "first":
+        return link if link.entity_id is not None else _linked_to(link, first_by_id(same))
+    if on_tie == "canonical" and (link.probability or 0.0) >= threshold:
+        return link
+    return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=NilReason.AMBIGUOUS, kb=None)
 
 
 def _linked_to(link: Link, chosen: Candidate) -> Link:
-    """The link to one of the tied candidates, with the probability that it has among them."""
+    """The link to one of the candidates, with the probability that it has among them."""
     return replace(
         link,
         entity_id=chosen.entity_id,
