@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ingest.base.scan import ScanResult
     from ingest.formats import ReadOptions
     from ingest.load.events import LoadEvents
-    from ingest.load.load_base import load_base, scan_base, update_base
+    from ingest.load.load_base import load_base, load_or_update_base, scan_base, update_base
     from ingest.load.pipeline import IngestResult
     from ingest.load.update import UpdateResult
     from ingest.readers.tables.columns import TableColumns
@@ -31,6 +31,7 @@ __all__ = [
     "TableColumns",
     "UpdateResult",
     "load_base",
+    "load_or_update_base",
     "make_entity",
     "scan_base",
     "update_base",
@@ -44,6 +45,7 @@ _MODULE_OF = {
     "TableColumns": "ingest.readers.tables.columns",
     "UpdateResult": "ingest.load.update",
     "load_base": "ingest.load.load_base",
+    "load_or_update_base": "ingest.load.load_base",
     "make_entity": "ingest.base.new_entity",
     "scan_base": "ingest.load.load_base",
     "update_base": "ingest.load.load_base",

@@ -18,6 +18,12 @@ class LoadEvents:
     def model_loaded(self, encoder: Encoder) -> None:
         """The encoder is ready."""
 
+    def unchanged(self, edited: bool) -> None:
+        """The collection holds this input already, so there is nothing to do; it may have been edited since."""
+
+    def newer_release(self) -> None:
+        """The input is a newer release of what the collection holds, which is updated."""
+
     def resumed(self, entities: int) -> None:
         """An interrupted load of this input resumes after this many entities."""
 

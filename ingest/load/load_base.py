@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import astuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.base.reader import Reader
@@ -22,8 +23,9 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
-from ingest.load.pipeline import IngestResult, ingest
-from ingest.load.update import MayRemove, UpdateResult, update
+from ingest.load.pipeline import IngestResult
+from ingest.load.session import MayUpdate, Session
+from ingest.load.update import MayRemove, UpdateResult
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError
@@ -31,14 +33,35 @@ from pearl_qdrant.settings import (
     DEFAULT_DEVICE,
     DEFAULT_MAX_ERRORS,
     DEFAULT_MODEL,
-    DEFAULT_QUANTIZATION,
     DEFAULT_WAIT_S,
 )
 from pearl_qdrant.store.open import StoreLike, check_collection_name, location_of, use_store
-from pearl_qdrant.store.protocol import Collection, Placement, Store
-from pearl_qdrant.store.schema import Manifest, Quantization
+from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.schema import Quantization
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a base is read; the fields are arguments of `load_base`."""
+
+    paths: Paths
+    kind: str
+    options: ReadOptions | None
+    type_map: TypeMap | str | os.PathLike[str] | None
+    max_errors: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What encodes its names; the fields are arguments of `load_base`."""
+
+    model: Encoder | str | os.PathLike[str]
+    device: str
+    pooling: str | None
+    prefix: str | None
+
 
 _COMPRESSED = ("gz", "bz2", "xz", "zst", "zip")
 _ENDINGS = re.compile(rf"\.({'|'.join((*_COMPRESSED, *(e for one in FORMATS for e in one.endings)))})$", re.IGNORECASE)
@@ -87,6 +110,8 @@ def load_base(  # long: all arguments of a load are documented here
 ) -> IngestResult:
     """Read a base, encode every name and store it. After an interruption, the same call resumes the load.
 
+    If the collection holds this very base already, nothing is encoded or written (`IngestResult.unchanged`).
+
     Args:
         paths: A file or folder of the base, or several; ``-`` is standard input.
         collection: The collection, which is created if needed. Default: the first file's name without its endings.
@@ -115,32 +140,11 @@ def load_base(  # long: all arguments of a load are documented here
         ModelMismatchError: If the collection was made by another model.
         StoreError: If the store fails after all retries. What is stored is kept; the same call resumes.
     """
-    events = events or LoadEvents()
-    name = _checked_name(collection, paths, store)
-    types = _type_map(type_map)
-    with _opened(paths, kind, options, types) as reader:
-        scanned = _scan(reader, paths, max_errors, events)
-        encoder = _encoder(model, device, pooling, prefix, events)
-        with use_store(store, wait_s=wait_s) as opened:
-            if restart and name in opened.collections():
-                opened.delete(name)
-            target = _open_or_create(
-                opened, name, kb, kb_version, encoder, types.version, quantization, placement or Placement()
-            )
-            input_name = " ".join(_listed(paths))
-            _report_checkpoint(target, input_name, scanned.digest, events)
-            events.started(scanned.names)
-            return ingest(
-                reader,
-                scanned,
-                encoder,
-                target,
-                max_errors=max_errors,
-                input_name=input_name,
-                on_progress=events.names_done,
-                on_checkpoint=events.entities_stored,
-                on_finalize=events.graph_built,
-            )
+    name, events = _checked_name(collection, paths, store), events or LoadEvents()
+    reading = Reading(paths, kind, options, type_map, max_errors)
+    encoding = Encoding(model, device, pooling, prefix)
+    with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
+        return session.load(quantization=quantization, placement=placement, restart=restart)
 
 
 def update_base(  # long: all arguments of an update are documented here
@@ -176,29 +180,56 @@ def update_base(  # long: all arguments of an update are documented here
         CollectionNotFoundError: If there is no such collection.
         InputError, EmptyBaseError, OptionError, ModelError, ModelMismatchError, StoreError: As `load_base`.
     """
-    events = events or LoadEvents()
-    name = _checked_name(collection, paths, store)
-    if options is not None and options.limit is not None:
-        raise OptionError("limit", "An update compares with the whole of the new release, so it takes no limit.")
-    types = _type_map(type_map)
-    with _opened(paths, kind, options, types) as reader:
-        scanned = _scan(reader, paths, max_errors, events)
-        encoder = _encoder(model, device, pooling, prefix, events)
-        with use_store(store, wait_s=wait_s) as opened:
-            target = opened.open(name)
-            _prepare(target, kb, encoder, types.version)
-            events.started(scanned.names)
-            return update(
-                reader,
-                scanned,
-                encoder,
-                target,
-                kb_version=kb_version,
-                max_errors=max_errors,
-                on_progress=events.names_done,
-                may_remove=may_remove,
-                on_finalize=events.graph_built,
-            )
+    name, events = _checked_name(collection, paths, store), events or LoadEvents()
+    _refuse_limit(options)
+    reading = Reading(paths, kind, options, type_map, max_errors)
+    encoding = Encoding(model, device, pooling, prefix)
+    with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
+        return session.update(may_remove)
+
+
+def load_or_update_base(
+    paths: Paths,
+    collection: str | None = None,
+    *,
+    store: StoreLike = None,
+    model: Encoder | str | os.PathLike[str] = DEFAULT_MODEL,
+    device: str = DEFAULT_DEVICE,
+    pooling: str | None = None,
+    prefix: str | None = None,
+    kind: str = "auto",
+    options: ReadOptions | None = None,
+    type_map: TypeMap | str | os.PathLike[str] | None = None,
+    max_errors: int | None = DEFAULT_MAX_ERRORS,
+    kb: str | None = None,
+    kb_version: str | None = None,
+    quantization: Quantization | None = None,
+    placement: Placement | None = None,
+    may_update: MayUpdate = lambda: True,
+    may_remove: MayRemove = lambda removed, total: True,
+    wait_s: float = DEFAULT_WAIT_S,
+    events: LoadEvents | None = None,
+) -> IngestResult | UpdateResult:
+    """Update a collection if the base is a newer release of what it holds (`session.MOSTLY`); else load the base.
+
+    Args:
+        may_update: Called before such an update, with no argument; False loads the base beside what is stored.
+        paths, collection, store, model, device, pooling, prefix, kind, options, type_map, max_errors, kb, kb_version,
+            quantization, placement, may_remove, wait_s, events: As in `load_base` and `update_base`. With
+            `options.limit` the base is loaded.
+
+    Raises:
+        InputError, EmptyBaseError, OptionError, ModelError, ModelMismatchError, StoreError: As `load_base`.
+    """
+    name, events = _checked_name(collection, paths, store), events or LoadEvents()
+    reading = Reading(paths, kind, options, type_map, max_errors)
+    encoding = Encoding(model, device, pooling, prefix)
+    with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
+        is_part = options is not None and options.limit is not None
+        if not is_part and session.is_newer_release() and may_update():
+            events.newer_release()
+            return session.update(may_remove)
+        return session.load(quantization=quantization, placement=placement)
 
 
 def collection_name(path: str | os.PathLike[str]) -> str:
@@ -250,69 +281,46 @@ def _scan(reader: Reader, paths: Paths, max_errors: int | None, events: LoadEven
     return scanned
 
 
-def _encoder(
-    model: Encoder | str | os.PathLike[str],
-    device: str,
-    pooling: str | None,
-    prefix: str | None,
+@contextmanager
+def _session(
+    reading: Reading,
+    encoding: Encoding,
+    name: str,
+    store: StoreLike,
+    kb: str | None,
+    kb_version: str | None,
+    wait_s: float,
     events: LoadEvents,
-) -> Encoder:
+) -> Iterator[Session]:
+    """Read and count a base, load the model, and open the store, in this order."""
+    types = _type_map(reading.type_map)
+    with _opened(reading.paths, reading.kind, reading.options, types) as reader:
+        scanned = _scan(reader, reading.paths, reading.max_errors, events)
+        encoder = _encoder(encoding, events)
+        with use_store(store, wait_s=wait_s) as opened:
+            yield Session(
+                reader,
+                scanned,
+                " ".join(_listed(reading.paths)),
+                encoder,
+                opened,
+                name,
+                kb,
+                kb_version,
+                types.version,
+                reading.max_errors,
+                events,
+            )
+
+
+def _encoder(encoding: Encoding, events: LoadEvents) -> Encoder:
+    model = encoding.model
     if isinstance(model, (str, os.PathLike)):
-        model = load_encoder(os.fspath(model), device=device, pooling=pooling, prefix=prefix)
+        model = load_encoder(os.fspath(model), device=encoding.device, pooling=encoding.pooling, prefix=encoding.prefix)
     events.model_loaded(model)
     return model
 
 
-def _open_or_create(
-    store: Store,
-    name: str,
-    kb: str | None,
-    kb_version: str | None,
-    encoder: Encoder,
-    type_map_version: str,
-    quantization: Quantization | None,
-    placement: Placement,
-) -> Collection:
-    """The collection to load into, whose manifest fits the options."""
-    if name not in store.collections():
-        manifest = Manifest.for_model(
-            encoder.info,
-            collection=name,
-            kb=kb or name,
-            kb_version=kb_version,
-            quantization=quantization or DEFAULT_QUANTIZATION,
-            type_map_version=type_map_version,
-        )
-        return store.create(manifest, placement)
-    target = store.open(name)
-    _prepare(target, kb, encoder, type_map_version)
-    if quantization not in (None, target.manifest.quantization):
-        kept = target.manifest.quantization
-        raise OptionError("quantization", f"Collection '{name}' keeps its vectors as {kept}, not {quantization}.")
-    if any(number is not None for number in astuple(placement)):
-        raise OptionError(
-            "placement", f"Collection '{name}' exists: shards and replicas are chosen when it is created."
-        )
-    if kb_version is not None:
-        target.write_manifest(target.manifest.model_copy(update={"kb_version": kb_version}))
-    return target
-
-
-def _prepare(target: Collection, kb: str | None, encoder: Encoder, type_map_version: str) -> None:
-    """Check that an existing collection fits, and write the version of the type map."""
-    manifest = target.manifest
-    manifest.check_model(encoder.info)
-    if kb is not None and kb != manifest.kb:
-        raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{kb}'.")
-    target.write_manifest(manifest.model_copy(update={"type_map_version": type_map_version}))
-
-
-def _report_checkpoint(target: Collection, input_name: str, digest: str, events: LoadEvents) -> None:
-    """Report whether an interrupted load of this input resumes."""
-    for checkpoint in target.read_manifest().checkpoints:
-        if checkpoint.input != input_name:
-            continue
-        if checkpoint.digest != digest:
-            events.input_changed()
-        elif checkpoint.entities:
-            events.resumed(checkpoint.entities)
+def _refuse_limit(options: ReadOptions | None) -> None:
+    if options is not None and options.limit is not None:
+        raise OptionError("limit", "An update compares with the whole of the new release, so it takes no limit.")

@@ -14,7 +14,7 @@ the manifest notes how much of the input is stored. A window takes about a secon
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -33,7 +33,7 @@ from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Writer
-from pearl_qdrant.store.schema import Checkpoint
+from pearl_qdrant.store.schema import Checkpoint, LoadedInput
 
 QUEUE = 2
 """Windows that can wait between two stages."""
@@ -65,6 +65,7 @@ class IngestResult:
         encode_seconds: Time in the encoder.
         index_seconds: Time of building the graph.
         model, device: The encoder and where it ran.
+        unchanged: The collection held this input already, so nothing was encoded or written.
     """
 
     collection: str
@@ -82,6 +83,7 @@ class IngestResult:
     index_seconds: float
     model: str
     device: str
+    unchanged: bool = False
 
     @property
     def names_per_second(self) -> float:
@@ -109,6 +111,7 @@ class IngestResult:
             "resumed_at": self.resumed_at,
             "rewritten": self.rewritten,
             "unfinished": list(self.unfinished),
+            "unchanged": self.unchanged,
         }
 
 
@@ -331,14 +334,19 @@ def _finalize(collection: Collection, on_finalize: Callable[[int, int], None] | 
     return time.perf_counter() - start
 
 
-def _finish(collection: Collection, scan: ScanResult, checkpoints: Iterable[Checkpoint], points: int) -> None:
-    """Remove the checkpoints, and write the counts and the IDF table to the manifest."""
+def _finish(collection: Collection, scan: ScanResult, checkpoints: Sequence[Checkpoint], points: int) -> None:
+    """Remove the checkpoints, and write the inputs, the counts and the IDF table to the manifest."""
     for one in checkpoints:
         collection.remove_checkpoint(one.input)
     counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
     idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
-    changed = {"state": "ready", "ngram_rarity": idf, **counts}
-    collection.write_manifest(collection.read_manifest().model_copy(update=changed))
+    before = collection.read_manifest()
+    new = {one.input: LoadedInput(input=one.input, digest=one.digest) for one in checkpoints}
+    loaded = (*(one for one in before.loaded if one.input not in new), *new.values())
+    changed = {"state": "ready", "ngram_rarity": idf, "loaded": loaded, **counts}
+    # Entities that were added by hand are still there.
+    changed["edited"] = before.edited and points != scan.names
+    collection.write_manifest(before.model_copy(update=changed))
 
 
 def _check_count(collection: Collection, scan: ScanResult) -> int:

@@ -33,7 +33,7 @@ from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import LoadedInput, NamePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ def update(
     *,
     kb_version: str | None = None,
     max_errors: int | None = None,
+    input_name: str = "input",
     on_progress: Progress = lambda names: None,
     may_remove: MayRemove = lambda removed, total: True,
     on_finalize: Callable[[int, int], None] | None = None,
@@ -98,6 +99,7 @@ def update(
         collection: Open.
         kb_version: The new release, for the manifest; None keeps the old value.
         max_errors: As in `ReadReport`.
+        input_name: As in `pipeline.ingest`.
         on_progress: Called with the number of names just compared.
         may_remove: Decides whether retired names are deleted.
         on_finalize: As in `Collection.finalize`.
@@ -116,7 +118,8 @@ def update(
     removed, kept = _remove_retired(collection, comparison.seen, report, may_remove)
     seconds = time.perf_counter() - start
     points = _check_count(collection, scan.names + kept)
-    index_seconds = _finish(collection, scan, points, kb_version, on_finalize)
+    loaded = () if kept else (LoadedInput(input=input_name, digest=scan.digest),)
+    index_seconds = _finish(collection, scan, points, kb_version, loaded, on_finalize)
     return UpdateResult(
         collection=collection.name,
         entities=scan.entities,
@@ -177,15 +180,17 @@ def _finish(
     scan: ScanResult,
     points: int,
     kb_version: str | None,
+    loaded: tuple[LoadedInput, ...],
     on_finalize: Callable[[int, int], None] | None,
 ) -> float:
-    """Build the graph, and write counts and IDF table to the manifest; returns the seconds of the graph."""
+    """Build the graph, and write input, counts and IDF table to the manifest; returns the seconds of the graph."""
     start = time.perf_counter()
     collection.finalize(on_finalize)
     index_seconds = time.perf_counter() - start
     n_entities = scan.entities if points == scan.names else collection.count_entities()
     idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
-    done = {"state": "ready", "ngram_rarity": idf, "entities": n_entities, "names": points}
+    done = {"state": "ready", "ngram_rarity": idf, "entities": n_entities, "names": points, "loaded": loaded}
+    done["edited"] = False
     if kb_version is not None:
         done["kb_version"] = kb_version
     collection.write_manifest(collection.manifest.model_copy(update=done))

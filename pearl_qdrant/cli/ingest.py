@@ -25,6 +25,8 @@ from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUA
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ingest.load.pipeline import IngestResult
+
 _MANY = 0.1  # share of a collection that an update deletes without asking
 
 _HINTS = {
@@ -59,7 +61,10 @@ _HINTS = {
 @click.option("--limit", type=click.IntRange(1), help="Read at most this many entities.")
 @click.option("--restart", is_flag=True, help="Delete the collection first, and start over.")
 @click.option(
-    "--update", "is_update", is_flag=True, help="Newer release of what is stored: write only what has changed."
+    "--update/--no-update",
+    "is_update",
+    default=None,
+    help="Newer release of what is stored: write only what has changed, or add its names beside. [default: asks]",
 )
 @click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
 @click.option(
@@ -92,7 +97,7 @@ _HINTS = {
 def ingest(
     paths: tuple[str, ...],
     collection: str | None,
-    is_update: bool,
+    is_update: bool | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -116,15 +121,14 @@ def ingest(
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
     reading = {**_pick(given, "kind", "type_map", "max_errors"), "options": read_options(given)}
-    with LoadOutput("compare" if is_update else "ingest") as output, _explained_errors(output):
+    with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
         name = collection or collection_name(paths[0])
         if dry_run:
             check_collection_name(name, given["store"])
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
-        elif is_update:
-            counts = _update(paths, name, {**reading, **_pick(given, *_LOADING)}, output, yes=yes)
         else:
-            counts = _load(paths, name, {**reading, **_pick(given, *_LOADING)}, given, output, yes=yes)
+            loading = {**reading, **_pick(given, *_LOADING)}
+            counts = _ingest(paths, name, loading, given, output, is_update=is_update, yes=yes)
     print_counts(counts, as_json)
 
 
@@ -136,40 +140,63 @@ def _pick(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: given[name] for name in names}
 
 
-def _load(
+def _ingest(
     paths: tuple[str, ...],
     name: str,
     loading: dict[str, Any],
     given: Mapping[str, Any],
     output: LoadOutput,
     *,
+    is_update: bool | None,
     yes: bool,
 ) -> dict[str, Any]:
-    """Load a base; the counts."""
-    from ingest.load.load_base import load_base
+    """Load a base, or bring a collection to a newer release; the counts."""
+    from ingest.load.load_base import load_base, load_or_update_base, update_base
+    from ingest.load.update import UpdateResult
     from pearl_qdrant.store.protocol import Placement
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
     placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
-    result = load_base(
-        paths, name, **loading, **_pick(given, "quantization", "restart"), placement=placement, events=output
-    )
+    loading = {**loading, "events": output}
+    new = {"quantization": given["quantization"], "placement": placement}
+    may_remove = _make_may_remove(yes)
+    result: IngestResult | UpdateResult
+    if is_update:
+        result = update_base(paths, name, **loading, may_remove=may_remove)
+    elif is_update is False or given["restart"]:
+        result = load_base(paths, name, **loading, **new, restart=given["restart"])
+    else:
+        may_update = _make_may_update(name, yes)
+        result = load_or_update_base(paths, name, **loading, **new, may_update=may_update, may_remove=may_remove)
     output.close()
+    if isinstance(result, UpdateResult):
+        report_kept(result.kept, has_bad_rows=output.has_bad_rows)
+        return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
     report_result(result)
     return result.to_json()
 
 
-def _update(
-    paths: tuple[str, ...], name: str, loading: dict[str, Any], output: LoadOutput, *, yes: bool
-) -> dict[str, Any]:
-    """Bring a collection to a newer release; the counts."""
-    from ingest.load.load_base import update_base
+def _make_may_update(name: str, yes: bool) -> Callable[[], bool]:
+    """A function that asks before a collection is updated to a newer release, without `--update`."""
 
-    updated = update_base(paths, name, **loading, may_remove=_make_may_remove(yes), events=output)
-    output.close()
-    report_kept(updated.kept, has_bad_rows=output.has_bad_rows)
-    return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(updated).items()}
+    def may_update() -> bool:
+        if yes:
+            return True
+        question = f"Most of these names are in collection '{name}' already: update it to this newer release?"
+        try:
+            if confirm(question, abort=False):
+                return True
+        except click.Abort as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+        raise click.UsageError(
+            f"Nothing was done: most of these names are in collection '{name}' already, so this looks like a newer "
+            f"release of what it holds. Add --update to update it, --no-update to add the names beside the old ones, "
+            f"or choose another --collection."
+        )
+
+    return may_update
 
 
 @contextmanager

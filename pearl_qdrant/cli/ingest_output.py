@@ -24,10 +24,11 @@ class LoadOutput(LoadEvents):
         has_bad_rows: Rows could not be read.
     """
 
-    def __init__(self, doing: str) -> None:
+    def __init__(self, doing: str, input_name: str) -> None:
         self.stored = 0
         self.has_bad_rows = False
         self._doing = doing
+        self._input = input_name
         self._bar: Any = None
         self._graph_reports: list[int] = []
 
@@ -60,6 +61,23 @@ class LoadOutput(LoadEvents):
         head = "with phrase types" if info.has_head else "without a type head: points get no predicted types"
         echo(
             f"model {info.name}, {info.dim} dim, on {info.device} ({info.runtime}, {info.precision}), {head}", err=True
+        )
+
+    def unchanged(self, edited: bool) -> None:
+        """Explain why nothing is done."""
+        echo(f"{self._input} is unchanged since it was loaded; nothing to do", err=True)
+        if edited:
+            echo(
+                "Entities were added or deleted by hand since then, and stay so. --update makes the collection equal "
+                "to the input again.",
+                err=True,
+            )
+
+    def newer_release(self) -> None:
+        """Say that only what has changed is written."""
+        self._doing = "compare"
+        echo(
+            f"{self._input} is a newer release of what the collection holds: only what has changed is written", err=True
         )
 
     def resumed(self, entities: int) -> None:

@@ -128,8 +128,8 @@ def delete_entities(collection: Collection, entity_ids: Sequence[str]) -> int:
 
 
 def _store_counts(collection: Collection) -> None:
-    """Store the current counts in the manifest; not while a load is incomplete, since it counts at its end."""
+    """Store the counts, and that they were edited; not while a load is incomplete, since it counts at its end."""
     manifest = collection.read_manifest()
     if manifest.state == "ready":
         counts = {"names": collection.count(), "entities": collection.count_entities()}
-        collection.write_manifest(manifest.model_copy(update=counts))
+        collection.write_manifest(manifest.model_copy(update={"edited": True, **counts}))

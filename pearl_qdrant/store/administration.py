@@ -88,10 +88,10 @@ class CollectionDescription:
         return unfinished_load(self.manifest) or graph
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts as one flat JSON object, without checkpoints and the IDF table."""
+        """Return all facts as one flat JSON object, without inputs, checkpoints and the IDF table."""
         status = self.status
         return {
-            **self.manifest.model_dump(exclude={"format_version", "checkpoints", "ngram_rarity"}),
+            **self.manifest.model_dump(exclude={"format_version", "checkpoints", "ngram_rarity", "loaded"}),
             "points": status.points,
             "vectors": status.vectors,
             "indexed_vectors": status.indexed_vectors,

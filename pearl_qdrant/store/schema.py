@@ -217,6 +217,20 @@ class Checkpoint(BaseModel):
     is_done: bool = False
 
 
+class LoadedInput(BaseModel):
+    """An input whose load is complete.
+
+    Attributes:
+        input: The paths of the input, as given.
+        digest: Digest of its content, as in `Checkpoint`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    input: str
+    digest: str
+
+
 class LinkCalibration(BaseModel):
     """Turns the linker's logits into probabilities in one collection; see `linking.ranking.Calibration`.
 
@@ -257,6 +271,9 @@ class Manifest(BaseModel):
         entities: Entities written by the last ingest that completed.
         names: Points written by it.
         created_by: "pearl-qdrant VERSION".
+        loaded: The inputs that the collection holds, each as it was loaded last; empty for collections of older
+            versions, and after an update that kept names which the new release lacks.
+        edited: Whether entities were added, replaced or deleted by hand since the last load or update.
         checkpoints: Progress of unfinished ingests, one for each input; on a server several may run at the same time.
     """
 
@@ -281,6 +298,8 @@ class Manifest(BaseModel):
     entities: int = 0
     names: int = 0
     created_by: str = ""
+    loaded: tuple[LoadedInput, ...] = ()
+    edited: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()
 
     @property

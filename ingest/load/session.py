@@ -1,0 +1,240 @@
+"""A base that is read and counted, with its encoder and its store: load it, or update a collection to it.
+
+`load_base`, `update_base` and `load_or_update_base` of `ingest.load.load_base` open a `Session` and call one of its
+methods, so that the base is scanned once whatever is decided then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from itertools import islice
+
+from ingest.base.reader import Reader
+from ingest.base.scan import ScanResult
+from ingest.io.report import ReadReport
+from ingest.load.events import LoadEvents
+from ingest.load.new_names import stored_points
+from ingest.load.pipeline import IngestResult, ingest
+from ingest.load.update import MayRemove, UpdateResult, update
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.settings import DEFAULT_QUANTIZATION
+from pearl_qdrant.store.points import plain_points
+from pearl_qdrant.store.protocol import Collection, Placement, Store
+from pearl_qdrant.store.schema import Manifest, Quantization
+
+SAMPLE = 1000
+"""Rows of a base, from its start, that are looked up to see whether it is a newer release of what is stored."""
+
+MOSTLY = 0.5
+"""The share of the sampled names that are stored, and the least size relative to what is stored, of a newer release.
+Two releases of one base share nearly all names, two parts of one base nearly none; a correction of a few rows is far
+smaller than what it corrects."""
+
+MayUpdate = Callable[[], bool]
+"""Called where a base is a newer release of what is stored; returns whether to update the collection to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A base and where it goes.
+
+    Attributes:
+        reader: The base.
+        scanned: Its counts.
+        input_name: Its paths.
+        encoder: Encodes its names.
+        store: Open.
+        name: The collection.
+        kb: As in `load_base`.
+        kb_version: As in `load_base`.
+        type_map_version: For the manifest.
+        max_errors: As in `ReadReport`.
+        events: Receives progress.
+    """
+
+    reader: Reader
+    scanned: ScanResult
+    input_name: str
+    encoder: Encoder
+    store: Store
+    name: str
+    kb: str | None
+    kb_version: str | None
+    type_map_version: str
+    max_errors: int | None
+    events: LoadEvents
+
+    def load(
+        self, *, quantization: Quantization | None, placement: Placement | None, restart: bool = False
+    ) -> IngestResult:
+        """Load the base, or do nothing if the collection holds it already; see `load_base`."""
+        if restart and self.name in self.store.collections():
+            self.store.delete(self.name)
+        with closing(self._open_or_create(quantization, placement or Placement())) as target:
+            if is_unchanged(target, self.scanned):
+                self.events.unchanged(target.manifest.edited)
+                return self._nothing_loaded(target)
+            self._report_checkpoint(target)
+            self.events.started(self.scanned.names)
+            return ingest(
+                self.reader,
+                self.scanned,
+                self.encoder,
+                target,
+                max_errors=self.max_errors,
+                input_name=self.input_name,
+                on_progress=self.events.names_done,
+                on_checkpoint=self.events.entities_stored,
+                on_finalize=self.events.graph_built,
+            )
+
+    def update(self, may_remove: MayRemove) -> UpdateResult:
+        """Update the collection to the base, or do nothing if it is equal; see `update_base`."""
+        with closing(self.store.open(self.name)) as target:
+            self._prepare(target)
+            if _is_equal(target, self.scanned):
+                self._write_version(target)
+                self.events.unchanged(False)
+                return self._nothing_updated(target)
+            self.events.started(self.scanned.names)
+            return update(
+                self.reader,
+                self.scanned,
+                self.encoder,
+                target,
+                kb_version=self.kb_version,
+                max_errors=self.max_errors,
+                input_name=self.input_name,
+                on_progress=self.events.names_done,
+                may_remove=may_remove,
+                on_finalize=self.events.graph_built,
+            )
+
+    def is_newer_release(self) -> bool:
+        """Whether the base is a newer release of the one input that the collection holds; see `MOSTLY`."""
+        if self.name not in self.store.collections():
+            return False
+        with closing(self.store.open(self.name)) as target:
+            manifest = target.read_manifest()
+            if manifest.checkpoints or len(manifest.loaded) > 1 or self.kb not in (None, manifest.kb):
+                return False
+            if is_unchanged(target, self.scanned) or self.scanned.names < MOSTLY * target.count():
+                return False
+            entities = self.reader.read(ReadReport(max_errors=None), scattered=self.scanned.scattered)
+            ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]
+            return len(stored_points(target, ids)) >= MOSTLY * len(ids)
+
+    def _open_or_create(self, quantization: Quantization | None, placement: Placement) -> Collection:
+        """The collection to load into, whose manifest fits the options."""
+        if self.name not in self.store.collections():
+            manifest = Manifest.for_model(
+                self.encoder.info,
+                collection=self.name,
+                kb=self.kb or self.name,
+                kb_version=self.kb_version,
+                quantization=quantization or DEFAULT_QUANTIZATION,
+                type_map_version=self.type_map_version,
+            )
+            return self.store.create(manifest, placement)
+        target = self.store.open(self.name)
+        self._prepare(target)
+        if quantization not in (None, target.manifest.quantization):
+            kept = target.manifest.quantization
+            raise OptionError(
+                "quantization", f"Collection '{self.name}' keeps its vectors as {kept}, not {quantization}."
+            )
+        if any(number is not None for number in astuple(placement)):
+            raise OptionError(
+                "placement", f"Collection '{self.name}' exists: shards and replicas are chosen when it is created."
+            )
+        self._write_version(target)
+        return target
+
+    def _prepare(self, target: Collection) -> None:
+        """Check that an existing collection fits, and write the version of the type map."""
+        manifest = target.manifest
+        manifest.check_model(self.encoder.info)
+        if self.kb is not None and self.kb != manifest.kb:
+            raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.kb}'.")
+        target.write_manifest(manifest.model_copy(update={"type_map_version": self.type_map_version}))
+
+    def _write_version(self, target: Collection) -> None:
+        """Write the release of the base, if it is given."""
+        if self.kb_version is not None:
+            target.write_manifest(target.manifest.model_copy(update={"kb_version": self.kb_version}))
+
+    def _report_checkpoint(self, target: Collection) -> None:
+        """Report whether an interrupted load of this input resumes."""
+        for checkpoint in target.read_manifest().checkpoints:
+            if checkpoint.input != self.input_name:
+                continue
+            if checkpoint.digest != self.scanned.digest:
+                self.events.input_changed()
+            elif checkpoint.entities:
+                self.events.resumed(checkpoint.entities)
+
+    def _nothing_loaded(self, target: Collection) -> IngestResult:
+        scanned, info = self.scanned, self.encoder.info
+        return IngestResult(
+            collection=target.name,
+            entities=scanned.entities,
+            names=scanned.names,
+            distinct_names=scanned.distinct_names,
+            points=target.manifest.names,
+            unencodable=0,
+            resumed_at=0,
+            rewritten=0,
+            unfinished=(),
+            skipped=scanned.report.skip_counts,
+            seconds=0.0,
+            encode_seconds=0.0,
+            index_seconds=0.0,
+            model=info.name,
+            device=info.device,
+            unchanged=True,
+        )
+
+    def _nothing_updated(self, target: Collection) -> UpdateResult:
+        scanned, info = self.scanned, self.encoder.info
+        return UpdateResult(
+            collection=target.name,
+            entities=scanned.entities,
+            names=scanned.names,
+            points=target.manifest.names,
+            added=0,
+            changed=0,
+            unchanged=scanned.names,
+            removed=0,
+            kept=0,
+            skipped=scanned.report.skip_counts,
+            seconds=0.0,
+            encode_seconds=0.0,
+            index_seconds=0.0,
+            model=info.name,
+            device=info.device,
+        )
+
+
+def is_unchanged(target: Collection, scanned: ScanResult) -> bool:
+    """Whether a base was loaded into a collection as it is now, and no point has disappeared since.
+
+    The digest covers the entities as they are read, so an option that changes what is read changes it. Deletions by
+    hand change the count in the manifest too; points that a store has lost do not, and are written again by a load.
+    """
+    manifest = target.read_manifest()
+    return (
+        manifest.state == "ready"
+        and not manifest.checkpoints
+        and any(one.digest == scanned.digest for one in manifest.loaded)
+        and target.count() == manifest.names
+    )
+
+
+def _is_equal(target: Collection, scanned: ScanResult) -> bool:
+    """Whether a collection holds just this base: nothing else was loaded, and nothing edited by hand."""
+    manifest = target.read_manifest()
+    is_alone = len(manifest.loaded) == 1 and not manifest.edited and manifest.names == scanned.names
+    return is_alone and is_unchanged(target, scanned)
