@@ -7,7 +7,7 @@ probable spans are kept (`selection.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -214,9 +214,10 @@ def _annotate_group(
     links = linker.link_batch(distinct, types=options.types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else ()
     least = 0.0 if options.include_nil else options.least_probability
     link_of = {query: _without_unused(link, least) for query, link in zip(distinct, links, strict=True)}
+    written = _written_names(linker, link_of, options)
     decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
-        kept = _select_spans(passage, _span_candidates(passage, link_of), options)
+        kept = _select_spans(passage, _span_candidates(passage, link_of, written), options)
         resolved = [replace(c, link=decide(c.link)) for c in kept]
         yield [
             Annotation(passage.text[c.span.start : c.span.end], c.span.start, c.span.end, c.link, c.long_form)
@@ -249,8 +250,25 @@ def _without_unused(link: Link, threshold: float) -> _StringLink:
     return _StringLink(kept, len(link.candidates), n_lower_case(link))
 
 
-def _span_candidates(passage: _Passage, link_of: Mapping[str, _StringLink]) -> list[SpanCandidate]:
-    """The spans of a passage, each with its link and its probability of being a mention."""
+def _written_names(linker: BatchLinker, link_of: Mapping[str, _StringLink], options: AnnotateOptions) -> set[str]:
+    """The lower-case strings that are names as written. The candidate's name may be another spelling of the same."""
+    strings = [query for query, one in link_of.items() if query.islower() and is_name(one.link)]
+    written = {query for query in strings if link_of[query].link.candidates[0].name == query}
+    known_names = getattr(linker, "known_names", None)
+    others = [query for query in strings if query not in written]
+    return written | known_names(others, types=options.types) if known_names is not None and others else written
+
+
+def _span_candidates(
+    passage: _Passage, link_of: Mapping[str, _StringLink], written: Container[str]
+) -> list[SpanCandidate]:
+    """The spans of a passage, each with its link and its probability of being a mention.
+
+    Args:
+        passage: The passage.
+        link_of: The link of each string.
+        written: The lower-case strings that are names letter for letter.
+    """
     string_links = [link_of[lookup.query] for lookup in passage.lookups]
     n_lower, n_candidates = sum(s.n_lower for s in string_links), sum(s.n_candidates for s in string_links)
     in_cased_base = n_lower > CASED_BASE * n_candidates
@@ -260,7 +278,14 @@ def _span_candidates(passage: _Passage, link_of: Mapping[str, _StringLink]) -> l
         by_case = break_by_case(link) if span.case_matters else link
         best = next((c for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
         is_exact = is_name(link)
-        probability = span_probability(span, link, in_cased_base=in_cased_base, best=best, is_exact=is_exact)
+        probability = span_probability(
+            span,
+            link,
+            in_cased_base=in_cased_base,
+            best=best,
+            is_exact=is_exact,
+            is_written=lookup.query in written,
+        )
         long_form = lookup.query if lookup.is_abbreviated else None
         candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact))
     return candidates

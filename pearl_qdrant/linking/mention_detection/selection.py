@@ -53,7 +53,7 @@ MOST_LOG_ODDS = 2.5
 """Most log odds of a single lower-case word that is a proper name in the base: a linker is sure of the string, and not
 of the meaning of the word in running text."""
 
-PROPER_TYPES = frozenset(("PERSON", "ORG", "GPE", "LOC", "FAC", "NORP", "WORK_OF_ART"))
+PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC PRODUCT EVENT WORK_OF_ART LAW".split())
 """Coarse types whose names are capitalised in running text."""
 
 CASED_BASE = 0.1
@@ -120,7 +120,13 @@ def is_name(link: Link) -> bool:
 
 
 def span_probability(
-    span: Span, link: Link, *, in_cased_base: bool, best: Candidate | None, is_exact: bool = False
+    span: Span,
+    link: Link,
+    *,
+    in_cased_base: bool,
+    best: Candidate | None,
+    is_exact: bool = False,
+    is_written: bool = False,
 ) -> float:
     """The probability that a span mentions the entity of its link, in [0, 1].
 
@@ -130,12 +136,13 @@ def span_probability(
         in_cased_base: Whether the base writes some names in lower case, judging by the passage's candidates.
         best: The entity of the link with its name that is closest to the span, if any.
         is_exact: Whether the span is that name.
+        is_written: Whether the base has the span as a name letter for letter, case included.
     """
     probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability))
     if not (is_exact and span.n_words > 1):
         log_odds += SHIFT[span.shape]
-    if best is not None and span.shape is Shape.LOWER:
+    if best is not None and span.shape is Shape.LOWER and not is_written:
         log_odds = _of_lower_case(span, best, log_odds, in_cased_base=in_cased_base, is_exact=is_exact)
     return 1 / (1 + math.exp(-log_odds))
 
@@ -143,8 +150,7 @@ def span_probability(
 def _of_lower_case(span: Span, best: Candidate, log_odds: float, *, in_cased_base: bool, is_exact: bool) -> float:
     """The log odds of a lower-case span: a common word is no proper name."""
     is_capital = best.name[:1].isupper()
-    has_proper_type = is_capital and not PROPER_TYPES.isdisjoint(best.types)
-    is_proper = has_proper_type or (is_capital and in_cased_base)
+    is_proper = is_capital and (in_cased_base or not PROPER_TYPES.isdisjoint(best.types))
     if span.n_words > 1:
         return log_odds + CASE_SHIFT if is_proper and span.case_matters else log_odds
     if not is_exact:
@@ -153,7 +159,7 @@ def _of_lower_case(span: Span, best: Candidate, log_odds: float, *, in_cased_bas
         return log_odds + (PART_SHIFT if is_capital or " " in best.name.strip() else 0.0)
     if not (is_proper and span.case_matters):
         return log_odds
-    return (min(log_odds, MOST_LOG_ODDS) if has_proper_type else log_odds) + CASE_SHIFT
+    return min(log_odds, MOST_LOG_ODDS) + CASE_SHIFT
 
 
 def _is_part(name: str, canonical_name: str) -> bool:
@@ -214,30 +220,39 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
     "daily aspirin" links to aspirin, but with a lower probability than "aspirin". "Obama" is not a separate mention
     within "President Obama".
     """
-    by_entity: dict[tuple[tuple[str, str], ...], list[SpanCandidate]] = {}
+    by_entity: dict[tuple[str, str], list[SpanCandidate]] = {}
     for candidate in candidates:
-        by_entity.setdefault(_entities(candidate.link), []).append(candidate)
+        for entity in _entities(candidate.link):
+            by_entity.setdefault(entity, []).append(candidate)
     redundant: set[int] = set()
     for same in by_entity.values():
         same.sort(key=lambda c: (c.span.start, -c.span.end))  # outer spans first
         for i, outer in enumerate(same):
-            # An inner span replaces the outer one only if the outer text is not itself a name of the entity.
-            end, strength = outer.span.end, (outer.is_phrase, outer.probability)
+            end = outer.span.end
             for k in range(i + 1, len(same)):
                 inner = same[k]
                 if inner.span.start >= end:
                     break
                 if inner.span.end <= end:
-                    is_stronger = not outer.is_exact and strength < (inner.is_phrase, inner.probability)
-                    redundant.add(id(outer if is_stronger else inner))
+                    redundant.add(id(outer if _is_better(inner, outer) else inner))
     return [candidate for candidate in candidates if id(candidate) not in redundant]
 
 
+def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
+    """Whether the inner one of two spans of an entity is the mention."""
+    if outer.is_exact or inner.is_exact:
+        # "day pneumonia" is pneumonia, but "Jeffrey Bezos" is more than Bezos.
+        added = set(outer.link.mention.split()) - set(inner.link.mention.split())
+        is_fuller_name = outer.span.shape is Shape.NAME and all(len(word) > 1 for word in added)
+        return not outer.is_exact and (inner.is_phrase or not is_fuller_name or inner.probability > outer.probability)
+    return inner.probability > outer.probability
+
+
 def _entities(link: Link) -> tuple[tuple[str, str], ...]:
-    """Base and id of the linked entity, or of all tied ones."""
-    if link.entity_id is not None:
-        return ((link.kb or "", link.entity_id),)
-    return tuple(sorted((c.kb, c.entity_id) for c in link.candidates if c.tie))
+    """Base and id of the linked entity, and of all that have its name."""
+    if same := namesakes(link):
+        return tuple(sorted((c.kb, c.entity_id) for c in same))
+    return () if link.entity_id is None else ((link.kb or "", link.entity_id),)
 
 
 def _best_disjoint(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:

@@ -108,11 +108,23 @@ class SpanFinder:
         return not self.initial[i] or "U" in shape[1:] or self._starts_name(i)
 
     def _starts_name(self, i: int) -> bool:
-        """Whether the first word of a sentence is followed by a capitalised one, and is not itself a stop word."""
+        """Whether the first word of a sentence is no stop word, and has a capitalised word after it, or joined to it.
+
+        `Apple and Google` are two names.
+        """
+        if self._is_coordinated(i):
+            return True
         if i + 1 == len(self.words) or self.words[i].gap not in (Gap.SPACE, Gap.JOINED):
             return False
         is_small = self.lowered[i] in STOP_WORDS and self.lowered[i] not in ARTICLES
         return self.words[i + 1].has_capital and not is_small
+
+    def _is_coordinated(self, i: int) -> bool:
+        """Whether a word that is no stop word is joined by "and" or "or" to a capitalised one."""
+        if i + 2 >= len(self.words) or self.lowered[i + 1] not in ("and", "or") or self.lowered[i] in STOP_WORDS:
+            return False
+        is_close = self.words[i].gap is Gap.SPACE and self.words[i + 1].gap is Gap.SPACE
+        return is_close and self.words[i].has_capital and self.words[i + 2].has_capital
 
     def spans(self) -> Iterator[Span]:
         """All candidate spans, in the order of their starts."""
@@ -211,8 +223,7 @@ class SpanFinder:
     def span_at(self, i: int, j: int, start: int, end: int) -> Span:
         """The span of words i to j with the given offsets, which may include signs around the words."""
         n_words = sum(not self.stop[k] and self.words[k].gap is not Gap.JOINED for k in range(i, j)) + 1
-        case_matters = self.is_cased and not (self.initial[i] and self.words[i].has_capital)
-        return Span(start, end, self._shape(i, j), n_words, case_matters)
+        return Span(start, end, self._shape(i, j), n_words, self._case_matters(i))
 
     def _continues(self, i: int) -> bool:
         """Whether a capitalised run continues from word i to word i + 1."""
@@ -230,8 +241,11 @@ class SpanFinder:
         if self._has_currency(i) or self._has_point_before(i):
             start -= 1
         shape = self._shape(i, j)
-        case_matters = self.is_cased and not (self.initial[i] and self.words[i].has_capital)
-        return Span(start, self._end(i, j), shape, max(1, n_words), case_matters)
+        return Span(start, self._end(i, j), shape, max(1, n_words), self._case_matters(i))
+
+    def _case_matters(self, i: int) -> bool:
+        """Whether the letter case of word i is informative: not at the start of a sentence, unless a name is likely."""
+        return self.is_cased and (not (self.initial[i] and self.words[i].has_capital) or self._is_coordinated(i))
 
     def _has_point_before(self, i: int) -> bool:
         """Whether a full stop starts the name at word i: .NET."""

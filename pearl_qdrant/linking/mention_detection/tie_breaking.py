@@ -63,9 +63,13 @@ def namesakes(link: Link) -> list[Candidate]:
     if link.entity_id is None or len(link.candidates) < 2:
         return []
     best, *others = link.candidates
-    # Folding names takes time, and most links of a passage are not by a rule.
-    folded = fold_name(best.name) if link.rule is not None else ""
-    same = [c for c in others if c.tie or c.name == best.name or (folded and fold_name(c.name) == folded)]
+    if best.name.casefold() == link.mention.casefold():
+        folded = ""  # C++ is not C
+    else:
+        # Folding names takes time, and most links of a passage are not by a rule.
+        folded = fold_name(best.name) if link.rule is not None else ""
+    lowered = best.name.casefold()
+    same = [c for c in others if c.tie or c.name.casefold() == lowered or (folded and fold_name(c.name) == folded)]
     return [best, *same] if same else []
 
 
