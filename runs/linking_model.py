@@ -3,11 +3,17 @@
     python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking/ranking.json
 
 --data has `autofj/`, `kb/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work
-and their mentions scored once; both are kept there. Mentions are aliases of the development splits
-(`training.examples.splits`); of AutoFJ all, since no other part of the model uses it. A fifth of the mentions is made
-NIL: every entity that shares a folded name with the right one is excluded. Bases have canonical names only, or all
-names without the mention's own string. The printed figures are cross-fitted: each task is scored by a model that was
-fitted without it and its kind. The run takes about 15 minutes on two cores.
+and their mentions scored once; both are kept there. There are two sorts of tasks:
+
+    everyday    five bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
+                one task for each kind, weighted by its share
+    aliases     real aliases of the development splits (`training.examples.splits`); of AutoFJ all, since no other part
+                of the model uses it. A fifth of the mentions is made NIL: every entity that shares a folded name with
+                the right one is excluded. Bases have canonical names only, or all names without the mention's own
+                string. All together weigh `ALIAS_WEIGHT`
+
+The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
+bases that cover the same things. The run takes about 40 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import logging
 import pickle
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -31,19 +37,38 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, make_mentions
+from pearl_qdrant.linking.mention_kinds.owners import NameOwners
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
 from training.examples.alias_cells import split_aliases
 from training.examples.splits import DEVELOPMENT_SPLITS, split_of
-from training.ranking.fit_ranking import Task, accuracy_at_1, accuracy_of_fusion, fit_ranking, single_feature, to_task
+from training.ranking.fit_ranking import (
+    Task,
+    accuracy_at_1,
+    accuracy_of_fusion,
+    fit_ranking,
+    right_and_wrong,
+    single_feature,
+    to_task,
+)
 
 NIL_SHARE = 0.2
 LIMIT = 24
 """Entities scored per mention."""
 MENTIONS = 1000
 """Mentions per base, at most."""
+EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general")
+EVERYDAY_ROWS = 60_000
+"""Rows of the general base that the everyday mentions are made from."""
+PER_KIND = 400
+"""Everyday mentions of each kind and base, at most."""
+ALIAS_WEIGHT = 2.5
+"""Weight of all tasks of aliases together; the everyday mentions of one base have 1."""
+SAME_FIELD = dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases")
+"""Bases that cover the same things are left out together."""
 GENERAL_NAMES = (8_000, 60_000)
 """Sizes of the parts of the general base, so that the density of a base is not confused with hard aliases."""
 
@@ -134,6 +159,23 @@ def general_bases(data: Path) -> Iterator[Base]:
             yield Base(f"general:{pairs}:{size}+aliases", part, chosen, has_aliases=True)
 
 
+def everyday_bases(data: Path) -> Iterator[Base]:
+    """The development bases with all their names; their mentions are made."""
+    for stem in EVERYDAY_BASES:
+        if stem == "general":
+            rows = [
+                Row(row["id"], row["name"], row["onto_type"], tuple(split_aliases(row["aliases"])))
+                for row in read_tsv(data / "kb" / "general.tsv")
+            ]
+            rows = random.Random(0).sample(rows, min(EVERYDAY_ROWS, len(rows)))
+        else:
+            rows = [
+                Row(row["id"], row["name"], "", tuple(split_aliases(row.get("aliases") or "")))
+                for row in read_tsv(data / "kb" / "biomedical" / f"{stem}.tsv")
+            ]
+        yield Base(f"everyday:{stem}", rows, [], has_aliases=True)
+
+
 def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
     """Load a base into the store, unless it is there; returns the collection's name."""
     name = base.name.replace(":", "-")
@@ -175,6 +217,29 @@ def score_base(base: Base, location: Path, model: str) -> Task:
     return to_task(base.name, scored, gold)
 
 
+def score_everyday(base: Base, location: Path, model: str) -> list[Task]:
+    """Make mentions of every kind and score them; one task a kind."""
+    entities = [
+        NamedEntity(row.entity_id, tuple(dict.fromkeys((row.name, *row.aliases))), (row.types,) if row.types else ())
+        for row in base.rows
+    ]
+    owners = NameOwners((entity.entity_id, name) for entity in entities for name in entity.names)
+    made = make_mentions(entities, owners, per_kind=PER_KIND)
+
+    def exclude(number: int, point: NamePoint) -> bool:
+        return made[number].excludes(point.entity_id, point.name)
+
+    with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
+        scored = list(linker.score_batch([one.mention for one in made], exclude=exclude))
+    tasks = []
+    for kind in KINDS:
+        rows = [i for i, one in enumerate(made) if one.kind == kind.name]
+        gold = [frozenset((made[i].entity_id or "",)) - {""} for i in rows]
+        if rows:
+            tasks.append(to_task(f"{base.name}:{kind.name}", [scored[i] for i in rows], gold, weight=kind.share))
+    return tasks
+
+
 def kind(task: Task) -> str:
     """What bases of one kind share."""
     return task.name.partition(":")[0]
@@ -186,7 +251,7 @@ def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[s
     rows: dict[str, list[tuple[float, ...]]] = {}
     for task in tasks:
         name = task.name if kind(task) != "autofj" else "autofj, mean of its sets"
-        singles = (accuracy_at_1(task, single_feature(feature)) for feature in ("dense", "lexical"))
+        singles = (accuracy_at_1(task, single_feature(feature), has_rules=False) for feature in ("dense", "lexical"))
         rows.setdefault(name, []).append(
             (accuracy_at_1(task, models[task.name]), *singles, accuracy_of_fusion(task)),
         )
@@ -195,15 +260,34 @@ def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[s
         yield f"{name:44} {means[0]:6.1f} {means[1]:6.1f} {means[2]:8.1f} {means[3]:5.1f}"
 
 
+def field(task: Task) -> str:
+    """What bases that cover the same things share."""
+    sort, stem, *_ = task.name.removesuffix("+aliases").split(":")
+    return sort if sort == "autofj" else SAME_FIELD.get(stem, "general" if sort == "general" else stem)
+
+
 def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingModel]:
-    """Fit a model for each task without it; all bases with the same rows are excluded together."""
-    group = {task.name: task.name.removesuffix("+aliases") for task in tasks}
+    """Fit a model for each task without its field; of AutoFJ, whose sets have nothing in common, without a part."""
+    part = {task.name: f"autofj {sum(map(ord, task.name)) % n_parts}" for task in tasks if field(task) == "autofj"}
+    part |= {task.name: field(task) for task in tasks if task.name not in part}
     models = {}
-    for part in range(n_parts):
-        held = {name for name in group if sum(map(ord, group[name])) % n_parts == part}
-        model = fit_ranking(task for task in tasks if task.name not in held)
-        models.update(dict.fromkeys(held, model))
+    for held in sorted(set(part.values())):
+        model = fit_ranking(task for task in tasks if part[task.name] != held)
+        models |= {name: model for name, own in part.items() if own == held}
     return models
+
+
+def report_everyday(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[str]:
+    """A line a kind: % right / wrong at the default threshold, for each base."""
+    bases = list(dict.fromkeys(task.name.split(":")[1] for task in tasks))
+    yield f"{'right / wrong, %':18}" + "".join(f"{base[:16]:>18}" for base in bases)
+    for one in KINDS:
+        cells = []
+        for base in bases:
+            task = next((t for t in tasks if t.name == f"everyday:{base}:{one.name}"), None)
+            right, wrong = (0.0, 0.0) if task is None else right_and_wrong(task, models[task.name])
+            cells.append(f"{100 * right:11.1f} /{100 * wrong:5.1f}")
+        yield f"{one.name:18}" + "".join(cells)
 
 
 @click.command()
@@ -215,19 +299,29 @@ def main(data: Path, work: Path, out: Path, model: str) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     work.mkdir(parents=True, exist_ok=True)
-    tasks = []
+    aliases, everyday = [], []
     encoder = None
-    for base in (*autofj_bases(data), *biomedical_bases(data), *general_bases(data)):
+    for base in (*everyday_bases(data), *autofj_bases(data), *biomedical_bases(data), *general_bases(data)):
         kept = work / f"{base.name.replace(':', '-')}.pickle"  # of our own making
         if not kept.exists():
             encoder = encoder or load_encoder(model)
             store = open_store(str(work / "store"))
             load(base, store, encoder, work)
             store.close()
-            kept.write_bytes(pickle.dumps(score_base(base, work / "store", model)))
-            _log.info("%s: %d mentions", base.name, len(base.mentions))
-        tasks.append(pickle.loads(kept.read_bytes()))  # noqa: S301
-    for line in report(tasks, cross_fitted(tasks)):
+            is_everyday = base.name.startswith("everyday:")
+            scored = (
+                score_everyday(base, work / "store", model)
+                if is_everyday
+                else [score_base(base, work / "store", model)]
+            )
+            kept.write_bytes(pickle.dumps(scored))
+            _log.info("%s: %d mentions", base.name, sum(len(task.is_nil) for task in scored))
+        of_base = pickle.loads(kept.read_bytes())  # noqa: S301
+        (everyday if base.name.startswith("everyday:") else aliases).extend(of_base)
+    aliases = [replace(task, weight=ALIAS_WEIGHT / len(aliases)) for task in aliases]
+    tasks = [*everyday, *aliases]
+    models = cross_fitted(tasks)
+    for line in (*report_everyday(everyday, models), *report(aliases, models)):
         click.echo(line)
     found = fit_ranking(tasks)
     text = {

@@ -20,6 +20,7 @@ from scipy.optimize import minimize
 
 from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, UNSIGNED, RankingModel
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
+from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
 """Fixed coefficients; exp(2) multiplies the odds by 7."""
@@ -38,7 +39,8 @@ class Task:
         right: (m, k) bool; the candidates that are the mention's entity.
         nil_features: (m, len(NIL_FEATURES)).
         is_nil: (m,) bool; the base does not have the entity.
-        by_rule: (m,) bool; a rule decides the mention (`linking.ranking.rules`).
+        offsets: (m, k); what rules add to the logits (`linking.ranking.rules`).
+        by_rule: (m,) bool; a rule decides the mention.
         weight: Weight of the task in the fit, > 0.
     """
 
@@ -48,6 +50,7 @@ class Task:
     right: npt.NDArray[np.bool_]
     nil_features: FloatArray
     is_nil: npt.NDArray[np.bool_]
+    offsets: FloatArray
     by_rule: npt.NDArray[np.bool_]
     weight: float = 1.0
 
@@ -60,6 +63,7 @@ class Task:
             right=self.right[rows],
             nil_features=self.nil_features[rows],
             is_nil=self.is_nil[rows],
+            offsets=self.offsets[rows],
             by_rule=self.by_rule[rows],
         )
 
@@ -76,15 +80,17 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
     m, k = len(scored), max((len(one.found) for one in scored), default=0)
     features = np.zeros((m, k, len(FEATURES)))
     present, right = np.zeros((m, k), dtype=np.bool_), np.zeros((m, k), dtype=np.bool_)
+    offsets = np.zeros((m, k))
     for i, (one, ids) in enumerate(zip(scored, gold, strict=True)):
         for j, entity in enumerate(one.found):
             features[i, j] = entity.features
+            offsets[i, j] = entity.offset
             present[i, j] = True
             right[i, j] = entity.point.entity_id in ids
     nil_features = np.array([one.nil_features for one in scored]).reshape(m, len(NIL_FEATURES))
     is_nil = np.array([not ids for ids in gold])
     by_rule = np.array([one.certainty < 1 for one in scored])
-    return Task(name, features, present, right, nil_features, is_nil, by_rule, weight)
+    return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule, weight)
 
 
 def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 100) -> RankingModel:
@@ -146,9 +152,9 @@ def _task_loss(task: Task, weights: FloatArray, nil_weights: FloatArray) -> tupl
     )
 
 
-def _odds(task: Task, weights: FloatArray, nil_weights: FloatArray) -> FloatArray:
+def _odds(task: Task, weights: FloatArray, nil_weights: FloatArray, offsets: FloatArray | float = 0.0) -> FloatArray:
     """Return (m, k + 1): exponentials of the logits, NIL last; the largest of a row is 1."""
-    logits = np.concatenate([task.features @ weights, (task.nil_features @ nil_weights)[:, None]], axis=1)
+    logits = np.concatenate([task.features @ weights + offsets, (task.nil_features @ nil_weights)[:, None]], axis=1)
     logits[:, :-1][~task.present] = -np.inf
     odds: FloatArray = np.exp(logits - logits.max(axis=1, keepdims=True))
     return odds
@@ -161,9 +167,26 @@ def probabilities(task: Task, model: RankingModel) -> FloatArray:
     return shares
 
 
-def accuracy_at_1(task: Task, model: RankingModel) -> float:
-    """Return the share of mentions with an entity whose first candidate is right; n tied ones earn 1/n each."""
-    return _earned(task, task.features @ model.features)
+def accuracy_at_1(task: Task, model: RankingModel, *, has_rules: bool = True) -> float:
+    """Return the share of mentions with an entity whose first candidate is right; n tied ones earn 1/n each.
+
+    Args:
+        task: Scored mentions.
+        model: Coefficients.
+        has_rules: Whether rules go before the coefficients.
+    """
+    return _earned(task, task.features @ model.features + (task.offsets if has_rules else 0.0))
+
+
+def right_and_wrong(task: Task, model: RankingModel, *, threshold: float = DEFAULT_THRESHOLD) -> tuple[float, float]:
+    """Return the shares of mentions with a right and with a wrong link; the others are NIL. Ties are NIL."""
+    odds = _odds(task, model.features, model.nil_features, task.offsets)
+    shares = odds[:, :-1] / odds.sum(axis=1, keepdims=True)
+    first = shares.argmax(axis=1)
+    best = np.take_along_axis(shares, first[:, None], axis=1)[:, 0]
+    is_linked = (best >= threshold) & ((shares >= best[:, None] - 1e-6).sum(axis=1) == 1)
+    is_right = np.take_along_axis(task.right, first[:, None], axis=1)[:, 0]
+    return float((is_linked & is_right).mean()), float((is_linked & ~is_right).mean())
 
 
 def accuracy_of_fusion(task: Task, *, k: int = 60) -> float:

@@ -4,7 +4,8 @@
     exact name       the mention has the spelling key of a name (`lexical.keys`): equal but for case, accents, spaces.
                      Names that are equal but for case go first (`C++`, not `C`), then those with equal words
     namesakes        several entities have that name: the popularity of each decides, where the base has it;
-                     otherwise the canonical name goes before an alias; otherwise nothing separates them
+                     otherwise the canonical name goes before an alias; the letter case of the mention counts in
+                     both; otherwise nothing separates them
 
 Rules do not change features or coefficients. An entity that a rule names gets `BONUS` added to its logit, and the
 softmax over the candidates is multiplied by the precision of the rule (`ScoredMention.certainty`), so that 1 minus the
@@ -42,6 +43,11 @@ POPULARITY_WEIGHT, CANONICAL_WEIGHT = 1.05, 0.33
 in its development part, 85 % by popularity alone, 72 % by the canonical name alone."""
 
 
+CASE_WEIGHT = 1.5
+"""Logits for a name that is written in the mention's letter case: `turkey`, `Turkey`. Set by hand; a mention in small
+letters alone may be either."""
+
+
 def own_names(names: Sequence[MatchedName], mention: str, folded: str) -> list[int]:
     """Rows of the names that are the mention itself: equal but for case if there are such, else with equal words.
 
@@ -69,25 +75,28 @@ def namesakes(names: Sequence[MatchedName], best: int) -> list[int]:
     return [i for i, name in enumerate(names) if name.folded == folded]
 
 
-def shares(names: Sequence[MatchedName]) -> tuple[list[float], RuleName]:
+def shares(names: Sequence[MatchedName], mention: str) -> tuple[list[float], RuleName]:
     """How the entities of one name share its probability; the shares sum to 1.
 
     Args:
         names: The names of at least two entities, equal after folding.
+        mention: The cleaned string.
     """
     popularity = [name.point.popularity for name in names]
     canonical = [name.point.is_canonical for name in names]
     known = [value for value in popularity if value is not None]
-    if len(known) == len(names):
-        logits = [
-            POPULARITY_WEIGHT * math.log1p(value) + CANONICAL_WEIGHT * is_canonical
-            for value, is_canonical in zip(known, canonical, strict=True)
-        ]
-        odds = [math.exp(logit - max(logits)) for logit in logits]
-        return [one / math.fsum(odds) for one in odds], "popularity"
     n_canonical = sum(canonical)
-    if 0 < n_canonical < len(names):
+    rule: RuleName = "namesakes"
+    if len(known) == len(names):
+        logits = [POPULARITY_WEIGHT * math.log1p(value) for value in known]
+        logits = [logit + CANONICAL_WEIGHT * one for logit, one in zip(logits, canonical, strict=True)]
+        rule = "popularity"
+    elif 0 < n_canonical < len(names):
         of_canonical, of_alias = CANONICAL_SHARE / n_canonical, (1 - CANONICAL_SHARE) / (len(names) - n_canonical)
-        name: RuleName = "canonical name" if n_canonical == 1 else "namesakes"
-        return [of_canonical if one else of_alias for one in canonical], name
-    return [1 / len(names)] * len(names), "namesakes"
+        logits = [math.log(of_canonical if one else of_alias) for one in canonical]
+        rule = "canonical name" if n_canonical == 1 else rule
+    else:
+        logits = [0.0] * len(names)
+    logits = [logit + CASE_WEIGHT * (name.point.name == mention) for logit, name in zip(logits, names, strict=True)]
+    odds = [math.exp(logit - max(logits)) for logit in logits]
+    return [one / math.fsum(odds) for one in odds], rule

@@ -53,6 +53,9 @@ SAME_LOGIT = 1e-4
 SOME_LEXICAL = 0.5
 """Lexical score above which more of it adds less."""
 
+SUPPORT = 3
+"""Other names of an entity among the found ones, from which on more of them add nothing."""
+
 BACKGROUND = slice(5, 10)
 """Ranks of the candidates that measure how crowded the base is around the mention."""
 
@@ -72,6 +75,7 @@ class MatchedName:
         folded: The folded name (`lexical.ngrams.fold_name`).
         edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
         is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
+        n_others: Number of other names of the same entity that the search found.
     """
 
     point: NamePoint
@@ -82,6 +86,7 @@ class MatchedName:
     folded: str | None = None
     edit_similarity: float = 0.0
     is_same_spelling: bool = False
+    n_others: int = 0
 
     @property
     def preliminary_score(self) -> float:
@@ -229,7 +234,7 @@ def score_names(
     nil_logit = float(nil_features @ scorer.model.nil_features)
     if not names:
         return ScoredMention(mention, [], nil_logit, nil_features)
-    nearest = heapq.nlargest(2, (name.edit_similarity for name in names))
+    nearest = _Nearest.among(names, scorer)
     features = np.array([_features(of_mention, name, types, link_query, scorer, nearest, known) for name in names])
     logits = features @ scorer.model.features
     offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, link_query)
@@ -257,7 +262,7 @@ def _apply_rules(
     offsets = [0.0] * len(names)
     rule: RuleName | None = "exact name" if own else None
     if len(group) > 1:
-        parts, rule = shares([names[i] for i in group])
+        parts, rule = shares([names[i] for i in group], mention)
         for i, part in zip(group, parts, strict=True):
             offsets[i] = math.log(max(part, 1e-9) * len(group))
     if own:
@@ -329,6 +334,28 @@ def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
     return [replace(by_key[i], tie=rank < n_tied and n_tied > 1) for rank, i in enumerate(order.tolist())]
 
 
+@dataclass(frozen=True, slots=True)
+class _Nearest:
+    """The two highest values among the entities of a mention, of edit similarity and of the `dense` feature."""
+
+    edits: tuple[float, float]
+    dense: tuple[float, float]
+
+    @classmethod
+    def among(cls, names: Sequence[MatchedName], scorer: Scorer) -> _Nearest:
+        edits = heapq.nlargest(2, (name.edit_similarity for name in names))
+        dense = heapq.nlargest(2, (_dense(name, scorer) for name in names))
+        return cls((edits[0], edits[-1] if len(edits) > 1 else 0.0), (dense[0], dense[-1] if len(dense) > 1 else 0.0))
+
+    def other_edits(self, own: float) -> float:
+        """The highest edit similarity of another entity."""
+        return self.edits[1] if own == self.edits[0] else self.edits[0]
+
+    def other_dense(self, own: float) -> float:
+        """The highest `dense` of another entity."""
+        return self.dense[1] if own == self.dense[0] else self.dense[0]
+
+
 def _dense(name: MatchedName, scorer: Scorer) -> float:
     """The `dense` feature: the cosine relative to that of unrelated names; the lexical score without vectors."""
     if name.dense is None:
@@ -342,16 +369,18 @@ def _features(
     types: npt.NDArray[np.float32] | None,
     link_query: LinkQuery,
     scorer: Scorer,
-    nearest: Sequence[float],
+    nearest: _Nearest,
     known: Mapping[str, float],
 ) -> tuple[float, ...]:
-    """Features in the order of `FEATURES`; `nearest` has the two highest edit similarities of all entities."""
+    """Features in the order of `FEATURES`."""
     of_name = string_features(name.point.name, name.folded)
     is_wanted = bool(link_query.types) and not link_query.is_filter and _has_type(name.point, link_query.types)
     dense = _dense(name, scorer)
     return (
         dense,
         max(dense, 0.0) ** 2,
+        max(0.0, dense - max(0.0, nearest.other_dense(dense))),
+        min(name.n_others, SUPPORT) / SUPPORT,
         name.lexical,
         min(name.lexical, SOME_LEXICAL),
         name.mention_coverage,
@@ -365,9 +394,7 @@ def _features(
         equal_first_word(of_mention, of_name),
         *edits(of_mention, of_name, name.edit_similarity),
         sorted_similarity(of_mention, of_name, name.edit_similarity),
-        margin(
-            name.edit_similarity, nearest[1] if len(nearest) > 1 and name.edit_similarity == nearest[0] else nearest[0]
-        ),
+        margin(name.edit_similarity, nearest.other_edits(name.edit_similarity)),
         *word_changes(of_mention, of_name, known),
         float(name.point.is_canonical),
         type_agreement(types, name.point.types),
