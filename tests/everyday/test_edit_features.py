@@ -1,0 +1,86 @@
+"""Features of edits and words: slips, siblings, added words, codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pearl_qdrant.linking.ranking.edit_features import edit_similarity, edits, margin, sorted_similarity, word_changes
+from pearl_qdrant.linking.ranking.string_features import string_features
+
+CHANGES = ("replaced", "replaced_any", "only_added", "only_missing", "added_common", "added_known", "changed_code")
+
+
+def changes(mention: str, name: str, known: dict[str, float] | None = None) -> dict[str, float]:
+    """`word_changes` by name, without zeros."""
+    values = word_changes(string_features(mention), string_features(name), known or {})
+    return {key: value for key, value in zip(CHANGES, values, strict=True) if value}
+
+
+def similarity(mention: str, name: str) -> float:
+    """Edit similarity of the spelling keys."""
+    return edit_similarity(string_features(mention).joined, string_features(name).joined)
+
+
+@pytest.mark.parametrize(
+    "mention, name, one, two",
+    [
+        ("meazles", "measles", 1.0, 0.0),
+        ("myocardial infraction", "Myocardial Infarction", 1.0, 0.0),  # a swap is one edit
+        ("myocardail infraction", "myocardial infarction", 0.0, 1.0),
+        ("gout", "gut", 0.0, 0.0),  # too short for a slip
+        ("type 2 diabetes", "type 3 diabetes", 0.0, 0.0),  # another number is no slip
+    ],
+)
+def test_slips_are_counted_where_a_name_is_long_enough(mention: str, name: str, one: float, two: float) -> None:
+    """One and two edits, swaps of neighbours included, but not of numbers."""
+    found = edits(string_features(mention), string_features(name), similarity(mention, name))
+
+    assert found[2:] == (one, two)
+
+
+def test_unlike_strings_have_no_edit_similarity() -> None:
+    """Below 0.5 all strings are equally unlike."""
+    assert similarity("heart attack", "myocardial infarction") == 0.0
+    assert edits(string_features("a"), string_features("b"), 0.0) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_another_order_of_words_is_near_when_sorted() -> None:
+    """Sorting brings the words together; a single word gains nothing."""
+    inverted = string_features("mellitus diabetes, type 2x"), string_features("type 2 diabetes mellitus")
+
+    assert sorted_similarity(*inverted, similarity("mellitus diabetes, type 2x", "type 2 diabetes mellitus")) > 0.3
+    assert sorted_similarity(string_features("measles"), string_features("measles"), 1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    "mention, name, expected",
+    [
+        ("measles", "Measles", {}),
+        ("meazles", "measles", {}),  # a slip has its counterpart
+        ("left lung", "right lung", {"replaced": 0.5, "replaced_any": 1.0}),
+        ("lung cancer", "cancer", {"only_added": 1.0}),
+        ("cancer", "lung cancer", {"only_missing": 1.0}),
+        ("cancer cases", "cancer", {"only_added": 1.0, "added_common": 1.0}),
+        ("hepatitis Z", "hepatitis B", {"replaced": 0.5, "replaced_any": 1.0, "changed_code": 1.0}),
+        ("DFNA13", "DFNB13", {"changed_code": 1.0}),
+        ("chicken pox", "chickenpox", {}),
+        ("tumours of the lung", "tumor of lung", {}),
+    ],
+)
+def test_words_without_a_counterpart(mention: str, name: str, expected: dict[str, float]) -> None:
+    """Replaced, added and missing words are told apart; slips and spellings are none."""
+    assert changes(mention, name) == expected
+
+
+def test_added_words_count_by_their_frequency_in_the_base() -> None:
+    """A word that names of the base have is probably part of another name."""
+    found = changes("familial measles", "measles", {"familial": 0.6, "measle": 0.2})
+
+    assert found == {"only_added": 1.0, "added_known": 0.6}
+
+
+def test_the_margin_is_the_lead_over_other_entities() -> None:
+    """Only the nearest name has one."""
+    assert margin(1.0, 0.75) == pytest.approx(0.5)
+    assert margin(0.75, 1.0) == 0.0
+    assert margin(1.0, 0.0) == 1.0

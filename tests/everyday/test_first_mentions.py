@@ -1,0 +1,65 @@
+"""What a new user tries first, on the sample base with the shipped model and the default settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest import load_base
+from pearl_qdrant import EntityLinker
+
+SAMPLE = Path(__file__).parents[2] / "examples" / "sample_base.tsv"
+
+
+@pytest.fixture(scope="module")
+def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
+    """A linker over the sample base."""
+    store = str(tmp_path_factory.mktemp("store"))
+    load_base(SAMPLE, "demo", store=store)
+    with EntityLinker.open("demo", store=store) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "mention, entity_id",
+    [
+        ("Paris", "paris"),
+        ("New york", "new-york-city"),
+        ("Apple", "apple-inc"),
+        ("Amazon", "amazon"),
+        ("Georgia", "georgia-country"),
+        ("Washington", "washington-d-c"),
+        ("JFK", "john-f-kennedy"),
+        ("Einstein", "albert-einstein"),
+        ("nyc", "new-york-city"),
+        ("C++", "c-plus-plus"),
+        ("1%", "one-percent"),
+        ("Jordan", "jordan-country"),
+        ("Python", "python-language"),
+        ("heart atack", "myocardial-infarction"),
+        ("diabetes, type 2", "type-2-diabetes"),
+        ("NewYorkTimes", "the-new-york-times"),
+        ("the new york times", "the-new-york-times"),
+        ("Washngton DC", "washington-d-c"),
+        ("Albert Einstien", "albert-einstein"),
+        ("university of cambrige", "university-of-cambridge"),
+        ("T2DM", "type-2-diabetes"),
+        ("the-new-yorker", "the-new-yorker"),
+    ],
+)
+def test_everyday_mentions_are_linked(linker: EntityLinker, mention: str, entity_id: str) -> None:
+    """Homonyms, slips, other spellings and word orders, as anybody would type them."""
+    link = linker.link(mention)
+
+    assert link.entity_id == entity_id
+    assert len(link.candidates) > 1  # the runner-up is shown
+
+
+@pytest.mark.parametrize(
+    "mention", ["hepatitis Z", "type 9 diabetes", "offices", "Quetzaltenango Municipal Brass Band"]
+)
+def test_what_is_not_in_the_base_is_nil(linker: EntityLinker, mention: str) -> None:
+    """Siblings, common words and unknown names have no entity."""
+    assert linker.link(mention).entity_id is None

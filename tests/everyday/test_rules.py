@@ -1,0 +1,128 @@
+"""Rules before the ranking: exact names, namesakes by popularity, canonical name and letter case, entity ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from linker_base import fill
+
+from pearl_qdrant import Entity, EntityLinker, NilReason
+from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY, ID_CERTAINTY
+
+ENTITIES = [
+    Entity("D1", "chicken pox", ("varicella",)),
+    Entity("D2", "breast cancer"),
+    Entity("D3", "breast carcinoma", ("breast cancer",)),
+    Entity("DOID:5844", "heart attack"),
+    Entity("P1", "Paris", ("City of Light",), popularity=900.0),
+    Entity("P2", "Paris, Texas", ("Paris",), popularity=5.0),
+    Entity("T1", "Turkey"),
+    Entity("T2", "turkey"),
+    Entity("S1", "Springfield"),
+    Entity("S2", "Springfield"),
+    Entity("C1", "C"),
+    Entity("C2", "C++"),
+    Entity("X1", "Q64", kb_types=("film",)),
+    Entity("Q64", "Berlin", kb_types=("city",)),
+    Entity("Q65", "Los Angeles", kb_types=("city",)),
+]
+
+
+@pytest.fixture(scope="module")
+def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
+    """A linker with the default threshold; its model is tiny and knows nothing of meaning."""
+    path = tmp_path_factory.mktemp("store")
+    fill(path, "base", str(model), ENTITIES, is_loaded=True)
+    with EntityLinker.open("base", store=str(path)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "mention", ["chicken pox", "CHICKEN POX", "chickenpox", "Chicken-Pox", "c.h.i.c.k.e.n pox", " chicken  pox "]
+)
+def test_a_name_of_one_entity_is_that_entity(linker: EntityLinker, mention: str) -> None:
+    """Case, spaces and joints do not count, and the probability is the precision of the rule."""
+    link = linker.link(mention)
+
+    assert (link.entity_id, link.rule) == ("D1", "exact name")
+    assert link.probability == pytest.approx(EXACT_CERTAINTY)
+
+
+def test_a_canonical_name_goes_before_an_alias(linker: EntityLinker) -> None:
+    """The other entity is the runner-up; with `null` the mention is ambiguous, with `first` it is linked too."""
+    link = linker.link("Breast Cancer")
+
+    assert (link.entity_id, link.rule) == ("D2", "canonical name")
+    assert link.candidates[1].entity_id == "D3"
+    assert linker.link("Breast Cancer", on_tie="null").nil_reason is NilReason.AMBIGUOUS
+    assert linker.link("Breast Cancer", on_tie="first").entity_id == "D2"
+
+
+def test_popularity_decides_where_the_base_has_it(linker: EntityLinker) -> None:
+    """The most popular namesake is linked, with its share of the probability."""
+    link = linker.link("paris")
+
+    assert (link.entity_id, link.rule) == ("P1", "popularity")
+    assert 0.9 < (link.probability or 0) < EXACT_CERTAINTY
+    assert link.candidates[1].entity_id == "P2"
+
+
+@pytest.mark.parametrize("mention, entity_id", [("Turkey", "T1"), ("turkey", "T2"), ("C", "C1"), ("C++", "C2")])
+def test_letter_case_and_symbols_separate_namesakes(linker: EntityLinker, mention: str, entity_id: str) -> None:
+    """A name that is written as the mention goes before one that only folds to it."""
+    assert linker.link(mention).entity_id == entity_id
+
+
+def test_namesakes_that_nothing_separates_are_ambiguous(linker: EntityLinker) -> None:
+    """Both are candidates with half of the probability each, and marked as a tie."""
+    link = linker.link("Springfield")
+
+    assert (link.entity_id, link.nil_reason) == (None, NilReason.AMBIGUOUS)
+    assert [(c.entity_id, c.tie) for c in link.candidates[:2]] == [("S1", True), ("S2", True)]
+    assert sum(c.probability or 0 for c in link.candidates[:2]) == pytest.approx(EXACT_CERTAINTY)
+    assert linker.link("Springfield", on_tie="first").entity_id == "S1"
+
+
+@pytest.mark.parametrize("mention", ["DOID:5844", "DOID_5844", "doid:5844", "http://purl.obolibrary.org/obo/DOID_5844"])
+def test_an_id_is_looked_up_as_itself(linker: EntityLinker, mention: str) -> None:
+    """With the usual prefixes and as an IRI."""
+    link = linker.link(mention)
+
+    assert (link.entity_id, link.rule) == ("DOID:5844", "entity id")
+    assert link.probability == pytest.approx(ID_CERTAINTY)
+
+
+def test_a_name_goes_before_an_id(linker: EntityLinker) -> None:
+    """A film called Q64 is that film; the id is found where no name is, and under a filter that excludes the film."""
+    assert linker.link("Q64").entity_id == "X1"
+    assert linker.link("wd:Q64").entity_id == "Q64"
+    assert linker.link("Q65").entity_id == "Q65"
+    assert linker.link("Q65", types=("film",)).entity_id is None
+
+
+def test_a_threshold_above_the_precision_of_a_rule_makes_nil(linker: EntityLinker) -> None:
+    """A caller who asks for 0.999 gets no exact names, with the reason."""
+    assert linker.link("chicken pox", threshold=0.999).nil_reason is NilReason.BELOW_THRESHOLD
+
+
+@pytest.mark.parametrize(
+    "mention, words",
+    [
+        ("chickenpox", "a name of this entity alone"),
+        ("breast cancer", "the canonical name of this one alone"),
+        ("Paris", "popularity 5, against 900"),
+        ("DOID:5844", "the id of this entity"),
+    ],
+)
+def test_rules_are_explained(linker: EntityLinker, mention: str, words: str) -> None:
+    """The explanation names the rule, and what namesakes lack."""
+    assert words in " ".join(explain_link(linker.link(mention), linker.calibration, linker.model))
+
+
+def test_probabilities_sum_to_less_than_one(linker: EntityLinker) -> None:
+    """What is left is the probability of NIL, with and without a rule."""
+    for mention in ("chickenpox", "Paris", "Springfield", "DOID:5844", "nothing like it"):
+        assert 0 <= sum(c.probability or 0 for c in linker.link(mention, limit=50).candidates) <= 1
