@@ -73,7 +73,8 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
 
     (link,) = loaded("link", "NYC", "--json", "--threshold", "0", "--limit", "2").lines()
     assert link["entity_id"] == "nyc"
-    assert link.keys() == {"mention", "entity_id", "canonical_name", "probability", "nil_reason", "candidates", "kb"}
+    fields = {"mention", "entity_id", "canonical_name", "probability", "nil_reason", "candidates", "kb", "rule"}
+    assert link.keys() == fields
     candidates = link["candidates"]
     assert isinstance(candidates, list)
     assert len(candidates) == 2
@@ -109,6 +110,7 @@ def test_mentions_of_a_file_are_utf_8_with_or_without_a_byte_order_mark(loaded: 
     mentions.write_bytes(b"\xef\xbb\xbfNYC\r\n\nNew York\n")
     assert [link["mention"] for link in loaded("link", "--file", str(mentions), "--json").lines()] == [
         "NYC",
+        "",
         "New York",
     ]
 
@@ -156,14 +158,14 @@ def test_nil_says_why(loaded: Run) -> None:
 
 
 def test_mentions_come_from_a_file_or_stdin(loaded: Run, tmp_path: Path) -> None:
-    """There is one mention a line; blank lines are skipped."""
+    """There is one mention a line; a blank line has a blank answer."""
     path = tmp_path / "mentions.txt"
     path.write_text("NYC\n\nNYTimes\r\n", encoding="utf-8")
 
     from_file = loaded("link", "--file", str(path), "--json", "--threshold", "0").lines()
-    from_stdin = loaded("link", "--file", "-", "--json", "--threshold", "0", stdin=b"NYC\nNYTimes\n").lines()
+    from_stdin = loaded("link", "--file", "-", "--json", "--threshold", "0", stdin=b"NYC\n\nNYTimes\n").lines()
 
-    assert [link["entity_id"] for link in from_file] == ["nyc", "nyt"]
+    assert [link["entity_id"] for link in from_file] == ["nyc", None, "nyt"]
     assert from_stdin == from_file
 
 
@@ -184,7 +186,8 @@ def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model
 
     assert piped.status == 0, piped.err
     assert piped.lines()[0]["points"] == 7
-    assert run("collections", "list").out.split() == ["names", "piped"]
+    listed = run("collections", "list", "--json").lines()
+    assert [(one["collection"], one["names"]) for one in listed] == [("names", 7), ("piped", 7)]
     assert run("ingest", "-", stdin=BASE.encode()).status == 2, "standard input has no name"
 
 
@@ -240,7 +243,8 @@ def test_another_base_in_the_same_collection_is_an_error(loaded: Run, base: Path
 
 def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:
     """A collection can be listed, shown, verified, finalized and deleted."""
-    assert loaded("collections", "list", "--json").lines() == [{"collection": "base"}]
+    (listed,) = loaded("collections", "list", "--json").lines()
+    assert (listed["collection"], listed["state"], listed["names"]) == ("base", "ready", 7)
     shown = loaded("collections", "show", "base")
     assert "state  ready" in shown.out
     assert "newspaper 3" in shown.out

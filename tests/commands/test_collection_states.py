@@ -110,6 +110,7 @@ def test_answers_match_the_lines_of_a_file(loaded: Run, tmp_path: Path, end: str
         "nil_reason": "no_candidates",
         "candidates": [],
         "kb": None,
+        "rule": None,
     }
     assert loaded("link", "--file", "-", "--json", *options, stdin=text).out == found.out
     heads = [line for line in loaded("link", "--file", str(path), *options).out.split("\n") if line[:4] != "    "]

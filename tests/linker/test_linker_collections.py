@@ -126,12 +126,12 @@ def test_the_stored_calibration_is_used(tmp_path: Path, model: Path) -> None:
     """A calibration in the manifest changes the probabilities and the threshold of that collection."""
     fill(tmp_path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        before = linker.link("heart attack").candidates[0].probability
+        before = linker.link("heart attak").candidates[0].probability
         (collection,) = linker._collections
         fitted = LinkCalibration(slope=1.0, nil_bias=30.0, threshold=0.25)
         collection.write_manifest(collection.manifest.model_copy(update={"calibration": fitted}))
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        after = linker.link("heart attack").candidates[0].probability
+        after = linker.link("heart attak").candidates[0].probability
 
         assert linker.calibration == Calibration(1.0, 30.0, 0.25)
         assert before is not None
