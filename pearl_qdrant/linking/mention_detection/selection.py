@@ -150,16 +150,16 @@ def span_probability(
 def _of_lower_case(span: Span, best: Candidate, log_odds: float, *, in_cased_base: bool, is_exact: bool) -> float:
     """The log odds of a lower-case span: a common word is no proper name."""
     is_capital = best.name[:1].isupper()
-    is_proper = is_capital and (in_cased_base or not PROPER_TYPES.isdisjoint(best.types))
-    if span.n_words > 1:
-        return log_odds + CASE_SHIFT if is_proper and span.case_matters else log_odds
-    if not is_exact:
+    has_proper_type = is_capital and not PROPER_TYPES.isdisjoint(best.types)
+    is_proper = has_proper_type or (is_capital and in_cased_base)
+    if span.n_words <= 1 and not is_exact:
         if is_proper or (is_capital and _is_part(best.name, best.canonical_name)):
-            return log_odds + UNLIKE_SHIFT
+            return min(log_odds, MOST_LOG_ODDS) + UNLIKE_SHIFT
         return log_odds + (PART_SHIFT if is_capital or " " in best.name.strip() else 0.0)
     if not (is_proper and span.case_matters):
         return log_odds
-    return min(log_odds, MOST_LOG_ODDS) + CASE_SHIFT
+    is_phrase_of_words = span.n_words > 1 and not has_proper_type  # alzheimer's disease
+    return (log_odds if is_phrase_of_words else min(log_odds, MOST_LOG_ODDS)) + CASE_SHIFT
 
 
 def _is_part(name: str, canonical_name: str) -> bool:

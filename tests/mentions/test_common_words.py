@@ -1,0 +1,94 @@
+"""Common words are no names: sentences with words that a base of proper names has, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.load.load_base import load_base
+from pearl_qdrant import EntityLinker
+
+BASE = """id	name	type	aliases
+office	Microsoft Office	PRODUCT|software	Office|MS Office
+windows	Microsoft Windows	PRODUCT|software	Windows
+word	Microsoft Word	PRODUCT|software	Word
+target	Target Corporation	ORG|company	Target
+gap	Gap Inc.	ORG|company	Gap
+shell	Shell plc	ORG|company	Shell|Royal Dutch Shell
+amazon	Amazon	ORG|company	Amazon.com
+visa	Visa Inc.	ORG|company	Visa
+ford	Ford	ORG|company	Ford Motor Company
+google	Google	ORG|company	Google LLC
+time	Time	WORK_OF_ART|magazine	Time Magazine
+nature	Nature	WORK_OF_ART|magazine	Nature (journal)
+thriller	Thriller	WORK_OF_ART|album	
+circus	Monty Python's Flying Circus	WORK_OF_ART|series	Flying Circus
+bush	George W. Bush	PERSON|politician	Bush
+rice	Condoleezza Rice	PERSON|politician	Rice
+reading	Reading	GPE|city	
+mass	Massachusetts	GPE|state	Mass
+turkey	Turkey	GPE|country	
+caps	Washington Capitals	ORG|team	Caps
+nyc	New York City	GPE|city	NYC|New York
+order	New Order	ORG|band	
+coffee	coffee	OTHER|drink	cup of coffee
+aspirin	acetylsalicylic acid	OTHER|drug	aspirin|Aspirin
+mi	myocardial infarction	OTHER|disease	heart attack|Heart Attack
+cold	common cold	OTHER|disease	head cold
+diabetes	diabetes mellitus	OTHER|disease	diabetes
+bird	turkey (bird)	OTHER|animal	turkey
+"""
+
+
+@pytest.fixture(scope="module")
+def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
+    """A linker of that base, with the shipped model."""
+    folder = tmp_path_factory.mktemp("common")
+    path = folder / "base.tsv"
+    path.write_text(BASE, encoding="utf-8")
+    load_base(path, "base", store=str(folder / "store"))
+    with EntityLinker.open("base", store=str(folder / "store")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("They will open offices in NYC.", ["NYC"]),
+        ("The office was closed, and its windows were open.", []),
+        ("Offices in the north are cheap.", []),
+        ("He did not say a word about the words in it.", []),
+        ("She missed the target by a foot.", []),
+        ("Their targets are higher this year.", []),
+        ("There is a gap in the fence, and gaps in the plan.", []),
+        ("A shell lay on the beach, with other shells.", []),
+        ("You need a visa, and visas cost money.", []),
+        ("They had to ford the river.", []),
+        ("It was time to go, for the last time.", []),
+        ("Good times came and went.", []),
+        ("She loves nature and its laws.", []),
+        ("It was a thriller about two thieves.", []),
+        ("We saw flying birds and a circus.", []),
+        ("A bush grew behind the bushes.", []),
+        ("Rice was served.", ["Rice"]),
+        ("We had rice with beans.", []),
+        ("He was reading a letter.", []),
+        ("A mass of people in the masses.", []),
+        ("He wore a cap, and they wore caps.", []),
+        ("In a new order of things, all is well.", []),
+        ("She drank a cup in the yard.", []),
+        ("She drank coffee and took aspirin.", ["coffee", "aspirin"]),
+        ("After a heart attack he had diabetes.", ["heart attack", "diabetes"]),
+        ("We ate turkey, and flew to Turkey.", ["turkey", "Turkey"]),
+        ("Google bought an office near Amazon.", ["Google", "Amazon"]),
+        ("He read Nature and Time on the train.", ["Nature", "Time"]),
+        ("Ford and Shell hired people in New York.", ["Ford", "Shell", "New York"]),
+        ("Windows and Office are sold by Google now.", ["Windows", "Office", "Google"]),
+        ("The searching of the googled pages took hours.", []),
+    ],
+)
+def test_only_names_are_mentions(linker: EntityLinker, text: str, wanted: list[str]) -> None:
+    """A word in lower case, its plural, or a part of a name is no mention of a proper name; real mentions are found."""
+    assert [a.text for a in linker.annotate(text)] == wanted

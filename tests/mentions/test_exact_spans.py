@@ -1,0 +1,181 @@
+"""Spans that are exactly names of the base, whatever their words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from exact_linker import Names, found
+
+from pearl_qdrant import Candidate, Link
+from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
+from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.name_windows import MAX_TOKENS, find_name_windows
+from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
+
+
+class KnownNames(Names):
+    """Exact names, which can also be looked up as strings."""
+
+    def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        return {name for name, _ in self.names} & set(names)
+
+
+def names_of(*names: str) -> KnownNames:
+    """A base in which each name is an entity of that id."""
+    return KnownNames([(name, name) for name in names])
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("The left ventricle was large.", ["left ventricle"]),
+        ("It was carcinoma not otherwise specified.", ["carcinoma not otherwise specified"]),
+        ("He has type 1 and type 2 diabetes now.", ["type 1 and type 2 diabetes"]),
+        ("A case of kuru, susceptibility to prions.", ["kuru, susceptibility to"]),
+        ("We heard Panic! at the Disco there.", ["Panic! at the Disco"]),
+        ("The mandibular division [Vc] is cut.", ["mandibular division [Vc]"]),
+        ("No evidence of disease was seen.", ["no evidence of disease"]),
+        ("He read one two three four five six seven eight nine stones today.", ["five six seven eight nine stones"]),
+        ("Of all the things, the second cranial nerve hurts.", ["second cranial nerve"]),
+        ("Then Heart Of Gold and heart of gold.", ["Heart Of Gold", "heart of gold"]),
+        ("It was acute\n  myeloid not\nspecified leukemia.", ["acute myeloid not specified leukemia"]),
+        ("HE HAD HEART DISEASE NOT SPECIFIED", ["heart disease not specified"]),
+        ("An allergy to (R)-warfarin sodium salts.", ["(R)-warfarin sodium salts"]),
+    ],
+)
+def test_a_name_may_have_any_words(text: str, names: list[str]) -> None:
+    """Stop words, negation, brackets, commas and many words do not keep a name of the base from being found."""
+    assert [a.link.entity_id for a in annotate(names_of(*names), text)] == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is the last week of.",
+        "He had no evidence.\n\nOf disease he knew nothing.",
+        "no evidence\tof disease",
+        "We saw northern lights, not hearts.",
+        "He was there many times at work.",
+    ],
+)
+def test_a_window_is_a_name_only_as_written(text: str) -> None:
+    """Other case, paragraphs and table cells keep words from being a name."""
+    assert annotate(names_of("Last Week", "evidence of disease", "Many Times", "Of disease he"), text) == []
+
+
+@pytest.mark.parametrize(
+    "text, whole",
+    [
+        ("The acute myeloid leukemia came back.", "acute myeloid leukemia"),
+        ("They looked for acute myeloid leukemia, heart attack and gout.", "acute myeloid leukemia"),
+        ("No acute myeloid leukemia was found.", "acute myeloid leukemia"),
+        ("Either acute myeloid leukemia/heart attack or gout.", "acute myeloid leukemia"),
+    ],
+)
+def test_the_longest_name_wins_over_its_parts(text: str, whole: str) -> None:
+    """A span that is exactly a name wins over names inside it, alone, denied or in a list."""
+    base = names_of("acute myeloid leukemia", "acute", "myeloid leukemia", "leukemia", "heart attack", "gout")
+    others = [name for name in ("heart attack", "gout") if name in text]
+
+    assert [a.text for a in annotate(base, text)] == [whole, *others]
+
+
+def reading(text: str, part: str, name: str, probability: float, shape: Shape = Shape.LOWER) -> SpanCandidate:
+    """The reading of a part of a text as a name."""
+    start = text.index(part)
+    candidate = Candidate(name, "kb", name, name, probability=probability)
+    link = Link(part, name, name, probability, None, (candidate,), "kb")
+    span = Span(start, start + len(part), shape, len(part.split()), case_matters=True)
+    return SpanCandidate(span, link, probability, is_exact=part == name)
+
+
+def test_an_unsure_whole_name_wins_over_sure_parts() -> None:
+    """Parts do not compete with a span that is exactly a name, however probable they are."""
+    text = "acute myeloid leukemia"
+    whole = reading(text, text, text, 0.6)
+    parts = [reading(text, part, part, 0.99) for part in ("acute", "myeloid leukemia", "leukemia")]
+
+    assert select([*parts, whole], threshold=0.5) == [whole]
+    assert select([*parts, whole], threshold=0.7) == [parts[0], parts[1]]
+
+
+def test_a_name_wins_over_more_words_for_the_same_entity() -> None:
+    """`day pneumonia` is pneumonia; `Jeffrey Bezos` is more than Bezos."""
+    day = [
+        reading("day pneumonia", "day pneumonia", "pneumonia", 0.99),
+        reading("day pneumonia", "pneumonia", "pneumonia", 0.9),
+    ]
+    text = "Jeffrey Bezos"
+    person = [reading(text, text, "Bezos", 0.99, Shape.NAME), reading(text, "Bezos", "Bezos", 0.9, Shape.PART)]
+
+    assert select(day, threshold=0.5) == [day[1]]
+    assert select(person, threshold=0.5) == [person[0]]
+
+
+def test_mentions_inside_mentions_on_request() -> None:
+    """`nested` returns the names inside a name, and inside these, with other entities only."""
+    base = names_of("New York Stock Exchange", "New York", "York", "Stock Exchange", "gout")
+    text = "Gout at the New York Stock Exchange."
+
+    assert found(annotate(base, text)) == [("Gout", "gout"), ("New York Stock Exchange", "New York Stock Exchange")]
+    nested = annotate(base, text, nested=True)
+    assert [a.text for a in nested] == ["Gout", "New York Stock Exchange", "New York", "York", "Stock Exchange"]
+    same = KnownNames([("New York", "ny"), ("York", "ny")])
+    assert [a.text for a in annotate(same, "In New York.", nested=True)] == ["New York"]
+
+
+def test_spans_of_the_caller_have_no_windows() -> None:
+    """Only the given spans are looked up."""
+    base = names_of("left ventricle", "gout")
+
+    assert annotate(base, "left ventricle gout", spans=[(15, 19)])[0].text == "gout"
+    assert len(annotate(base, "left ventricle gout", spans=[(15, 19)])) == 1
+
+
+def test_a_batch_finds_the_windows_of_each_passage() -> None:
+    """Windows of many passages are looked up together, and each passage gets its own."""
+    base = names_of("left ventricle", "no evidence of disease")
+    texts = ["A left ventricle.", "", "There is no evidence of disease."]
+
+    assert [[a.text for a in some] for some in annotate_batch(base, texts)] == [
+        ["left ventricle"],
+        [],
+        ["no evidence of disease"],
+    ]
+
+
+@pytest.mark.parametrize("piece", ["a b ", "left-", "the ", "A. ", "(x) ", "not/", "\u5317", "x! "])
+def test_windows_are_linear_in_the_text(piece: str) -> None:
+    """Each word starts a bounded number of windows, of bounded length."""
+    n_strings, n_characters = [], []
+    for n in (200, 400):
+        asked: list[str] = []
+
+        def ask(names: Sequence[str], asked: list[str] = asked) -> set[str]:
+            asked += names
+            return set()
+
+        find_name_windows([piece * n], ask, without=[set()])
+        n_strings.append(len(asked))
+        n_characters.append(max(map(len, asked), default=0))
+    assert n_strings[1] <= 2.2 * n_strings[0] + 20
+    assert n_strings[1] <= 12 * MAX_TOKENS * 400
+    assert max(n_characters) <= 210
+
+
+@pytest.mark.parametrize(
+    "text, long_form",
+    [
+        ("the central cerebral sulcus (CCS)", "central cerebral sulcus"),
+        ("AA (anaplastic astrocytoma) is", "anaplastic astrocytoma"),
+        ("adenocarcinoma of cervix uteri (ACU)", "adenocarcinoma of cervix uteri"),
+        ("a fibroma of lung (FOL)", "fibroma of lung"),
+        ("PPAOS (Primary progressive apraxia of speech)", "Primary progressive apraxia of speech"),
+        ("non-Hodgkin lymphoma (NHL)", "non-Hodgkin lymphoma"),
+    ],
+)
+def test_initials_define_an_abbreviation(text: str, long_form: str) -> None:
+    """Where the letters are the initials of the words, all of these words are the long form."""
+    assert [a.long for a in find_abbreviations(text)] == [long_form]
