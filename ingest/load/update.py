@@ -75,7 +75,7 @@ MayRemove = Callable[[int, int], bool]
 """Called with the number of names that would be deleted and that of all names; returns whether to delete them."""
 
 
-def update(
+def update(  # long: all arguments of an update are documented here
     reader: Reader,
     scan: ScanResult,
     encoder: Encoder,
