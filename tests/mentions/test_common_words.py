@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,16 +22,16 @@ ford	Ford	ORG|company	Ford Motor Company
 google	Google	ORG|company	Google LLC
 time	Time	WORK_OF_ART|magazine	Time Magazine
 nature	Nature	WORK_OF_ART|magazine	Nature (journal)
-thriller	Thriller	WORK_OF_ART|album	
+thriller	Thriller	WORK_OF_ART|album	Thriller (album)
 circus	Monty Python's Flying Circus	WORK_OF_ART|series	Flying Circus
 bush	George W. Bush	PERSON|politician	Bush
 rice	Condoleezza Rice	PERSON|politician	Rice
-reading	Reading	GPE|city	
+reading	Reading	GPE|city	Reading, Berkshire
 mass	Massachusetts	GPE|state	Mass
-turkey	Turkey	GPE|country	
+turkey	Turkey	GPE|country	Republic of Turkey
 caps	Washington Capitals	ORG|team	Caps
 nyc	New York City	GPE|city	NYC|New York
-order	New Order	ORG|band	
+order	New Order	ORG|band	New Order (band)
 coffee	coffee	OTHER|drink	cup of coffee
 aspirin	acetylsalicylic acid	OTHER|drug	aspirin|Aspirin
 mi	myocardial infarction	OTHER|disease	heart attack|Heart Attack
