@@ -49,6 +49,19 @@ class Skip:
         return f"{self.path}:{self.line}: {self.reason}: {self.excerpt}"
 
 
+@dataclass(frozen=True, slots=True)
+class ReadWarning:
+    """Something about an input that is probably not as the user means it, although it can be read.
+
+    Attributes:
+        message: What was found, and what to do.
+        options: Names of the arguments that would help, as in `PearlQdrantError.option`.
+    """
+
+    message: str
+    options: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class ReadReport:
     """Counts of one pass over a base; filled while it runs, complete when its iterator is exhausted.
@@ -65,6 +78,7 @@ class ReadReport:
         filtered: Good rows that the options exclude (language, source, ...), by reason; these are no errors.
         examples: The first few bad rows.
         notes: How each file was understood, in words, for the user.
+        warnings: What is probably not as the user means it.
         place: Path and line of the row that was read last, for later steps that find it bad, such as merging.
     """
 
@@ -79,6 +93,7 @@ class ReadReport:
     filtered: dict[str, int] = field(default_factory=dict)
     examples: list[Skip] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    warnings: list[ReadWarning] = field(default_factory=list)
     place: tuple[str, int] = field(default=("", 0), compare=False)
 
     @property

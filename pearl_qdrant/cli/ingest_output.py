@@ -50,6 +50,9 @@ class LoadOutput(LoadEvents):
         self.has_bad_rows = report.n_skipped > 0
         for note in report.notes:
             echo(note, err=True)
+        for warning in report.warnings:
+            flags = " and ".join(f"--{option.replace('_', '-')}" for option in warning.options)
+            echo(f"warning: {warning.message}{f' with {flags}' if flags else ''}", err=True)
         for skip in report.examples:
             echo(f"skipped {skip}", err=True)
         if (more := report.n_skipped - len(report.examples)) > 0:

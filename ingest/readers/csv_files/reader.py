@@ -19,12 +19,15 @@ from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.csv_files.delimiter import find_delimiter, read_head
-from ingest.readers.csv_files.records import read_records
+from ingest.readers.csv_files.records import first_records, read_records
 from ingest.readers.tables.columns import TableColumns, find_layout
 from ingest.readers.tables.reader import TableReader
 from ingest.readers.tables.rows import BREAKS, TEXT_CELLS, TypeFinder, check_rows, make_entities
+from ingest.readers.tables.suspicions import header_warning, looks_like_header
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
+
+_N_ROWS = 50  # read to see whether the first one is a header
 
 
 class CsvReader(TableReader):
@@ -68,6 +71,9 @@ class CsvReader(TableReader):
             raise FormatError(path, number, f"the first row is damaged: {first.reason}")
         layout = find_layout(path, number, first, self.columns)
         if layout.header is None:
+            others = first_records(read_head(source), delimiter, _N_ROWS)[1:]
+            if not self.columns.given() and looks_like_header(first, others):
+                report.warnings.append(header_warning(path, number, first))
             records = chain(((number, first),), records)
         shown = {"\t": "tab"}.get(delimiter, delimiter)
         report.notes.append(f"{path}: CSV, delimiter '{shown}'; {layout.describe()}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from operator import methodcaller
 
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
@@ -20,10 +19,9 @@ from ingest.io.text_check import HEAD_BYTES
 from ingest.readers.tables.columns import Layout, find_layout
 from ingest.readers.tables.reader import TableReader
 from ingest.readers.tables.rows import TEXT_CELLS, TypeFinder, check_rows, make_entities
+from ingest.readers.tables.suspicions import header_warning, looks_like_header, split_with_suspicion
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
-
-_split_at_tabs = methodcaller("split", "\t")
 
 
 class TsvReader(TableReader):
@@ -41,12 +39,23 @@ class TsvReader(TableReader):
         layout = find_layout(source.path, number, text.split("\t"), self.columns)
         _check_tabs(source, layout)
         if layout.header is None:
+            self._suspect_header(source, number, text, report)
             lines = chain(((number, first),), lines)
         elif isinstance(first, BadLine):
             raise FormatError(source.path, number, f"the header is damaged: {first.reason}")
         report.notes.append(f"{source.path}: {layout.describe()}")
-        rows = check_rows(source.path, lines, layout, report, split=_split_at_tabs, show=str)
+        split = split_with_suspicion(source.path, report, has_ids=layout.id != layout.name)
+        rows = check_rows(source.path, lines, layout, report, split=split, show=str)
         yield from make_entities(rows, layout, TypeFinder(self.type_map, TEXT_CELLS), report)
+
+    def _suspect_header(self, source: Source, number: int, first: str, report: ReadReport) -> None:
+        """Warn if the first row, which is read as an entity, looks like a header."""
+        if self.columns.given():
+            return
+        head = source.head(HEAD_BYTES).decode("utf-8", "replace").split("\n")[number:-1]
+        others = [line.split("\t") for line in head if line.strip()]
+        if looks_like_header(first.split("\t"), others):
+            report.warnings.append(header_warning(source.path, number, first.split("\t")))
 
 
 def _check_tabs(source: Source, layout: Layout) -> None:
