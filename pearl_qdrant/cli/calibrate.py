@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pairs",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="TSV of mentions and entity ids; NIL or empty for no entity.  [default: aliases of the base, each held out]",
+    help="TSV of mentions and entity ids; NIL or empty for no entity.  [default: mentions made from the base's names]",
 )
 @click.option(
     "--precision",
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     "--figure", type=click.Path(path_type=Path, dir_okay=False), help="Draw reliability diagrams to this PNG file."
 )
 @click.option("--dry-run", is_flag=True, help="Print the result without storing it.")
+@click.option("--force", is_flag=True, help="Store it even if it makes right links fewer or loses exact names.")
+@click.option("--reset", is_flag=True, help="Remove the stored calibration: the defaults count again.")
 @store_option
 @model_option
 @device_option
@@ -59,6 +62,8 @@ def calibrate(
     nil_share: float | None,
     figure: Path | None,
     dry_run: bool,
+    force: bool,
+    reset: bool,
     store: str,
     model: str | None,
     device: str,
@@ -66,15 +71,33 @@ def calibrate(
 ) -> None:
     """Fit the linker's probabilities and threshold to a collection; with --pairs its ranking too.
 
-    Without --pairs, aliases of the base serve as mentions; real mentions with their entities give a better fit. The
+    Without --pairs, mentions of every kind are made from the names of the base: exact names, slips, other spellings,
+    names in a few words, and mentions without an entity. Real mentions with their entities give a better fit. The
     ranking keeps its default coefficients unless fitted ones do better on mentions that they were not fitted on.
+    What changes is shown by kind; a calibration that makes it worse is not stored without --force.
 
     \b
-    pearl-qdrant calibrate --collection umls
+    pearl-qdrant calibrate --collection umls --dry-run
     pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
     """
-    from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
+    from pearl_qdrant.linking.calibration.calibrate import (
+        WorseCalibrationError,
+        calibrate_collection,
+        reset_calibration,
+    )
 
+    if reset:
+        if pairs or dry_run or force or figure:
+            raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
+        name = collection or only_collection(store)
+        removed = reset_calibration(name, store=store)
+        record = {"collection": name, "removed": removed is not None}
+        text = "the calibration was removed" if removed else "there was no calibration"
+        if as_json:
+            echo_json(record)
+        else:
+            echo(f"{name}: {text}; the defaults count")
+        return
     if figure is not None:
         from training.evaluation.reports.reliability_figure import check_matplotlib
 
@@ -83,16 +106,22 @@ def calibrate(
             raise click.UsageError(f"Folder {figure.parent} for the figure does not exist: create it first.")
     labels = None if pairs is None else _read_labels(pairs)
     name = collection or only_collection(store)
-    found = calibrate_collection(
-        name,
-        labels,
-        store=store,
-        model=model,
-        device=device,
-        precision=precision,
-        nil_share=nil_share,
-        dry_run=dry_run,
-    )
+    try:
+        found = calibrate_collection(
+            name,
+            labels,
+            store=store,
+            model=model,
+            device=device,
+            precision=precision,
+            nil_share=nil_share,
+            dry_run=dry_run,
+            force=force,
+        )
+    except WorseCalibrationError as error:
+        if not as_json:
+            echo(*_as_text(_as_record(name, error.found, stored=False)))
+        raise
     record = _as_record(name, found, stored=not dry_run)
     if found.replaced is not None and not dry_run:
         old = found.replaced.model_dump()
@@ -144,6 +173,8 @@ def _as_record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, An
         "ranking_fitted": found.fit.model is not None,
         "before": _figures(found.fit.before),
         "after": _figures(found.fit.after),
+        "changes": [asdict(change) for change in found.changes],
+        "is_worse": found.is_worse,
         "stored": stored,
     }
 
@@ -166,6 +197,8 @@ def _figures(figures: Reliability) -> dict[str, Any]:
     return {**shown, "ece_interval": [round(bound, 4) for bound in figures.ece_interval]}
 
 
+_WHEN = ("before", "after")
+
 _ROWS = (
     ("first candidate is right", "first_accuracy"),
     ("ECE of the answer, NIL too", "ece"),
@@ -182,7 +215,7 @@ _ROWS = (
 
 def _as_text(record: dict[str, Any]) -> list[str]:
     """The lines of a record: a table of figures before and after, and the fitted values."""
-    of = "pairs" if record["fitted_on"] == "pairs" else "aliases of the base, held out"
+    of = "pairs" if record["fitted_on"] == "pairs" else "mentions made from the base"
     head = f"{record['collection']}: {record['mentions']:,} {of}, {record['nil_mentions']:,} of them NIL "
     head += f"(weighted to {record['nil_share']:.0%}); the entity is among the candidates of {record['found']:,}"
     lines = [head, f"{'':28}{'before':>22}  {'after, cross-fitted':>22}"]
@@ -197,7 +230,14 @@ def _as_text(record: dict[str, Any]) -> list[str]:
         )
     if (record["slope"], record["nil_bias"]) == (1, 0):
         lines.append("slope and NIL bias: unchanged defaults, fitted values did no better")
-    stored = "stored" if record["stored"] else "not stored (--dry-run)"
+    lines += ["", f"{'kind of mention':18}{'n':>6}{'right / wrong / NIL, %':>25}  {'after, cross-fitted':>22}"]
+    for change in record["changes"]:
+        cells = [" /".join(f"{100 * change[when][key]:6.1f}" for key in ("right", "wrong", "nil")) for when in _WHEN]
+        lines.append(f"{change['kind']:18}{change['n']:>6,}{cells[0]:>25}  {cells[1]:>22}")
+    lines.append("")
+    if record["is_worse"]:
+        lines.append("this is worse: exact names are lost, or right minus wrong links fall")
+    stored = "stored" if record["stored"] else "not stored"
     if record["fitted_on"] == "pairs":
         coefficients = (
             "fitted to the pairs" if record["ranking_fitted"] else "unchanged defaults, fitted values did no better"

@@ -33,12 +33,15 @@ def decide(scored: ScoredMention, calibration: Calibration, limit: int, threshol
     probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
-    pairs = zip(scored.found, probabilities, strict=True)
+    has_same_name = [
+        entity.tie or (entity.is_namesake and scored.found[0].is_namesake) or entity.point.name == best.name
+        for entity in scored.found
+    ]
     # fsum is exact, so the result does not depend on the order of tied candidates.
-    of_best_name = math.fsum(p for entity, p in pairs if entity.tie or entity.is_namesake)
+    of_best_name = math.fsum(p for p, is_same in zip(probabilities, has_same_name, strict=True) if is_same)
     if of_best_name < threshold:
         return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates, rule=scored.rule)
-    has_namesakes = best.tie or sum(entity.is_namesake for entity in scored.found) > 1
+    has_namesakes = sum(has_same_name) > 1
     is_undecided = {
         "canonical": best.tie or probabilities[0] < threshold,
         "null": has_namesakes or probabilities[0] < threshold,

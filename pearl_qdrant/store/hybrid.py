@@ -2,9 +2,10 @@
 
 The first call of the engine finds points by dense vector, and those that share a key with the mention
 (`lexical.keys`). The second finds points by n-grams. The third computes dense scores of the points that only n-grams
-have found. A mention whose own name is in the collection needs the first call alone. Measured on 571,000 names with 15 to 17 points each, in us a mention of a warm loop: dense 330 (900 under a
-filter that passes 8 %), n-grams 690 (1,240), the third call 220 (300); reading a payload takes 8 of it. One request
-that finds by n-grams and scores by vector (a prefetch) takes as long, and loses names without a dense vector.
+have found. A mention whose own name is in the collection needs the first call alone. Measured on 571,000 names with 15
+to 17 points each, in us a mention of a warm loop: dense 330 (900 under a filter that passes 8 %), n-grams 690 (1,240),
+the third call 220 (300); reading a payload takes 8 of it. One request that finds by n-grams and scores by vector (a
+prefetch) takes as long, and loses names without a dense vector.
 
 For a single mention over a network, round trips take most of the time. So n-grams go with the first request, and the
 thorough dense search goes with the last: two requests instead of three, and one where an exact match is near.

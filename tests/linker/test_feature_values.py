@@ -94,7 +94,7 @@ def link(probabilities: list[float], *, threshold: float, names: list[str]) -> N
         for i, (p, called) in enumerate(zip(probabilities, names, strict=True))
     ]
     one = ScoredMention("x", found, float(np.log(nil)), np.zeros(len(NIL_FEATURES)))
-    answer = decide(one, Calibration(), 10, threshold, "null")
+    answer = decide(one, Calibration(), 10, threshold, "canonical")
     return answer.nil_reason or answer.entity_id
 
 

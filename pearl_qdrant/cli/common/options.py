@@ -54,8 +54,8 @@ on_tie_option: Callable[[F], F] = click.option(
     type=click.Choice(["canonical", "null", "first"]),
     default="canonical",
     show_default=True,
-    help="If several entities have the name: popularity, else the canonical name, decides, and if they do not it is NIL "
-    "(canonical); always NIL (null); always the first (first).",
+    help="If several entities have the name: popularity or the canonical name decides, and if it does not, NIL "
+    "(canonical); always NIL (null); the first of them (first).",
 )
 
 strict_option: Callable[[F], F] = click.option(

@@ -1,18 +1,21 @@
-"""Calibrates the linker to a collection, on labelled pairs or on aliases of the base.
+"""Calibrates the linker to a collection, on labelled pairs or on mentions made from the names of the base.
 
-    labels      pairs from a file; or aliases of the base, each held out of its entity
-    NIL         those that the pairs mark; without any, some entities are excluded with all that share their names
+    labels      pairs from a file; or everyday mentions of every kind, made from the names (`linking.mention_kinds`)
+    NIL         those that the labels mark; without any, some entities are excluded with all that share their names
     score       every mention once; the fit works on its features
     fit         slope, NIL bias, threshold (`platt_scaling.py`); on labelled pairs the coefficients too
+    compare     what becomes of each kind of mention before and after; a calibration that makes it worse is not stored
 
-Aliases of a base are easier than what people write, so labelled pairs give a better calibration.
+Made mentions are easier than what people write, so labelled pairs give a better calibration.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,24 +24,36 @@ import numpy as np
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
+from pearl_qdrant.linking.calibration.changes import (
+    KindChange,
+    changes_by_kind,
+    loses_exact_names,
+    right_minus_wrong,
+)
 from pearl_qdrant.linking.calibration.held_out import HeldOut, score_held_out
-from pearl_qdrant.linking.calibration.labels import Label, NameIndex, as_known, as_nil, check_ids, read_pairs
+from pearl_qdrant.linking.calibration.labels import Label, as_nil, check_ids, read_pairs
+from pearl_qdrant.linking.calibration.own_mentions import sample_entities
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
-from pearl_qdrant.linking.calibration.samples import IntArray, collect
+from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, make_mentions
+from pearl_qdrant.linking.mention_kinds.owners import NameOwners
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_NIL_SHARE, DEFAULT_PRECISION
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import LinkCalibration
+from pearl_qdrant.store.schema import LinkCalibration, NamePoint
 
 MIN_MENTIONS = 50
 """Fewer mentions cannot show a precision of 95 %."""
 
-MAX_ALIASES = 5000
-"""Size of the sample of aliases."""
+PER_KIND = 200
+"""Mentions of each kind that are made from the base."""
 
-SourceOfLabels = Literal["pairs", "aliases"]
+LABELLED = "labelled"
+"""The kind of mentions that come from labelled pairs."""
+
+SourceOfLabels = Literal["pairs", "names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +64,17 @@ class CollectionFit:
         fit: The fitted parameters with their figures.
         source: The kind of labels.
         precision: The target precision.
+        changes: What becomes of each kind of mention, before and after.
+        is_worse: Whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links
+            although the links before were precise enough.
         replaced: The previous calibration of the collection.
     """
 
     fit: Fit
     source: SourceOfLabels
     precision: float
+    changes: tuple[KindChange, ...] = ()
+    is_worse: bool = False
     replaced: LinkCalibration | None = None
 
     def to_manifest(self) -> LinkCalibration:
@@ -87,22 +107,27 @@ def calibrate_collection(
     precision: float = DEFAULT_PRECISION,
     nil_share: float | None = None,
     dry_run: bool = False,
+    force: bool = False,
     seed: int = 0,
 ) -> CollectionFit:
     """Fit a calibration and store it in the collection, as `pearl-qdrant calibrate` does.
 
     Args:
         collection: Name of the collection.
-        labels: Mentions with their entities, or a file of them (`labels.read_pairs`); None for aliases of the base.
+        labels: Mentions with their entities, or a file of them (`labels.read_pairs`); None for mentions made from the
+            names of the base.
         store: A store, a folder or a URL; by default from the environment, as in `EntityLinker.open`.
         model: Replaces the model that the collection names, for example if its folder moved.
         device: auto, cpu, cuda or cuda:N.
         precision, nil_share, seed: As for `calibrate`.
         dry_run: Whether to skip storing.
+        force: Whether to store a calibration that makes it worse, too.
 
     Raises:
         CollectionNotFoundError: If the collection does not exist.
         FormatError: If the file of pairs cannot be read.
+        WorseCalibrationError: If the calibration makes it worse, and neither `dry_run` nor `force` is set. Nothing is
+            stored then.
         CalibrationError, ValueError: As for `calibrate`.
     """
     given = read_pairs(Path(labels)) if isinstance(labels, (str, os.PathLike)) else labels
@@ -112,10 +137,54 @@ def calibrate_collection(
         encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
         found = calibrate(opened, target, encoder, given, precision=precision, nil_share=nil_share, seed=seed)
         found = replace(found, replaced=manifest.calibration)
+        if found.is_worse and not (dry_run or force):
+            raise WorseCalibrationError(found)
         if not dry_run:
             changed = target.read_manifest().model_copy(update={"calibration": found.to_manifest()})
             target.write_manifest(changed)
     return found
+
+
+def reset_calibration(collection: str, *, store: StoreLike = None) -> LinkCalibration | None:
+    """Remove the calibration of a collection, as `pearl-qdrant calibrate --reset` does: the defaults count again.
+
+    Args:
+        collection: Name of the collection.
+        store: As for `calibrate_collection`.
+
+    Returns:
+        The calibration that it had, or None.
+
+    Raises:
+        CollectionNotFoundError: If the collection does not exist.
+    """
+    with use_store(store) as opened:
+        target = opened.open(collection)
+        manifest = target.read_manifest()
+        if manifest.calibration is not None:
+            target.write_manifest(manifest.model_copy(update={"calibration": None}))
+        return manifest.calibration
+
+
+class WorseCalibrationError(CalibrationError):
+    """A calibration was not stored, because it makes it worse.
+
+    Attributes:
+        found: The calibration, with what it changes.
+    """
+
+    def __init__(self, found: CollectionFit) -> None:
+        before, after = right_minus_wrong(found.changes)
+        if loses_exact_names(found.changes):
+            why = "it loses names of the base that are linked today"
+        else:
+            why = f"right minus wrong links fall from {before:.1%} to {after:.1%} of the mentions"
+        super().__init__(
+            f"This calibration makes it worse: {why}. It was not stored. Use another precision or more pairs, or store "
+            f"it all the same.",
+            option="force",
+        )
+        self.found = found
 
 
 def calibrate(
@@ -134,7 +203,7 @@ def calibrate(
         store: The store of the collection.
         collection: An open collection.
         encoder: The model that encoded it.
-        labels: Mentions with their entities; None for aliases of the base.
+        labels: Mentions with their entities; None for mentions made from the names of the base.
         precision: Target precision of links, in (0, 1).
         nil_share: Expected share of NIL mentions, in [0, 1). By default the share in the labels, or 0.2 if they have
             none.
@@ -147,19 +216,22 @@ def calibrate(
     """
     _check_arguments(collection, precision, nil_share)
     rng = np.random.default_rng(seed)
-    known = _prepare(collection, labels, nil_share, rng)
+    control = _make_mentions(collection, rng)
+    known = control if labels is None else _prepare(collection, labels, nil_share, rng)
+    if labels is None:
+        _check_made(collection, known)
     shipped = shipped_model()
-    samples = collect(score_held_out(store, collection, encoder, known.mentions, model=shipped), known.right_ids)
+    scored = {id(one): _score(store, collection, encoder, one, shipped) for one in (known, control)}
+    samples = scored[id(known)]
     if nil_share is not None:
         samples = samples.with_nil_share(nil_share)
-    groups = _groups(known.labels)
     before, model_before = _previous(collection)
     try:
         fitted = fit(
             samples,
             precision=precision,
             before=before,
-            groups=groups,
+            groups=_groups(known.labels),
             rng=rng,
             model_before=model_before,
             shipped=None if labels is None else shipped,
@@ -170,7 +242,48 @@ def calibrate(
             f"gives {error.best:.3f}. Use a lower precision, or more pairs.",
             option="precision",
         ) from error
-    return CollectionFit(fitted, "aliases" if labels is None else "pairs", precision)
+    changes = changes_by_kind(
+        known.kinds,
+        fitted.answers_before,
+        fitted.answers_after,
+        threshold_before=before.threshold,
+        threshold_after=fitted.calibration.threshold,
+    )
+    if labels is not None:
+        changes += _changes_of_control(scored[id(control)], control, before, model_before, fitted)
+    return CollectionFit(
+        fitted, "names" if labels is None else "pairs", precision, changes, _is_worse(changes, fitted, precision)
+    )
+
+
+def _score(
+    store: Store, collection: Collection, encoder: Encoder, known: _KnownMentions, shipped: RankingModel
+) -> Samples:
+    scored = score_held_out(store, collection, encoder, known.mentions, model=shipped)
+    return replace(collect(scored, known.right_ids), weights=np.array(known.weights))
+
+
+def _changes_of_control(
+    samples: Samples, control: _KnownMentions, before: Calibration, model_before: RankingModel | None, fitted: Fit
+) -> tuple[KindChange, ...]:
+    """What a fit to labelled pairs changes for mentions made from the base, which it did not see."""
+    old = samples if model_before is None else samples.scored_by(model_before)
+    new = samples if fitted.model is None else samples.scored_by(fitted.model)
+    return changes_by_kind(
+        control.kinds,
+        old.answers(before),
+        new.answers(fitted.calibration),
+        threshold_before=before.threshold,
+        threshold_after=fitted.calibration.threshold,
+    )
+
+
+def _is_worse(changes: Sequence[KindChange], fitted: Fit, precision: float) -> bool:
+    """Whether exact names are lost, or right minus wrong links fall although the precision was high enough before."""
+    own = [change for change in changes if change.kind == LABELLED] or changes
+    gain_before, gain_after = right_minus_wrong(own)
+    was_precise = fitted.before.precision >= precision
+    return loses_exact_names(changes) or (was_precise and gain_after < gain_before - 1e-9)
 
 
 def _check_arguments(collection: Collection, precision: float, nil_share: float | None) -> None:
@@ -192,48 +305,65 @@ class _KnownMentions:
         labels: The labels.
         mentions: Their mentions, with the points to exclude for each.
         right_ids: Right entity ids of each; empty for NIL.
+        kinds: The kind of each.
+        weights: The weight of each.
     """
 
     labels: list[Label]
     mentions: list[HeldOut]
     right_ids: list[frozenset[str]]
+    kinds: list[str]
+    weights: list[float]
+
+
+def _make_mentions(collection: Collection, rng: np.random.Generator) -> _KnownMentions:
+    """Mentions of every kind from the names of the base, weighted by the shares of the kinds."""
+    entities, owners = sample_entities(collection, rng)
+    made = make_mentions(entities, owners, per_kind=PER_KIND, seed=int(rng.integers(1 << 30))) if entities else []
+    counts = Counter(one.kind for one in made)
+    shares = {kind.name: kind.share for kind in KINDS}
+    mean = sum(shares[kind] for kind in counts) / max(1, len(made))
+    return _KnownMentions(
+        [Label(one.mention, one.entity_id) for one in made],
+        [HeldOut(one.mention, partial(_excludes, one)) for one in made],
+        [frozenset[str]() if one.entity_id is None else frozenset((one.entity_id,)) for one in made],
+        [one.kind for one in made],
+        [shares[one.kind] / counts[one.kind] / mean for one in made],
+    )
+
+
+def _excludes(made: MadeMention, point: NamePoint) -> bool:
+    return made.excludes(point.entity_id, point.name)
 
 
 def _prepare(
-    collection: Collection, labels: Sequence[Label] | None, nil_share: float | None, rng: np.random.Generator
+    collection: Collection, labels: Sequence[Label], nil_share: float | None, rng: np.random.Generator
 ) -> _KnownMentions:
-    """The labels, or aliases of the base; some become NIL if none is."""
-    index = None
-    if labels is None:
-        index = NameIndex(collection, n_aliases=MAX_ALIASES, rng=rng)
-        given = list(index.aliases)
-    else:
-        given = list(labels)
-    _check_enough(collection, given, is_own=labels is None)
-    if labels is not None:
-        check_ids(collection, given)
-    mentions = [as_known(label) for label in given]
+    """The labelled mentions; some become NIL if none is."""
+    given = list(labels)
+    _check_enough(given)
+    check_ids(collection, given)
+    mentions = [HeldOut(label.mention) for label in given]
     is_nil = [label.entity_id is None for label in given]
     if not any(is_nil) and nil_share != 0:
-        index = index or NameIndex(collection, n_aliases=0, rng=rng)
         share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
-        for i, mention in _exclude_entities(given, index, share, rng).items():
+        for i, mention in _exclude_entities(given, collection, share, rng).items():
             mentions[i], is_nil[i] = mention, True
     right_ids = [
         frozenset[str]() if nil else frozenset((str(label.entity_id),))
         for label, nil in zip(given, is_nil, strict=True)
     ]
-    return _KnownMentions(given, mentions, right_ids)
+    return _KnownMentions(given, mentions, right_ids, [LABELLED] * len(given), [1.0] * len(given))
 
 
 def _exclude_entities(
-    labels: Sequence[Label], index: NameIndex, share: float, rng: np.random.Generator
+    labels: Sequence[Label], collection: Collection, share: float, rng: np.random.Generator
 ) -> dict[int, HeldOut]:
     """A random share of the labels as NIL mentions, by row: their entities are excluded."""
     n_excluded = max(1, round(share * len(labels)))
     chosen = sorted(rng.permutation(len(labels))[:n_excluded].tolist())
-    same_name_ids = index.same_name_ids([str(labels[i].entity_id) for i in chosen])
-    return {i: as_nil(labels[i], same_name_ids[str(labels[i].entity_id)]) for i in chosen}
+    owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
+    return {i: as_nil(labels[i], owners.sharing_names_with(str(labels[i].entity_id))) for i in chosen}
 
 
 def _groups(labels: Sequence[Label]) -> IntArray:
@@ -253,15 +383,19 @@ def _previous(collection: Collection) -> tuple[Calibration, RankingModel | None]
         return Calibration(), None
 
 
-def _check_enough(collection: Collection, labels: Sequence[Label], *, is_own: bool) -> None:
-    """Raise a CalibrationError if there are too few labels."""
-    n_known = sum(label.entity_id is not None for label in labels)
-    if is_own and n_known < MIN_MENTIONS:
+def _check_made(collection: Collection, made: _KnownMentions) -> None:
+    """Raise a CalibrationError if the base gives too few mentions."""
+    if len(made.labels) < MIN_MENTIONS or sum(map(bool, made.right_ids)) < MIN_MENTIONS // 2:
         raise CalibrationError(
-            f"Collection '{collection.name}' has {n_known or 'no'} aliases, and at least {MIN_MENTIONS} are needed. "
-            f"Use labelled pairs: a mention, a tab and an entity id or NIL.",
+            f"The names of collection '{collection.name}' give {len(made.labels)} mentions, and at least "
+            f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
             option="pairs",
         )
+
+
+def _check_enough(labels: Sequence[Label]) -> None:
+    """Raise a CalibrationError if there are too few labels."""
+    n_known = sum(label.entity_id is not None for label in labels)
     if len(labels) < MIN_MENTIONS or n_known < MIN_MENTIONS // 2:
         raise CalibrationError(
             f"There are {len(labels):,} pairs, {n_known:,} of them with an entity. At least {MIN_MENTIONS} are needed, "

@@ -1,18 +1,13 @@
-"""Labelled mentions: pairs from a file, or aliases of a base, each held out of it."""
+"""Labelled mentions: pairs of a mention and an entity id from a file."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from pearl_qdrant.errors import CalibrationError, FormatError
-from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.calibration.held_out import HeldOut
-from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
@@ -32,12 +27,10 @@ class Label:
     Attributes:
         mention: The string.
         entity_id: The entity, or None if the base does not have it.
-        is_own: Whether the mention is a name of the entity in the base. Then it is held out.
     """
 
     mention: str
     entity_id: str | None
-    is_own: bool = False
 
 
 def read_pairs(path: Path) -> list[Label]:
@@ -90,65 +83,8 @@ def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
         )
 
 
-class NameIndex:
-    """The entities that share folded names, and a random sample of aliases, from one pass over a collection.
-
-    Takes 16 bytes per name: names and ids are kept as 64-bit hashes.
-
-    Args:
-        collection: An open collection.
-        n_aliases: Maximum number of aliases in the sample.
-        rng: Draws the sample.
-    """
-
-    def __init__(self, collection: Collection, *, n_aliases: int, rng: np.random.Generator) -> None:
-        entities, names = array("q"), array("q")
-        sample: list[Label] = []
-        n_seen = 0
-        for point in collection.scroll():
-            entities.append(hash(point.entity_id))
-            names.append(hash(fold_name(point.name) or point.name))
-            # An alias that cleaning changes could not be found by its own string.
-            if not point.is_canonical and clean_mention(point.name) == point.name:
-                # Reservoir sampling: alias number n replaces a random one with probability n_aliases / n.
-                n_seen += 1
-                place = len(sample) if len(sample) < n_aliases else int(rng.integers(n_seen))
-                if place < n_aliases:
-                    sample[place : place + 1] = [Label(point.name, point.entity_id, is_own=True)]
-        self.aliases = tuple(sample)
-        self._entities = np.frombuffer(entities, dtype=np.int64)
-        self._names = np.frombuffer(names, dtype=np.int64)
-
-    def same_name_ids(self, entity_ids: Sequence[str]) -> dict[str, frozenset[int]]:
-        """For each entity the hashed ids of all entities that share a folded name with it, its own included."""
-        keys = {entity_id: hash(entity_id) for entity_id in entity_ids}
-        names_of: dict[int, set[int]] = {key: set() for key in keys.values()}
-        asked = np.isin(self._entities, list(names_of))
-        for entity, name in zip(self._entities[asked].tolist(), self._names[asked].tolist(), strict=True):
-            names_of[entity].add(name)
-        owners: dict[int, set[int]] = {name: set() for names in names_of.values() for name in names}
-        shared = np.isin(self._names, list(owners))
-        for entity, name in zip(self._entities[shared].tolist(), self._names[shared].tolist(), strict=True):
-            owners[name].add(entity)
-        return {
-            entity_id: frozenset({key}.union(*(owners[name] for name in names_of[key])))
-            for entity_id, key in keys.items()
-        }
-
-
-def as_known(label: Label) -> HeldOut:
-    """The mention of a label whose entity stays in the base; if the mention is a name of it, that name is excluded."""
-    if not label.is_own:
-        return HeldOut(label.mention)
-
-    def excludes(point: NamePoint) -> bool:
-        return point.entity_id == label.entity_id and point.name == label.mention
-
-    return HeldOut(label.mention, excludes)
-
-
 def as_nil(label: Label, same_name_ids: frozenset[int]) -> HeldOut:
-    """The mention of a label whose entity is excluded, with all entities that share a name with it."""
+    """The mention of a label whose entity is excluded, with all entities that share a name with it (hashed ids)."""
 
     def excludes(point: NamePoint) -> bool:
         return hash(point.entity_id) in same_name_ids

@@ -178,7 +178,7 @@ def auroc(answers: Answers) -> float:
 
 def coverage_and_precision(answers: Answers, threshold: float) -> tuple[float, float]:
     """Share of mentions that are linked, and share of links that are right (NaN without links)."""
-    linked = _linked(answers, threshold) * answers.weights
+    linked = is_linked(answers, threshold) * answers.weights
     total = float(linked.sum())
     precision = float(linked @ answers.first_correct) / total if total > 0 else float("nan")
     return total / float(answers.weights.sum()), precision
@@ -186,21 +186,30 @@ def coverage_and_precision(answers: Answers, threshold: float) -> tuple[float, f
 
 def nil_f1(answers: Answers, threshold: float) -> float:
     """F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be."""
-    is_predicted = ~_linked(answers, threshold)
+    is_predicted = ~is_linked(answers, threshold)
     both = float(answers.weights @ (is_predicted & answers.is_nil))
     total = float(answers.weights @ is_predicted) + float(answers.weights @ answers.is_nil)
     return 2 * both / total if total > 0 else float("nan")
 
 
-def _linked(answers: Answers, threshold: float) -> BoolArray:
+def is_linked(answers: Answers, threshold: float) -> BoolArray:
+    """Whether each mention is linked at this threshold, (n,)."""
     linked: BoolArray = (answers.link_probability >= threshold) & (answers.link_probability > 0)
     return linked
 
 
-def threshold_for_precision(answers: Answers, precision: float) -> float | None:
-    """The lowest threshold at which this share of links is right; None if no threshold reaches it.
+def threshold_for_precision(answers: Answers, precision: float, *, highest: float = 1.0) -> float | None:
+    """The threshold with the most right minus wrong links, among those at which this share of links is right.
 
     One extra link counts as wrong, so that a few right links are not enough: 19 of 19 right ones count as 95 %.
+
+    Args:
+        answers: The answers.
+        precision: Share of links that shall be right.
+        highest: The highest threshold that is allowed.
+
+    Returns:
+        The threshold; None if none reaches the precision.
 
     Source:
         The correction of conformal risk control, Angelopoulos et al. 2024, Eq. 4.
@@ -210,19 +219,27 @@ def threshold_for_precision(answers: Answers, precision: float) -> float | None:
         return None
     order = linkable[np.argsort(-answers.link_probability[linkable], kind="stable")]
     probability, weights = answers.link_probability[order], answers.weights[order]
-    right = np.cumsum(weights * answers.first_correct[order])
-    good = right / (np.cumsum(weights) + weights.mean()) >= precision
+    right, linked = np.cumsum(weights * answers.first_correct[order]), np.cumsum(weights)
+    good = (right / (linked + weights.mean()) >= precision) & (probability <= highest)
     # A threshold cannot separate links with equal probabilities.
     good &= np.append(probability[1:] < probability[:-1], True)
-    return float(probability[np.flatnonzero(good)[-1]]) if good.any() else None
+    if not good.any():
+        return None
+    gain = np.where(good, 2 * right - linked, -np.inf)
+    best = np.flatnonzero(gain >= gain.max() - 1e-9)[-1]
+    # Halfway to the next lower probability, so that rounding of a probability does not matter.
+    below = probability[best + 1] if best + 1 < len(probability) else 0.0
+    return float(min(highest, (probability[best] + below) / 2))
 
 
-def best_precision(answers: Answers) -> float:
+def best_precision(answers: Answers, *, highest: float = 1.0) -> float:
     """The highest precision that a threshold reaches, counted as in `threshold_for_precision`; 0 without links."""
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if threshold_for_precision(answers, middle) is not None else (low, middle)
+        low, high = (
+            (middle, high) if threshold_for_precision(answers, middle, highest=highest) is not None else (low, middle)
+        )
     return low
 
 

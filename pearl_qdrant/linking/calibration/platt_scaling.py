@@ -1,5 +1,7 @@
 """Fits a calibration: slope and NIL bias by maximum likelihood, and the threshold for a target precision.
 
+The threshold is at most the precision of exact names (`ranking.rules`), so that a calibration never loses them; among
+the thresholds that reach the precision it is the one with the most right minus wrong links.
 On labelled pairs the coefficients of the ranking are fitted first (`fit_coefficients.py`). They are kept if they give
 better answers for mentions that they were not fitted on.
 
@@ -34,6 +36,7 @@ from pearl_qdrant.linking.calibration.metrics import (
 from pearl_qdrant.linking.calibration.newton import minimise
 from pearl_qdrant.linking.calibration.samples import IntArray, Samples
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 
 SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
 """Standard deviations of the prior on slope and bias."""
@@ -121,9 +124,9 @@ def fit(
         if _is_better(refitted, answers):
             answers, model, is_fitted = refitted, fit_coefficients(samples, shipped), True
             samples = samples.scored_by(model)
-    threshold = threshold_for_precision(answers, precision)
+    threshold = threshold_for_precision(answers, precision, highest=EXACT_CERTAINTY)
     if threshold is None:
-        raise UnreachablePrecisionError(precision, best_precision(answers))
+        raise UnreachablePrecisionError(precision, best_precision(answers, highest=EXACT_CERTAINTY))
     after = measure(answers, threshold, rng=rng)
     coverage, reached = _coverage_cross_fitted(answers, folds, precision)
     return Fit(
@@ -215,7 +218,7 @@ def _coverage_cross_fitted(answers: Answers, folds: list[IntArray], precision: f
     linked = right = 0.0
     for rows in folds:
         others = np.setdiff1d(np.arange(len(answers)), rows)
-        threshold = threshold_for_precision(answers.take(others), precision)
+        threshold = threshold_for_precision(answers.take(others), precision, highest=EXACT_CERTAINTY)
         if threshold is not None:
             part = answers.take(rows)
             is_linked = part.link_probability >= threshold

@@ -109,9 +109,10 @@ class Samples:
         if n_nil == len(self) or (share and not n_nil):
             kind = "NIL mention" if not n_nil else "mention with an entity"
             raise ValueError(f"there is no {kind}, so a share of {share} is impossible")
-        of_nil = share * len(self) / max(1, n_nil)
-        of_others = (1 - share) * len(self) / (len(self) - n_nil)
-        return replace(self, weights=np.where(self.is_nil, of_nil, of_others))
+        weights = self.weights / self.weights.mean()
+        of_nil = share * len(self) / max(1e-9, float(weights @ self.is_nil))
+        of_others = (1 - share) * len(self) / float(weights @ ~self.is_nil)
+        return replace(self, weights=weights * np.where(self.is_nil, of_nil, of_others))
 
     def scored_by(self, model: RankingModel) -> Samples:
         """The same candidates scored by other coefficients, in their new order."""
