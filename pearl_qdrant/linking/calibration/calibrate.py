@@ -12,10 +12,8 @@ Made mentions are easier than what people write, so labelled pairs give a better
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -30,28 +28,23 @@ from pearl_qdrant.linking.calibration.changes import (
     loses_exact_names,
     right_minus_wrong,
 )
-from pearl_qdrant.linking.calibration.held_out import HeldOut, score_held_out
-from pearl_qdrant.linking.calibration.labels import Label, as_nil, check_ids, read_pairs
-from pearl_qdrant.linking.calibration.own_mentions import sample_entities
+from pearl_qdrant.linking.calibration.held_out import score_held_out
+from pearl_qdrant.linking.calibration.known_mentions import (
+    LABELLED,
+    KnownMentions,
+    check_made,
+    from_labels,
+    from_names,
+)
+from pearl_qdrant.linking.calibration.labels import Label, read_pairs
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
-from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, make_mentions
-from pearl_qdrant.linking.mention_kinds.owners import NameOwners
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_NIL_SHARE, DEFAULT_PRECISION
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_PRECISION
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import LinkCalibration, NamePoint
-
-MIN_MENTIONS = 50
-"""Fewer mentions cannot show a precision of 95 %."""
-
-PER_KIND = 200
-"""Mentions of each kind that are made from the base."""
-
-LABELLED = "labelled"
-"""The kind of mentions that come from labelled pairs."""
+from pearl_qdrant.store.schema import LinkCalibration
 
 SourceOfLabels = Literal["pairs", "names"]
 
@@ -216,10 +209,10 @@ def calibrate(
     """
     _check_arguments(collection, precision, nil_share)
     rng = np.random.default_rng(seed)
-    control = _make_mentions(collection, rng)
-    known = control if labels is None else _prepare(collection, labels, nil_share, rng)
+    control = from_names(collection, rng)
+    known = control if labels is None else from_labels(collection, labels, nil_share, rng)
     if labels is None:
-        _check_made(collection, known)
+        check_made(collection, known)
     shipped = shipped_model()
     scored = {id(one): _score(store, collection, encoder, one, shipped) for one in (known, control)}
     samples = scored[id(known)]
@@ -257,14 +250,14 @@ def calibrate(
 
 
 def _score(
-    store: Store, collection: Collection, encoder: Encoder, known: _KnownMentions, shipped: RankingModel
+    store: Store, collection: Collection, encoder: Encoder, known: KnownMentions, shipped: RankingModel
 ) -> Samples:
     scored = score_held_out(store, collection, encoder, known.mentions, model=shipped)
     return replace(collect(scored, known.right_ids), weights=np.array(known.weights))
 
 
 def _changes_of_control(
-    samples: Samples, control: _KnownMentions, before: Calibration, model_before: RankingModel | None, fitted: Fit
+    samples: Samples, control: KnownMentions, before: Calibration, model_before: RankingModel | None, fitted: Fit
 ) -> tuple[KindChange, ...]:
     """What a fit to labelled pairs changes for mentions made from the base, which it did not see."""
     old = samples if model_before is None else samples.scored_by(model_before)
@@ -297,75 +290,6 @@ def _check_arguments(collection: Collection, precision: float, nil_share: float 
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownMentions:
-    """Mentions with right answers, n of each.
-
-    Attributes:
-        labels: The labels.
-        mentions: Their mentions, with the points to exclude for each.
-        right_ids: Right entity ids of each; empty for NIL.
-        kinds: The kind of each.
-        weights: The weight of each.
-    """
-
-    labels: list[Label]
-    mentions: list[HeldOut]
-    right_ids: list[frozenset[str]]
-    kinds: list[str]
-    weights: list[float]
-
-
-def _make_mentions(collection: Collection, rng: np.random.Generator) -> _KnownMentions:
-    """Mentions of every kind from the names of the base, weighted by the shares of the kinds."""
-    entities, owners = sample_entities(collection, rng)
-    made = make_mentions(entities, owners, per_kind=PER_KIND, seed=int(rng.integers(1 << 30))) if entities else []
-    counts = Counter(one.kind for one in made)
-    shares = {kind.name: kind.share for kind in KINDS}
-    mean = sum(shares[kind] for kind in counts) / max(1, len(made))
-    return _KnownMentions(
-        [Label(one.mention, one.entity_id) for one in made],
-        [HeldOut(one.mention, partial(_excludes, one)) for one in made],
-        [frozenset[str]() if one.entity_id is None else frozenset((one.entity_id,)) for one in made],
-        [one.kind for one in made],
-        [shares[one.kind] / counts[one.kind] / mean for one in made],
-    )
-
-
-def _excludes(made: MadeMention, point: NamePoint) -> bool:
-    return made.excludes(point.entity_id, point.name)
-
-
-def _prepare(
-    collection: Collection, labels: Sequence[Label], nil_share: float | None, rng: np.random.Generator
-) -> _KnownMentions:
-    """The labelled mentions; some become NIL if none is."""
-    given = list(labels)
-    _check_enough(given)
-    check_ids(collection, given)
-    mentions = [HeldOut(label.mention) for label in given]
-    is_nil = [label.entity_id is None for label in given]
-    if not any(is_nil) and nil_share != 0:
-        share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
-        for i, mention in _exclude_entities(given, collection, share, rng).items():
-            mentions[i], is_nil[i] = mention, True
-    right_ids = [
-        frozenset[str]() if nil else frozenset((str(label.entity_id),))
-        for label, nil in zip(given, is_nil, strict=True)
-    ]
-    return _KnownMentions(given, mentions, right_ids, [LABELLED] * len(given), [1.0] * len(given))
-
-
-def _exclude_entities(
-    labels: Sequence[Label], collection: Collection, share: float, rng: np.random.Generator
-) -> dict[int, HeldOut]:
-    """A random share of the labels as NIL mentions, by row: their entities are excluded."""
-    n_excluded = max(1, round(share * len(labels)))
-    chosen = sorted(rng.permutation(len(labels))[:n_excluded].tolist())
-    owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
-    return {i: as_nil(labels[i], owners.sharing_names_with(str(labels[i].entity_id))) for i in chosen}
-
-
 def _groups(labels: Sequence[Label]) -> IntArray:
     """A group number for each label, (n,): one per entity, or per mention without an entity."""
     # Not with numpy strings: an array of them reserves the length of the longest string for each.
@@ -381,23 +305,3 @@ def _previous(collection: Collection) -> tuple[Calibration, RankingModel | None]
         return (Calibration(), None) if stored is None else (calibration_of(stored), model_of(stored))
     except CalibrationError:
         return Calibration(), None
-
-
-def _check_made(collection: Collection, made: _KnownMentions) -> None:
-    """Raise a CalibrationError if the base gives too few mentions."""
-    if len(made.labels) < MIN_MENTIONS or sum(map(bool, made.right_ids)) < MIN_MENTIONS // 2:
-        raise CalibrationError(
-            f"The names of collection '{collection.name}' give {len(made.labels)} mentions, and at least "
-            f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
-            option="pairs",
-        )
-
-
-def _check_enough(labels: Sequence[Label]) -> None:
-    """Raise a CalibrationError if there are too few labels."""
-    n_known = sum(label.entity_id is not None for label in labels)
-    if len(labels) < MIN_MENTIONS or n_known < MIN_MENTIONS // 2:
-        raise CalibrationError(
-            f"There are {len(labels):,} pairs, {n_known:,} of them with an entity. At least {MIN_MENTIONS} are needed, "
-            f"{MIN_MENTIONS // 2} of them with an entity; a thousand are better."
-        )

@@ -16,12 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
-    from pearl_qdrant.linking.ranking.scoring import MatchedName
-
-RuleName = Literal["entity id", "exact name", "canonical name", "popularity", "namesakes"]
+from pearl_qdrant.linking.ranking.scored import MatchedName, RuleName
 
 BONUS = 20.0
 """Logits added to the entities that a rule names; far more than features give."""

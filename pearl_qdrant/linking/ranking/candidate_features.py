@@ -1,0 +1,126 @@
+"""Features of candidates and of NIL, in the order of `model.FEATURES` and `model.NIL_FEATURES`."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.linking.ranking.edit_features import edits, margin, sorted_similarity, word_changes
+from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
+from pearl_qdrant.linking.ranking.string_features import (
+    StringFeatures,
+    equal_core,
+    equal_first_word,
+    equal_keys,
+    equal_numbers,
+    extra_numbers,
+    is_acronym,
+    missing_numbers,
+    string_features,
+)
+from pearl_qdrant.linking.ranking.type_agreement import type_agreement
+from pearl_qdrant.store.schema import NamePoint
+
+SOME_LEXICAL = 0.5
+"""Lexical score above which more of it adds less."""
+
+SUPPORT = 3
+"""Other names of an entity among the found ones, from which on more of them add nothing."""
+
+BACKGROUND = slice(5, 10)
+"""Ranks of the candidates that measure how crowded the base is around the mention."""
+
+_LONG = 30  # letters and digits; the length feature does not grow beyond
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The two highest values among the entities of a mention, of edit similarity and of the `dense` feature."""
+
+    edits: tuple[float, float]
+    dense: tuple[float, float]
+
+    @classmethod
+    def among(cls, names: Sequence[MatchedName], scorer: Scorer) -> Nearest:
+        edits = heapq.nlargest(2, (name.edit_similarity for name in names))
+        dense = heapq.nlargest(2, (_dense(name, scorer) for name in names))
+        return cls((edits[0], edits[-1] if len(edits) > 1 else 0.0), (dense[0], dense[-1] if len(dense) > 1 else 0.0))
+
+    def other_edits(self, own: float) -> float:
+        """The highest edit similarity of another entity."""
+        return self.edits[1] if own == self.edits[0] else self.edits[0]
+
+    def other_dense(self, own: float) -> float:
+        """The highest `dense` of another entity."""
+        return self.dense[1] if own == self.dense[0] else self.dense[0]
+
+
+def _dense(name: MatchedName, scorer: Scorer) -> float:
+    """The `dense` feature: the cosine relative to that of unrelated names; the lexical score without vectors."""
+    if name.dense is None:
+        return name.lexical
+    return (name.dense - scorer.baseline) / (1 - scorer.baseline)
+
+
+def candidate_features(
+    of_mention: StringFeatures,
+    name: MatchedName,
+    types: npt.NDArray[np.float32] | None,
+    link_query: LinkQuery,
+    scorer: Scorer,
+    nearest: Nearest,
+    known: Mapping[str, float],
+) -> tuple[float, ...]:
+    """Features in the order of `FEATURES`."""
+    of_name = string_features(name.point.name, name.folded)
+    is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(name.point, link_query.types)
+    dense = _dense(name, scorer)
+    return (
+        dense,
+        max(dense, 0.0) ** 2,
+        max(0.0, dense - max(0.0, nearest.other_dense(dense))),
+        min(name.n_others, SUPPORT) / SUPPORT,
+        name.lexical,
+        min(name.lexical, SOME_LEXICAL),
+        name.mention_coverage,
+        name.name_coverage,
+        *equal_keys(of_mention, of_name),
+        equal_core(of_mention, of_name),
+        missing_numbers(of_mention, of_name),
+        extra_numbers(of_mention, of_name),
+        equal_numbers(of_mention, of_name),
+        is_acronym(of_mention, of_name),
+        equal_first_word(of_mention, of_name),
+        *edits(of_mention, of_name, name.edit_similarity),
+        sorted_similarity(of_mention, of_name, name.edit_similarity),
+        margin(name.edit_similarity, nearest.other_edits(name.edit_similarity)),
+        *word_changes(of_mention, of_name, known),
+        float(name.point.is_canonical),
+        type_agreement(types, name.point.types),
+        float(is_wanted),
+    )
+
+
+def has_type(point: NamePoint, types: Sequence[str]) -> bool:
+    """Whether a point has one of the types."""
+    return not set(types).isdisjoint(point.filter_types)
+
+
+def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], scorer: Scorer) -> npt.NDArray[np.float64]:
+    """Features in the order of `NIL_FEATURES`."""
+    background = names[BACKGROUND]
+    dense = [_dense(name, scorer) for name in background]
+    lexical = [name.lexical for name in background]
+    return np.array(
+        [
+            1.0,
+            sum(dense) / len(dense) if dense else 0.0,
+            sum(lexical) / len(lexical) if lexical else 0.0,
+            min(len(of_mention.joined), _LONG) / _LONG,
+            scorer.log_size / 10,
+        ]
+    )

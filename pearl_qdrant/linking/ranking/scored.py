@@ -1,0 +1,169 @@
+"""What a search found for a mention, and what scoring makes of it: names, entities, mentions; no computation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
+from pearl_qdrant.records import Candidate
+from pearl_qdrant.store.schema import NamePoint
+
+RuleName = Literal["entity id", "exact name", "canonical name", "popularity", "namesakes"]
+"""Rules before the ranking model; see `rules.py`."""
+
+LEXICAL_SHARE = 0.5
+"""Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
+
+EDIT_SHARE = 0.5
+"""Weight of the edit similarity in the same."""
+
+
+@dataclass(slots=True)
+class MatchedName:
+    """A name that the search found, with its scores.
+
+    Attributes:
+        point: Payload of the name.
+        dense: Cosine, or None without vectors.
+        lexical, mention_coverage, name_coverage: As in `lexical.idf.LexicalScores`.
+        folded: The folded name (`lexical.ngrams.fold_name`).
+        edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
+        is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
+        n_others: Number of other names of the same entity that the search found.
+    """
+
+    point: NamePoint
+    dense: float | None
+    lexical: float = 0.0
+    mention_coverage: float = 0.0
+    name_coverage: float = 0.0
+    folded: str | None = None
+    edit_similarity: float = 0.0
+    is_same_spelling: bool = False
+    n_others: int = 0
+
+    @property
+    def preliminary_score(self) -> float:
+        """Sorts names before they are ranked; in [-1, 3]. A name of the mention's own spelling comes first."""
+        dense = self.lexical if self.dense is None else self.dense
+        return dense + LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity + self.is_same_spelling
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredEntity:
+    """A candidate entity with its features and logit.
+
+    Attributes:
+        name: The best name of the entity.
+        features: (len(FEATURES),).
+        logit: Dot product of features and coefficients, plus the offset.
+        offset: What rules add to the logit (`rules.py`): the share among namesakes, and the bonus of an exact name.
+        is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
+        tie: Whether another entity has an equal best name, and nothing separates the two.
+    """
+
+    name: MatchedName
+    features: npt.NDArray[np.float64]
+    logit: float
+    offset: float = 0.0
+    is_namesake: bool = False
+    tie: bool = False
+
+    @property
+    def point(self) -> NamePoint:
+        """Payload of the best name."""
+        return self.name.point
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Base and id, which identify an entity."""
+        return self.point.kb, self.point.entity_id
+
+    def to_candidate(self, probability: float) -> Candidate:
+        """The public record of this entity."""
+        point = self.point
+        return Candidate(
+            entity_id=point.entity_id,
+            kb=point.kb,
+            canonical_name=point.canonical_name,
+            name=point.name,
+            kb_types=point.kb_types,
+            types=point.types,
+            phrase_type=point.phrase_type,
+            type_probability=point.type_probability,
+            description=point.description,
+            popularity=point.popularity,
+            dense_score=self.name.dense,
+            lexical_score=self.name.lexical,
+            score=self.logit,
+            probability=probability,
+            tie=self.tie,
+            features=dict(zip(FEATURES, self.features.tolist(), strict=True)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredMention:
+    """A mention with its candidate entities.
+
+    Attributes:
+        mention: The string as given.
+        found: The entities, best first.
+        nil_logit: Logit of NIL.
+        nil_features: (len(NIL_FEATURES),).
+        rule: The rule that chose or ordered the first candidates, or None.
+        certainty: Precision of the rule, in (0, 1]; multiplies the probabilities of the candidates.
+    """
+
+    mention: str
+    found: list[ScoredEntity]
+    nil_logit: float
+    nil_features: npt.NDArray[np.float64]
+    rule: RuleName | None = None
+    certainty: float = 1.0
+
+    @property
+    def logits(self) -> list[float]:
+        """Logits of the entities."""
+        return [entity.logit for entity in self.found]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkQuery:
+    """What to search for, for every mention of a batch.
+
+    Attributes:
+        limit: Entities per mention.
+        types: Types that the caller named.
+        is_filter: Whether only entities of these types are searched; otherwise the types are a feature.
+        is_typed: Whether the mention's predicted type counts.
+    """
+
+    limit: int
+    types: tuple[str, ...] = ()
+    is_filter: bool = True
+    is_typed: bool = True
+
+    @property
+    def filter(self) -> tuple[str, ...]:
+        """Types that restrict the search; empty for all."""
+        return self.types if self.is_filter else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """The parameters of the scoring.
+
+    Attributes:
+        model: Coefficients of the ranking.
+        baseline: Mean cosine of unrelated names with this encoder, in [0, 1).
+        log_size: Natural logarithm of the number of names in all collections.
+    """
+
+    model: RankingModel
+    baseline: float
+    log_size: float
