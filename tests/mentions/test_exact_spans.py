@@ -179,3 +179,13 @@ def test_windows_are_linear_in_the_text(piece: str) -> None:
 def test_initials_define_an_abbreviation(text: str, long_form: str) -> None:
     """Where the letters are the initials of the words, all of these words are the long form."""
     assert [a.long for a in find_abbreviations(text)] == [long_form]
+
+
+def test_a_name_wins_over_a_part_of_it_with_words_after_it() -> None:
+    """`rare muscle disease` is not cut by `muscle disease in the book`, which is muscle disease."""
+    text = "rare muscle disease in the book"
+    whole = reading(text, "rare muscle disease", "rare muscle disease", 0.98)
+    part = reading(text, "muscle disease", "muscle disease", 0.98)
+    longer = reading(text, "muscle disease in the book", "muscle disease", 0.999)
+
+    assert select([longer, part, whole], threshold=0.5) == [whole]

@@ -36,8 +36,8 @@ SHIFT = {
 """Log odds of being a mention, relative to a capitalised name. Chosen on the development half of
 `benchmarks/passages.txt`; half a unit more or less changes F1 there by half a point at most."""
 
-EXACT_PHRASE = 0.98
-"""Least probability in the weight of several words that are exactly a name: their words do not meet by chance."""
+EXACT_PHRASE = 1.0
+"""Probability in the weight of several words that are exactly a name: such words do not meet by chance."""
 
 CASE_SHIFT = -3.0
 """Added to the log odds of a lower-case word whose name in the base is capitalised: `time` is not the magazine."""
@@ -86,7 +86,7 @@ class SpanCandidate:
     @property
     def weight(self) -> float:
         """Value in the selection of overlapping spans."""
-        probability = max(self.probability, EXACT_PHRASE) if self.is_phrase else self.probability
+        probability = EXACT_PHRASE if self.is_phrase else self.probability
         return probability**4 * self.span.n_words
 
     @property
@@ -186,7 +186,7 @@ def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: boo
 
 
 def _best(probable: Sequence[SpanCandidate]) -> list[SpanCandidate]:
-    return _best_disjoint(_without_redundant(_without_parts(probable)))
+    return _best_disjoint(_without_parts(_without_redundant(probable)))
 
 
 def _inside(candidates: Sequence[SpanCandidate], outer: Sequence[SpanCandidate]) -> list[SpanCandidate]:
