@@ -16,7 +16,7 @@ from pearl_qdrant.records import Entity
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATH = EXAMPLES / "sample_base.tsv"
-COLUMNS = ["id", "name", "type", "aliases", "description"]
+COLUMNS = ["id", "name", "type", "aliases", "description", "popularity"]
 MIN_OF_EACH_TYPE = 12
 MIN_OF_LARGE_TYPES = 40
 LARGE_TYPES = ("PERSON", "ORG", "GPE", "LOC", "WORK_OF_ART", "PRODUCT", "EVENT")
@@ -52,7 +52,7 @@ def find(entities: dict[str, Entity], name: str, wanted_type: str | None = None)
 
 
 def test_it_is_a_plain_table() -> None:
-    """The file is UTF-8 in NFC, with a header, five columns, newlines and no other control or format characters."""
+    """The file is UTF-8 in NFC, with a header, six columns, newlines and no other control or format characters."""
     data = PATH.read_bytes()
     text = data.decode("utf-8")
     assert data.endswith(b"\n")
@@ -68,7 +68,7 @@ def test_no_cell_has_stray_space(rows: list[list[str]]) -> None:
     for row in rows:
         for column, cell in zip(COLUMNS, row, strict=True):
             assert " ".join(cell.split()) == cell
-            assert cell or column == "aliases", row
+            assert cell or column in ("aliases", "popularity"), row
 
 
 def test_ids_are_unique_slugs(rows: list[list[str]]) -> None:
@@ -89,7 +89,7 @@ def test_the_reader_skips_and_merges_nothing(
 
 def test_aliases_survive_reading_unchanged(rows: list[list[str]], entities: dict[str, Entity]) -> None:
     """No alias repeats the canonical name or another alias, so that reading and writing gives the same cell."""
-    for entity_id, _, types, aliases, _ in rows:
+    for entity_id, _, types, aliases, *_ in rows:
         entity = entities[entity_id]
         assert "|".join(alias.replace("\\", "\\\\").replace("|", "\\|") for alias in entity.aliases) == aliases
         assert len(set(entity.names())) == 1 + len(entity.aliases)
