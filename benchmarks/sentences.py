@@ -220,10 +220,10 @@ def sample_rows(path: Path, target: Path, n: int, generator: random.Random) -> P
 
 
 def has_collection(store: str, collection: str) -> bool:
-    """Whether an earlier run loaded the base."""
+    """Whether an earlier run loaded the base to its end."""
     opened = open_store(store)
     try:
-        return collection in opened.collections()
+        return collection in opened.collections() and opened.open(collection).manifest.state == "ready"
     finally:
         opened.close()
 
@@ -242,7 +242,7 @@ def main(data: Path, entities: int, n_names: int, seed: int, store: str | None, 
         base = sample_rows(data, Path(folder) / data.name, entities, generator)
         collection = f"{data.stem}-{entities}-{seed}"
         if not has_collection(store or folder, collection):
-            load_base(base, collection, store=store or folder)
+            load_base(base, collection, store=store or folder, restart=True)
         sentences = list(make_sentences(*choose_names(read_names(base), generator), n_names, generator))
         with EntityLinker.open(collection, store=store or folder) as linker:
             click.echo(HEAD)

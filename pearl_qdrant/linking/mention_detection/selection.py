@@ -149,7 +149,7 @@ def span_probability(
 
 def _of_lower_case(span: Span, best: Candidate, log_odds: float, *, in_cased_base: bool, is_exact: bool) -> float:
     """The log odds of a lower-case span: a common word is no proper name."""
-    is_capital = best.name[:1].isupper()
+    is_capital = best.name != best.name.lower()  # iPhone, too
     has_proper_type = is_capital and not PROPER_TYPES.isdisjoint(best.types)
     is_proper = has_proper_type or (is_capital and in_cased_base)
     if span.n_words <= 1 and not is_exact:
