@@ -10,7 +10,10 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY, ID_CERTAINTY
+from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, Scorer, put_first, score_names
+from pearl_qdrant.store.schema import NamePoint
 
 ENTITIES = [
     Entity("D1", "chicken pox", ("varicella",)),
@@ -93,6 +96,22 @@ def test_an_id_is_looked_up_as_itself(linker: EntityLinker, mention: str) -> Non
 
     assert (link.entity_id, link.rule) == ("DOID:5844", "entity id")
     assert link.probability == pytest.approx(ID_CERTAINTY)
+
+
+@pytest.mark.parametrize("nil, lexical", [(40.0, 1.0), (0.0, 60.0)])
+def test_no_coefficients_overrule_a_rule(nil: float, lexical: float) -> None:
+    """However likely they make NIL or another name, an exact name and an id keep their precision."""
+    points = [NamePoint("kb", key, name, name, True) for key, name in (("own", "ox"), ("other", "oxen"))]
+    names = [MatchedName(points[0], None, 0.1, is_same_spelling=True), MatchedName(points[1], None, 0.9)]
+    scorer = Scorer(RankingModel.from_names({"lexical": lexical}, {"bias": nil}), 0.0, 0.0)
+
+    by_name = score_names("ox", names, None, LinkQuery(5), scorer)
+    by_id = put_first(score_names("kb:own", names[1:], None, LinkQuery(5), scorer), points[0])
+
+    for found, certainty in ((by_name, EXACT_CERTAINTY), (by_id, ID_CERTAINTY)):
+        assert found.found[0].point.entity_id == "own"
+        given = Calibration().probabilities(found.logits, found.nil_logit, certainty=found.certainty)
+        assert given[0] == pytest.approx(certainty)
 
 
 def test_a_name_goes_before_an_id(linker: EntityLinker) -> None:

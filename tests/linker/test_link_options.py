@@ -56,7 +56,7 @@ def test_options_are_checked_when_they_are_made() -> None:
         LinkOptions(type_mode=cast("TypeMode", "firm"))
     with pytest.raises(ValueError, match=r"threshold is a probability in \[0, 1\], not 1.5"):
         AnnotateOptions(threshold=1.5)
-    with pytest.raises(ValueError, match="on_tie is 'null' or 'first', not 'last'"):
+    with pytest.raises(ValueError, match="on_tie is 'canonical', 'null' or 'first', not 'last'"):
         LinkOptions(on_tie=cast("OnTie", "last"))
     assert LinkOptions(types="GPE") == LinkOptions(types=["GPE"])
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from linker_base import fill
 from tiny_models import make_pearl
 
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.errors import (
     ModelError,
 )
@@ -30,10 +31,35 @@ class Contrary:
 def test_a_reranker_changes_the_order(store_path: Path) -> None:
     """My own model can score the best candidates again, and its scores count."""
     with EntityLinker.open("base", store=str(store_path), threshold=0.0, reranker=Contrary()) as linker:
-        link = linker.link("New York")
+        link = linker.link("Nwe Yrok Tims")
 
     assert link.candidates[0].name == max((c.name for c in link.candidates), key=len)
     assert link.entity_id == link.candidates[0].entity_id
+
+
+def test_a_reranker_does_not_overrule_an_exact_name(store_path: Path) -> None:
+    """A name that a rule decides keeps its entity and its probability."""
+    answers = []
+    for reranker in (None, Contrary()):
+        with EntityLinker.open("base", store=str(store_path), threshold=0.0, reranker=reranker) as linker:
+            answers.append([linker.link(mention) for mention in ("New York", "heart attack")])
+
+    assert [link.entity_id for link in answers[1]] == ["nyc", "mi"]
+    assert answers[0] == answers[1]
+
+
+def test_a_reranker_chooses_among_namesakes_that_nothing_separates(tmp_path: Path, model: Path) -> None:
+    """Two entities of one name are tied without it; with it, one of them is first."""
+    fill(tmp_path, "twins", str(model), [Entity("a", "Springfield"), Entity("b", "Springfield")])
+
+    class Second:
+        def score(self, mention: str, candidates: Sequence[NamePoint]) -> list[float]:
+            return [9.0 * (point.entity_id == "b") for point in candidates]
+
+    with EntityLinker.open("twins", store=str(tmp_path)) as linker:
+        assert linker.link("Springfield").nil_reason is NilReason.AMBIGUOUS
+    with EntityLinker.open("twins", store=str(tmp_path), reranker=Second()) as linker:
+        assert linker.link("Springfield").entity_id == "b"
 
 
 def test_a_cross_encoder_is_loaded_from_a_folder(store_path: Path, tmp_path: Path) -> None:

@@ -135,7 +135,11 @@ def test_a_line_longer_than_any_mention_is_refused_by_its_number(ask: Run, endle
     "words, message",
     [
         (("calibrate", "--pairs"), ":3: longer than 1,048,576 bytes"),
-        (("annotate", "--file"), ": longer than 1,048,576 bytes, the maximum for one passage. Split it"),
+        (("annotate", "--file"), ":3: longer than 1,048,576 bytes"),
+        (
+            ("annotate", "--format", "whole", "--file"),
+            ": longer than 1,048,576 bytes, the maximum for one passage. Split it",
+        ),
     ],
 )
 def test_other_files_are_read_within_bounds_too(ask: Run, endless: str, words: tuple[str, ...], message: str) -> None:
@@ -205,7 +209,8 @@ def test_standard_input_is_named_as_a_dash(ask: Run) -> None:
     long = b"NYC\n" + b"y" * (2 << 20)
 
     assert "Error: -:2: longer than" in ask("link", "--file", "-", stdin=long).err
-    assert "Error: -: longer than" in ask("annotate", "--file", "-", stdin=long).err
+    assert "Error: -:2: longer than" in ask("annotate", "--file", "-", stdin=long).err
+    assert "Error: -: longer than" in ask("annotate", "--file", "-", "--format", "whole", stdin=long).err
 
 
 def test_all_lines_have_the_same_limit() -> None:

@@ -68,7 +68,7 @@ def score_names(
         [candidate_features(of_mention, name, types, link_query, scorer, nearest, known) for name in names]
     )
     logits = features @ scorer.model.features
-    offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, link_query)
+    offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, nil_logit, link_query)
     found = in_order(
         ScoredEntity(name, row, logit + offset, offset, i in chosen)
         for i, (name, row, logit, offset) in enumerate(zip(names, features, logits.tolist(), offsets, strict=True))
@@ -83,6 +83,7 @@ def _apply_rules(
     of_mention: StringFeatures,
     names: Sequence[MatchedName],
     logits: npt.NDArray[np.float64],
+    nil_logit: float,
     link_query: LinkQuery,
 ) -> tuple[list[float], frozenset[int], RuleName | None]:
     """Offsets of all logits, the rows of the entities that the rule is about, and the rule."""
@@ -98,7 +99,7 @@ def _apply_rules(
             offsets[i] = math.log(max(part, 1e-9) * len(group))
     if own:
         # The bonus replaces what features say: of one name they differ by the predicted type alone.
-        level = max(logits[i] for i in group)
+        level = max(nil_logit, float(logits.max()))
         for i in group:
             offsets[i] += BONUS + level - logits[i]
     return offsets, frozenset(group), rule
@@ -111,7 +112,7 @@ def put_first(scored: ScoredMention, point: NamePoint) -> ScoredMention:
         for entity in scored.found
         if (entity.point.kb, entity.point.entity_id) != (point.kb, point.entity_id)
     ]
-    logit = BONUS + max((entity.logit for entity in others), default=0.0)
+    logit = BONUS + max([scored.nil_logit, *(entity.logit for entity in others)])
     features = np.zeros(len(FEATURES))
     first = ScoredEntity(MatchedName(point, None), features, logit, offset=logit, is_namesake=True)
     return replace(scored, found=[first, *others], rule="entity id", certainty=ID_CERTAINTY)
