@@ -23,10 +23,12 @@ def answers(
     return Answers(p, right, p, right, p, nil, np.ones(len(p)))
 
 
-def without_features(logits: FloatArray, *others: Any) -> Samples:
-    """Samples that only have logits."""
+def without_features(logits: FloatArray, *others: Any, certainty: FloatArray | float = 1.0) -> Samples:
+    """Samples that only have logits; `certainty` is below 1 where a rule decides."""
+    n = len(logits)
     features = np.zeros((*logits.shape, len(FEATURES)), dtype=np.float32)
-    return Samples(logits, *others, features, np.zeros((len(logits), len(NIL_FEATURES))))
+    of_rules = np.zeros(logits.shape), np.broadcast_to(certainty, n).astype(np.float64)
+    return Samples(logits, *others, features, np.zeros((n, len(NIL_FEATURES))), *of_rules)
 
 
 def made_samples(

@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from pearl_qdrant.linking.calibration.metrics import (
     Answers,
     auroc,
+    best_precision,
     bins,
     brier_score,
     calibration_error,
@@ -71,15 +72,62 @@ def test_coverage_precision_and_f1_of_nil_by_hand() -> None:
 
 def test_a_threshold_for_95_percent_needs_more_than_a_few_links() -> None:
     """One extra link counts as wrong: 18 of 18 right links are not enough, 19 are."""
-    assert threshold_for_precision(answers([0.9] * 18, [1.0] * 18), 0.95) is None
-    assert threshold_for_precision(answers([0.9] * 19, [1.0] * 19), 0.95) == 0.9
+    below = [0.5] * 20, [0.0] * 20
+    few = answers([0.9] * 18 + below[0], [1.0] * 18 + below[1])
+    enough = answers([0.9] * 19 + below[0], [1.0] * 19 + below[1])
+
+    assert threshold_for_precision(few, 0.95) is None
+    assert threshold_for_precision(enough, 0.95) == pytest.approx(0.7)
 
 
 def test_links_of_one_probability_are_not_divided_by_a_threshold() -> None:
-    """If half of the links at 0.5 are wrong, the threshold is above all of them."""
+    """If half of the links at 0.5 are wrong, the threshold is above all of them: halfway to the next probability."""
     given = answers([0.9] * 50 + [0.5] * 20, [1.0] * 60 + [0.0] * 10)
 
-    assert threshold_for_precision(given, 0.95) == 0.9
+    assert threshold_for_precision(given, 0.95) == pytest.approx(0.7)
+
+
+def test_among_precise_thresholds_the_one_with_most_right_minus_wrong_links_is_chosen() -> None:
+    """Links that are more often wrong than right are left out, although the precision would bear them."""
+    useful = answers([0.9] * 90 + [0.6] * 10 + [0.3] * 10, [1.0] * 90 + [1.0] * 6 + [0.0] * 4 + [0.0] * 10)
+
+    assert threshold_for_precision(useful, 0.8) == pytest.approx(0.45)
+    assert coverage_and_precision(useful, 0.45) == pytest.approx((100 / 110, 0.96))
+    harmful = answers([0.9] * 90 + [0.6] * 10, [1.0] * 90 + [1.0] * 4 + [0.0] * 6)
+    assert threshold_for_precision(harmful, 0.8) == pytest.approx(0.75)
+
+
+def test_no_threshold_is_above_the_highest_that_is_allowed() -> None:
+    """Where only links above it are precise, there is none; at most it is the highest itself."""
+    exact = answers([0.99] * 100 + [0.985] * 100 + [0.2] * 50, [1.0] * 200 + [0.0] * 50)
+    assert threshold_for_precision(exact, 0.95, highest=0.985) == pytest.approx((0.985 + 0.2) / 2)
+
+    wrong_below = answers([0.99] * 100 + [0.985] * 100 + [0.984] * 100, [1.0] * 200 + [0.0] * 100)
+    assert 0.984 < (threshold_for_precision(wrong_below, 0.95, highest=0.985) or 0) <= 0.985
+
+    only_above = answers([0.99] * 100 + [0.98] * 100, [1.0] * 100 + [0.0] * 100)
+    assert threshold_for_precision(only_above, 0.95) == pytest.approx(0.985)
+    assert threshold_for_precision(only_above, 0.95, highest=0.985) is None
+    assert best_precision(only_above, highest=0.985) == pytest.approx(100 / 201, abs=1e-3)
+    assert best_precision(only_above) == pytest.approx(100 / 101, abs=1e-3)
+
+
+def test_a_rule_limits_the_probability_of_its_answers() -> None:
+    """An exact name has the precision of its rule, and the rest is NIL, under any slope and bias."""
+    exact = without_features(
+        np.array([[25.0, 1.0]]),
+        np.array([3.0]),
+        np.array([[True, False]]),
+        np.array([1]),
+        np.array([False]),
+        np.ones(1),
+        certainty=0.985,
+    )
+    for calibration in (Calibration(), Calibration(2.0, 1.0)):
+        candidates, nil = exact.probabilities(calibration)
+
+        assert candidates[0].tolist() == pytest.approx([0.985, 0.0], abs=1e-6)
+        assert nil.tolist() == pytest.approx([0.015], abs=1e-6)
 
 
 def test_tied_candidates_share_the_credit_and_are_never_linked() -> None:

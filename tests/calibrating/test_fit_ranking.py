@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import numpy.typing as npt
 
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
 from training.ranking.fit_ranking import (
@@ -12,10 +15,19 @@ from training.ranking.fit_ranking import (
     accuracy_of_fusion,
     fit_ranking,
     probabilities,
+    right_and_wrong,
     single_feature,
 )
 
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
 TRUE = {"dense": 8.0, "lexical": 4.0, "missing_numbers": -2.0}
+
+
+def task_of(features: FloatArray, present: BoolArray, right: BoolArray, nil: FloatArray, is_nil: BoolArray) -> Task:
+    """A task without rules."""
+    return Task("made:up", features, present, right, nil, is_nil, np.zeros(present.shape), np.zeros(len(nil), bool))
 
 
 def made_up(n: int, *, seed: int) -> tuple[Task, RankingModel]:
@@ -33,10 +45,9 @@ def made_up(n: int, *, seed: int) -> tuple[Task, RankingModel]:
     present = rng.random((n, 6)) < 0.9
     nil_features = np.zeros((n, len(NIL_FEATURES)))
     nil_features[:, 0] = 1.0
-    blank = Task("made:up", features, present, np.zeros((n, 6), dtype=bool), nil_features, np.zeros(n, dtype=bool))
+    blank = task_of(features, present, np.zeros((n, 6), dtype=bool), nil_features, np.zeros(n, dtype=bool))
     drawn = np.array([rng.choice(7, p=p / p.sum()) for p in probabilities(blank, model)])
-    right = np.arange(6) == drawn[:, None]
-    return Task("made:up", features, present, right, nil_features, drawn == 6), model
+    return replace(blank, right=np.arange(6) == drawn[:, None], is_nil=drawn == 6), model
 
 
 def test_fitting_finds_the_coefficients_that_made_the_data() -> None:
@@ -52,7 +63,7 @@ def test_fitting_finds_the_coefficients_that_made_the_data() -> None:
 def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
     """Data in which similarity is evidence against an entity does not reverse the model."""
     task, _ = made_up(500, seed=2)
-    turned = Task(task.name, -task.features, task.present, task.right, task.nil_features, task.is_nil)
+    turned = replace(task, features=-task.features)
 
     model = dict(zip(FEATURES, fit_ranking([turned]).features.tolist(), strict=True))
 
@@ -64,7 +75,7 @@ def test_tied_first_candidates_share_the_credit() -> None:
     """If one of n tied first candidates is right, accuracy@1 counts 1/n; NIL mentions do not count."""
     features = np.zeros((2, 2, len(FEATURES)))
     right = np.array([[True, False], [False, False]])
-    task = Task("x", features, np.ones((2, 2), bool), right, np.ones((2, len(NIL_FEATURES))), np.array([False, True]))
+    task = task_of(features, np.ones((2, 2), bool), right, np.ones((2, len(NIL_FEATURES))), np.array([False, True]))
     model = RankingModel(np.ones(len(FEATURES)), np.zeros(len(NIL_FEATURES)))
 
     assert accuracy_at_1(task, model) == 0.5
@@ -78,8 +89,46 @@ def test_fusion_and_single_features_can_be_compared() -> None:
     features[0, :, FEATURES.index("lexical")] = [0.2, 0.6, 0.5]
     nil = np.ones((1, len(NIL_FEATURES)))
     for right, dense, lexical, fused in ((0, 1.0, 0.0, 0.0), (1, 0.0, 1.0, 1.0), (2, 0.0, 0.0, 0.0)):
-        task = Task("x", features, np.ones((1, 3), bool), np.arange(3)[None] == right, nil, np.array([False]))
+        task = task_of(features, np.ones((1, 3), bool), np.arange(3)[None] == right, nil, np.array([False]))
 
         assert accuracy_at_1(task, single_feature("dense")) == dense
         assert accuracy_at_1(task, single_feature("lexical")) == lexical
         assert accuracy_of_fusion(task) == fused
+
+
+def test_what_a_rule_decides_does_not_count_in_the_fit() -> None:
+    """Mentions decided by a rule may have any features and answers."""
+    task, _ = made_up(800, seed=3)
+    odd, _ = made_up(800, seed=4)
+    decided = replace(odd, features=odd.features[:, ::-1], by_rule=np.ones(800, dtype=bool))
+
+    alone, together = fit_ranking([task]), fit_ranking([task, decided])
+
+    assert np.allclose(alone.features, together.features)
+
+
+def test_a_task_counts_by_its_weight() -> None:
+    """Of two tasks that contradict each other, the one with most of the weight decides."""
+    task, _ = made_up(800, seed=5)
+    turned = replace(task, features=-task.features)
+    lexical = FEATURES.index("lexical")
+
+    for_task = fit_ranking([replace(task, weight=9.0), replace(turned, weight=0.1)])
+    for_turned = fit_ranking([replace(task, weight=0.1), replace(turned, weight=9.0)])
+
+    assert for_task.features[lexical] > 1
+    assert for_turned.features[lexical] < 0.1
+
+
+def test_rules_go_before_coefficients_in_the_figures() -> None:
+    """The offset of an exact name puts it first; without rules the coefficients decide."""
+    features = np.zeros((1, 2, len(FEATURES)))
+    features[0, :, FEATURES.index("dense")] = [0.2, 0.9]
+    task = task_of(features, np.ones((1, 2), bool), np.array([[True, False]]), np.ones((1, 5)), np.array([False]))
+    exact = replace(task, offsets=np.array([[20.0, 0.0]]), by_rule=np.array([True]))
+    model = single_feature("dense")
+
+    assert accuracy_at_1(exact, model) == 1.0
+    assert accuracy_at_1(exact, model, has_rules=False) == 0.0
+    assert right_and_wrong(exact, model) == (1.0, 0.0)
+    assert right_and_wrong(task, model, threshold=0.1) == (0.0, 1.0)

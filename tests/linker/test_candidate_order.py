@@ -94,9 +94,7 @@ def test_coefficients_are_fitted_on_the_same_order(logits: list[float]) -> None:
     features[0, :, FEATURES.index("lexical")] = logits
     one, right = np.ones(1), np.zeros((1, len(logits)), dtype=np.bool_)
     nil_features, offsets = np.zeros((1, len(NIL_FEATURES))), np.zeros((1, len(logits)))
-    made = Samples(
-        np.array([logits]), one, right, one.astype(int), one == 0, one, features, nil_features, offsets, one
-    )
+    made = Samples(np.array([logits]), one, right, one.astype(int), one == 0, one, features, nil_features, offsets, one)
 
     again = made.scored_by(BY_SPELLING.model)
 

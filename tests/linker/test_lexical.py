@@ -13,7 +13,7 @@ from pearl_qdrant.lexical.idf import BUCKETS, IdfTable, score_pairs, top_weighte
 from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import string_features as facts
-from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, UNSIGNED, Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.linking.ranking.type_agreement import type_agreement
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -213,13 +213,14 @@ def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:
 
 
 def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
-    """Similarity never lowers a score, and a wrong number never raises it."""
+    """Similarity never lowers a score; a wrong number, code or word never raises it."""
     model = dict(zip(FEATURES, shipped_model().features.tolist(), strict=True))
 
-    assert all(model[name] <= 0 for name in ("missing_numbers", "extra_numbers"))
-    assert all(value >= 0 for name, value in model.items() if name not in ("missing_numbers", "extra_numbers"))
-    assert model["dense"] > 0
-    assert model["lexical"] > 0
+    assert NEGATIVE >= {"missing_numbers", "extra_numbers", "replaced_words", "changed_code"}
+    assert all(model[name] <= 0 for name in NEGATIVE)
+    assert all(value >= 0 for name, value in model.items() if name not in NEGATIVE | UNSIGNED)
+    assert model["dense"] + model["dense_squared"] > 0
+    assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_similarity"] > 0
     assert shipped_model().without("dense").features[FEATURES.index("dense")] == 0.0
     with pytest.raises(ValueError, match="unknown feature 'dens'"):
         RankingModel.from_json('{"features": {"dens": 1}, "nil_features": {}}')
