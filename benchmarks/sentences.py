@@ -38,7 +38,7 @@ from pearl_qdrant.store.open import open_store
 WORDS = range(2, 9)
 
 NAMES = (
-    "{} was in the title of the talk.",
+    "{} was what most of them asked for.",
     "We read a long article about {} last week.",
     "She asked what {} means, and nobody knew.",
     "There are three chapters about {} in the book.",

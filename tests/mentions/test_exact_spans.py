@@ -42,6 +42,9 @@ def names_of(*names: str) -> KnownNames:
         ("Then Heart Of Gold and heart of gold.", ["Heart Of Gold", "heart of gold"]),
         ("It was acute\n  myeloid not\nspecified leukemia.", ["acute myeloid not specified leukemia"]),
         ("HE HAD HEART DISEASE NOT SPECIFIED", ["heart disease not specified"]),
+        ("He read the egoist there.", ["the egoist"]),
+        ("The ambler warning was sold.", ["the ambler warning"]),
+        ("I Was There Once is a film.", ["I Was There Once"]),
         ("An allergy to (R)-warfarin sodium salts.", ["(R)-warfarin sodium salts"]),
     ],
 )
@@ -58,11 +61,14 @@ def test_a_name_may_have_any_words(text: str, names: list[str]) -> None:
         "no evidence\tof disease",
         "We saw northern lights, not hearts.",
         "He was there many times at work.",
+        "The office was closed; he saw the office.",
     ],
 )
 def test_a_window_is_a_name_only_as_written(text: str) -> None:
     """Other case, paragraphs and table cells keep words from being a name."""
-    assert annotate(names_of("Last Week", "evidence of disease", "Many Times", "Of disease he"), text) == []
+    assert (
+        annotate(names_of("Last Week", "evidence of disease", "Many Times", "The Office", "Of disease he"), text) == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Span, SpanFinder
-from pearl_qdrant.linking.mention_detection.stop_words import COMMON_WORDS
+from pearl_qdrant.linking.mention_detection.stop_words import ARTICLES, COMMON_WORDS
 from pearl_qdrant.linking.mention_detection.tokens import Gap
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.search import chunks
@@ -38,7 +38,8 @@ _NO_END = frozenset(
 """A window does not end with one of these in lower case."""
 
 _NO_START = _NO_END | frozenset("of in for to with by on at from as into".split())
-"""A window does not start with one of these. It may end with a preposition: kuru, susceptibility to."""
+"""A window does not start with one of these in lower case, but for an article in a name that is written with it. It may
+end with a preposition: kuru, susceptibility to."""
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _FINAL = ".!?'\u2019%*+"
@@ -87,7 +88,8 @@ def find_name_windows(
     """The windows of some texts that are names of the base, in the order of their starts.
 
     Letter case may differ in three ways: the first letter at the start of a sentence; a lower-case text and a name with
-    a capital first letter; or with all words capitalised. The last two do not hold for windows of common words alone.
+    a capital first letter; or with all words capitalised. The last two do not hold for windows of common words alone,
+    nor for those that start with an article.
 
     Args:
         texts: n passages.
@@ -116,7 +118,7 @@ def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
     """All windows of a passage."""
     text, words = finder.text, finder.words
     # Once for each word, not for each window.
-    no_start = [word in _NO_START and not finder.capital[i] for i, word in enumerate(finder.lowered)]
+    is_small = [word in _NO_START and not finder.capital[i] for i, word in enumerate(finder.lowered)]
     no_end = [word in _NO_END and not finder.capital[i] for i, word in enumerate(finder.lowered)]
     is_common = [word in COMMON_WORDS and not finder.capital[i] for i, word in enumerate(finder.lowered)]
     ends_block = [
@@ -126,7 +128,8 @@ def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
         for i, word in enumerate(words)
     ]
     for i, first in enumerate(words):
-        if no_start[i] or first.is_unspaced or not finder.may_cut(i - 1):
+        may_start = not is_small[i] or first.has_capital or finder.lowered[i] in ARTICLES
+        if not may_start or first.is_unspaced or not finder.may_cut(i - 1):
             continue
         n_words, all_common = 1, True
         for j in range(i, min(i + MAX_TOKENS, len(words))):
@@ -136,7 +139,7 @@ def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
             all_common = all_common and is_common[j]
             if j > i and not no_end[j] and finder.may_cut(j):
                 for start, end in _with_signs(text, first.start, last.end):
-                    forms = _forms(finder, i, text[start:end], all_common=all_common)
+                    forms = _forms(finder, i, text[start:end], all_common=all_common, is_small=is_small[i])
                     yield _Window(number, start, end, i, j, forms)
             if ends_block[j]:
                 break
@@ -153,13 +156,15 @@ def _with_signs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start - 1, end
 
 
-def _forms(finder: SpanFinder, first: int, written: str, *, all_common: bool) -> tuple[str, ...]:
-    """The strings that a window may be stored as."""
+def _forms(finder: SpanFinder, first: int, written: str, *, all_common: bool, is_small: bool) -> tuple[str, ...]:
+    """The strings that a window may be stored as; `is_small`: it starts with an article or another small word."""
     written = " ".join(written.split())
     is_initial_capital = finder.initial[first] and not finder.capital[first] and written[0].isupper()
     lowered = written[0].lower() + written[1:] if is_initial_capital else written
     if all_common:
         return (lowered,)
+    if is_small:
+        return (written,) if lowered == written else (written, lowered)
     if not finder.is_cased:
         small = written.lower()
         return tuple(dict.fromkeys((written, small, small[0].upper() + small[1:], _title(small))))
