@@ -2,10 +2,10 @@
 
     python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking/ranking.json
 
---data has `autofj/`, `kb/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work
-and their mentions scored once; both are kept there. There are two sorts of tasks:
+--data has `autofj/`, `kb/`, `context/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store
+in --work and their mentions scored once; both are kept there. There are two sorts of tasks:
 
-    everyday    five bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
+    everyday    six bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
                 one task for each kind, weighted by its share
     aliases     real aliases of the development splits (`training.examples.splits`); of AutoFJ all, since no other part
                 of the model uses it. A fifth of the mentions is made NIL: every entity that shares a folded name with
@@ -58,9 +58,9 @@ from training.ranking.fit_ranking import (
 NIL_SHARE = 0.2
 LIMIT = 24
 """Entities scored per mention."""
-MENTIONS = 1000
+MENTIONS = 600
 """Mentions per base, at most."""
-EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general")
+EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general", "aida")
 EVERYDAY_ROWS = 60_000
 """Rows of the general base that the everyday mentions are made from."""
 PER_KIND = 400
@@ -168,6 +168,11 @@ def everyday_bases(data: Path) -> Iterator[Base]:
                 for row in read_tsv(data / "kb" / "general.tsv")
             ]
             rows = random.Random(0).sample(rows, min(EVERYDAY_ROWS, len(rows)))
+        elif stem == "aida":
+            rows = [
+                Row(row["id"], row["name"], row["types"].partition("|")[0], tuple(split_aliases(row["aliases"])))
+                for row in read_tsv(data / "context" / "base_aida.tsv")
+            ]
         else:
             rows = [
                 Row(row["id"], row["name"], "", tuple(split_aliases(row.get("aliases") or "")))

@@ -7,7 +7,16 @@ import pytest
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity, edits, margin, sorted_similarity, word_changes
 from pearl_qdrant.linking.ranking.string_features import string_features
 
-CHANGES = ("replaced", "replaced_any", "only_added", "only_missing", "added_common", "added_known", "changed_code")
+CHANGES = (
+    "replaced",
+    "replaced_any",
+    "replaced_known",
+    "only_added",
+    "only_missing",
+    "added_common",
+    "added_known",
+    "changed_code",
+)
 
 
 def changes(mention: str, name: str, known: dict[str, float] | None = None) -> dict[str, float]:
@@ -64,6 +73,8 @@ def test_another_order_of_words_is_near_when_sorted() -> None:
         ("hepatitis Z", "hepatitis B", {"replaced": 0.5, "replaced_any": 1.0, "changed_code": 1.0}),
         ("DFNA13", "DFNB13", {"changed_code": 1.0}),
         ("chicken pox", "chickenpox", {}),
+        ("chicken poks", "chickenpox", {}),
+        ("Sard0al", "Sardoal", {}),
         ("tumours of the lung", "tumor of lung", {}),
     ],
 )

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.ranking.edit_features import edits, margin, sorted_similarity, word_changes
+from pearl_qdrant.linking.ranking.edit_features import (
+    edits,
+    is_common,
+    is_contained,
+    margin,
+    sorted_similarity,
+    word_changes,
+)
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
@@ -99,6 +106,7 @@ def candidate_features(
         sorted_similarity(of_mention, of_name, name.edit_similarity),
         margin(name.edit_similarity, nearest.other_edits(name.edit_similarity)),
         *word_changes(of_mention, of_name, known),
+        is_contained(of_mention, of_name),
         float(name.point.is_canonical),
         type_agreement(types, name.point.types),
         float(is_wanted),
@@ -118,6 +126,7 @@ def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], score
     return np.array(
         [
             1.0,
+            is_common(of_mention),
             sum(dense) / len(dense) if dense else 0.0,
             sum(lexical) / len(lexical) if lexical else 0.0,
             min(len(of_mention.joined), _LONG) / _LONG,

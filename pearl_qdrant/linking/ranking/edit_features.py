@@ -29,8 +29,10 @@ ONE_EDIT_LETTERS, TWO_EDIT_LETTERS = 5, 9
 _COMMON = frozenset(map(variant_word, COMMON_WORDS))
 
 _SLIP_SHARE = 4  # letters of a word for each slip that is allowed in its counterpart
+_LEAST_CONTAINED = 3  # letters and digits
+
 _NO_EDITS = (0.0, 0.0, 0.0, 0.0)
-_NO_CHANGES = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+_NO_CHANGES = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def edit_similarity(a: str, b: str) -> float:
@@ -66,8 +68,8 @@ def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity:
 
 def word_changes(
     mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]
-) -> tuple[float, float, float, float, float, float, float]:
-    """Words without a counterpart, as seven features in [0, 1].
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """Words without a counterpart, as eight features in [0, 1].
 
     Args:
         mention, name: The two strings.
@@ -76,6 +78,8 @@ def word_changes(
     Returns:
         replaced: Share of equal words where both sides have another word: `left lung`, `right lung`.
         replaced_any: Whether both sides have a word without a counterpart.
+        replaced_known: If so: how frequent the most frequent such word of the mention is in the base. A word that the
+            base has is another word and no slip.
         only_added: Whether only the mention has such words.
         only_missing: Whether only the name has such words.
         added_common: Whether only the mention has them, and all are words of everyday language: `a case of X`.
@@ -93,16 +97,19 @@ def word_changes(
             return _NO_CHANGES
         is_code = not (mention.codes.isdisjoint(left_ours) and name.codes.isdisjoint(left_theirs))
         left_ours, left_theirs = _without_slips(left_ours, left_theirs)
+        if left_ours and left_theirs and _is_slip("".join(left_ours), "".join(left_theirs)):
+            left_ours, left_theirs = [], []  # a slip and a space: `chicken poks`, `sard0al`
     else:
         is_code = not (mention.codes.isdisjoint(left_ours) and name.codes.isdisjoint(left_theirs))
     code = float(is_code)
     if left_ours and left_theirs:
         n_equal = len(mention.content) - len(left_ours)
-        return n_equal / (n_equal + max(len(left_ours), len(left_theirs))), 1.0, 0.0, 0.0, 0.0, 0.0, code
+        share = n_equal / (n_equal + max(len(left_ours), len(left_theirs)))
+        return share, 1.0, max(known.get(word, 0.0) for word in left_ours), 0.0, 0.0, 0.0, 0.0, code
     if left_ours:
         is_common = _COMMON.issuperset(left_ours)
-        return 0.0, 0.0, 1.0, 0.0, float(is_common), max(known.get(word, 0.0) for word in left_ours), code
-    return 0.0, 0.0, 0.0, float(bool(left_theirs)), 0.0, 0.0, code
+        return 0.0, 0.0, 0.0, 1.0, 0.0, float(is_common), max(known.get(word, 0.0) for word in left_ours), code
+    return 0.0, 0.0, 0.0, 0.0, float(bool(left_theirs)), 0.0, 0.0, code
 
 
 def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -118,6 +125,23 @@ def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str
         else:
             left_theirs.remove(match)
     return left_ours, left_theirs
+
+
+def _is_slip(word: str, other: str) -> bool:
+    """Whether two words differ by at most one edit for each four letters of the longer one."""
+    allowed = max(len(word), len(other)) // _SLIP_SHARE
+    return bool(allowed) and not other[0].isdigit() and OSA.distance(word, other, score_cutoff=allowed) <= allowed
+
+
+def is_common(mention: StringFeatures) -> float:
+    """Whether all content words of the mention are words of everyday language."""
+    return float(bool(mention.content) and _COMMON.issuperset(mention.content))
+
+
+def is_contained(mention: StringFeatures, name: StringFeatures) -> float:
+    """Whether the name stands in the mention as whole words, beside others: `a case of measles`."""
+    is_part = len(name.joined) >= _LEAST_CONTAINED and len(name.folded) < len(mention.folded)
+    return float(is_part and f" {name.folded} " in f" {mention.folded} ")
 
 
 def margin(similarity: float, others: float) -> float:

@@ -31,16 +31,19 @@ Features of a candidate, computed from its best name:
     edit_margin         how much nearer the name is, by edits, than the nearest name of another entity
     replaced_words      share of equal words where both sides have another word too: "left lung", "right lung"
     any_replaced        both sides have a word without a counterpart
+    replaced_known      if so: the frequency in the base of the mention's most frequent such word, in [0, 1]
     only_added          only the mention has such words; only_missing: only the name
     added_common        the words that only the mention has are words of everyday language
     added_known         the frequency in the base of the most frequent word that only the mention has, in [0, 1]
     changed_code        a number, a single letter or a short word in capitals differs
+    contained           the name stands in the mention as whole words, beside others
     canonical           the name is the canonical one
     type_agreement      predicted type of the mention against the types of the base: 0 or less (`type_agreement.py`)
     wanted_type         has a type that the caller named in soft mode
 
 Features of NIL:
     bias                1
+    common              all words of the mention are words of everyday language
     background_dense    mean of `dense` over the candidates ranked 6 to 10: how crowded the base is around the mention
     background_lexical  mean of `lexical` over the same candidates
     length              letters and digits of the mention, up to 30, divided by 30
@@ -86,18 +89,28 @@ FEATURES = (
     "edit_margin",
     "replaced_words",
     "any_replaced",
+    "replaced_known",
     "only_added",
     "only_missing",
     "added_common",
     "added_known",
     "changed_code",
+    "contained",
     "canonical",
     "type_agreement",
     "wanted_type",
 )
 
 NEGATIVE = frozenset(
-    ("missing_numbers", "extra_numbers", "replaced_words", "any_replaced", "added_known", "changed_code")
+    (
+        "missing_numbers",
+        "extra_numbers",
+        "replaced_words",
+        "any_replaced",
+        "replaced_known",
+        "added_known",
+        "changed_code",
+    )
 )
 """Features that lower a candidate's score; all others, except `UNSIGNED`, raise it."""
 
@@ -107,7 +120,7 @@ UNSIGNED = frozenset(("only_added", "only_missing"))
 UNFITTED = frozenset(("wanted_type",))
 """Features without training data: their coefficients were set by hand."""
 
-NIL_FEATURES = ("bias", "background_dense", "background_lexical", "length", "log_size")
+NIL_FEATURES = ("bias", "common", "background_dense", "background_lexical", "length", "log_size")
 
 FloatArray = npt.NDArray[np.float64]
 

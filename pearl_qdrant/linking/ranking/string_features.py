@@ -22,6 +22,9 @@ _SMALL = frozenset("the of and in de a an for la le el at on to di du des der vo
 _ACRONYM = range(2, 9)
 """Possible lengths of an acronym."""
 
+_MISREAD = re.compile(r"[^\W\d_A-Z]{2}([01568])(?=[^\W\d_A-Z]{2})")
+"""A digit between small letters, which optical recognition reads in place of a letter: Sard0al."""
+
 _LONGEST_CODE = 8
 _CODE = re.compile(r"\b(?=[A-Z0-9-]*[A-Z][A-Z0-9-]*[A-Z0-9])[A-Z0-9][A-Z0-9-]{0,6}[A-Za-z0-9]?\b")
 """A short word in capitals, with digits or not: IMD73B, DFNA13, TBCD."""
@@ -83,6 +86,7 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
     words = folded.split()
     initials = {"".join(w[0] for w in words), "".join(w[0] for w in words if w not in _SMALL)}
     variants = variant_words(words)
+    misread = frozenset("".join(_MISREAD.findall(text))) if any(w.isdigit() for w in words) else frozenset()
     content = tuple(word for word in variants if word not in SMALL_WORDS) or tuple(variants)
     return StringFeatures(
         folded,
@@ -94,8 +98,8 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
         frozenset(content),
         words[0] if words else "",
         frozenset(words),
-        frozenset(w for w in words if w.isdigit()),
-        _codes(text, content),
+        frozenset(w for w in words if w.isdigit()) - misread,
+        _codes(text, content) - misread,
         frozenset(i for i in initials if len(words) > 1 and len(i) in _ACRONYM),
     )
 
