@@ -214,8 +214,7 @@ def calibrate(
     if labels is None:
         check_made(collection, known)
     shipped = shipped_model()
-    scored = {id(one): _score(store, collection, encoder, one, shipped) for one in (known, control)}
-    samples = scored[id(known)]
+    samples = _score(store, collection, encoder, known, shipped)
     if nil_share is not None:
         samples = samples.with_nil_share(nil_share)
     before, model_before = _previous(collection)
@@ -243,7 +242,8 @@ def calibrate(
         threshold_after=fitted.calibration.threshold,
     )
     if labels is not None:
-        changes += _changes_of_control(scored[id(control)], control, before, model_before, fitted)
+        of_control = _score(store, collection, encoder, control, shipped)
+        changes += _changes_of_control(of_control, control, before, model_before, fitted)
     return CollectionFit(
         fitted, "names" if labels is None else "pairs", precision, changes, _is_worse(changes, fitted, precision)
     )
