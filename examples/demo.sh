@@ -32,8 +32,9 @@ show python examples/figure1.py
 say "As aliases in the base all three link to the newspaper, and the Post to itself."
 show pearl-qdrant link NYTimes nytimes.com "New-York Daily Times" "New York Post" --collection demo --limit 2
 
-say "A name can belong to several entities: nothing separates them, so the answer is NIL, with all of them first."
-show pearl-qdrant link "New York" --collection demo --limit 4
+say "A name can belong to several entities: the most popular one is linked, and the others are shown. Where nothing \
+separates them, as for the two Giants, the answer is NIL, with all of them first."
+show pearl-qdrant link "New York" Giants --collection demo --limit 3
 
 say "A type filter changes the answer."
 show pearl-qdrant link "New York" --type city --collection demo --limit 2

@@ -74,6 +74,7 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
     """The feature is letters and digits divided by 30, at most 1."""
     assert nil_features(scored(mention, [])) == {
         "bias": 1.0,
+        "common": 0.0,
         "background_dense": 0.0,
         "background_lexical": 0.0,
         "length": pytest.approx(length),

@@ -84,10 +84,11 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
     folded = fold_name(text) if folded is None else folded
     core = fold_name(_BRACKETS.sub("", text)) if "(" in text or "[" in text else folded
     words = folded.split()
-    initials = {"".join(w[0] for w in words), "".join(w[0] for w in words if w not in _SMALL)}
     variants = variant_words(words)
-    misread = frozenset("".join(_MISREAD.findall(text))) if any(w.isdigit() for w in words) else frozenset()
-    content = tuple(word for word in variants if word not in SMALL_WORDS) or tuple(variants)
+    content = tuple([word for word in variants if word not in SMALL_WORDS]) or tuple(variants)
+    numbers = frozenset([word for word in words if word.isdigit()])
+    if numbers and (misread := _MISREAD.findall(text)):
+        numbers = numbers.difference(misread)
     return StringFeatures(
         folded,
         core or folded,
@@ -98,19 +99,26 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
         frozenset(content),
         words[0] if words else "",
         frozenset(words),
-        frozenset(w for w in words if w.isdigit()) - misread,
-        _codes(text, content) - misread,
-        frozenset(i for i in initials if len(words) > 1 and len(i) in _ACRONYM),
+        numbers,
+        _codes(text, content, numbers),
+        _initials(words) if len(words) > 1 else frozenset(),
     )
 
 
-def _codes(text: str, content: Sequence[str]) -> frozenset[str]:
+def _initials(words: Sequence[str]) -> frozenset[str]:
+    """First letters of the words, with and without small words, where there are as many as an acronym has."""
+    everyone = "".join([word[0] for word in words])
+    content = "".join([word[0] for word in words if word not in _SMALL])
+    return frozenset([one for one in (everyone, content) if len(one) in _ACRONYM])
+
+
+def _codes(text: str, content: Sequence[str], numbers: frozenset[str]) -> frozenset[str]:
     """The words of `content` that are numbers or single letters, or are part of a short word in capitals."""
-    found = {word for word in content if len(word) == 1 or word[0].isdigit()}
+    found = [word for word in content if word in numbers or (len(word) == 1 and not word.isdigit())]
     # In a text of capitals alone they say nothing, unless it is a single short word.
-    if not text.isupper() or len(text) <= _LONGEST_CODE:
+    if not text.islower() and (len(text) <= _LONGEST_CODE or not text.isupper()):
         for code in _CODE.findall(text):
-            found.update(variant_words(fold_name(code).split()))
+            found += variant_words(fold_name(code).split())
     return frozenset(found)
 
 
