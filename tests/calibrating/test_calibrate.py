@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
-from ingest import load_base
 from pearl_qdrant.errors import CalibrationError, FormatError
+from pearl_qdrant.linking.calibration import known_mentions
 from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
-from pearl_qdrant.linking.calibration.labels import Label, NameIndex, check_ids, read_pairs
+from pearl_qdrant.linking.calibration.labels import Label, check_ids, read_pairs
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
+
+
+@pytest.fixture(autouse=True)
+def few_made_mentions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer mentions of each kind, to save time."""
+    monkeypatch.setattr(known_mentions, "PER_KIND", 15)
 
 
 def test_pairs_are_read_with_or_without_a_header(tmp_path: Path) -> None:
@@ -39,41 +45,7 @@ def test_a_broken_pair_is_named_by_its_line(tmp_path: Path, content: bytes) -> N
         read_pairs(path)
 
 
-def base_file(folder: Path, n: int = 80) -> Path:
-    """A base of `n` entities with one alias each, and two that share a folded name."""
-    rng = np.random.default_rng(0)
-    words = ["".join(rng.choice(list("abcdefghijklmnop"), 7)) for _ in range(2 * n)]
-    rows = [f"e{i}\t{words[2 * i]} {words[2 * i + 1]}\tORG\t{words[2 * i + 1]} {words[2 * i]}s" for i in range(n)]
-    rows += ["twin1\tIL-2 gene\tORG\t", "twin2\til2 Gene\tORG\tanother"]
-    path = folder / "base.tsv"
-    path.write_text("id\tname\ttype\taliases\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A store with the collection `base`, which tests copy: a copy is much faster than a load."""
-    folder = tmp_path_factory.mktemp("filled")
-    load_base(base_file(folder), "base", store=str(folder / "store"), model=str(model))
-    return folder / "store"
-
-
-@pytest.fixture
-def ingested(filled_store: Path, tmp_path: Path) -> Path:
-    """A store with the collection `base`, where `run` looks for it; its folder."""
-    return shutil.copytree(filled_store, tmp_path / "store")
-
-
-def manifest_calibration(folder: Path) -> LinkCalibration | None:
-    """The calibration in the manifest of the collection."""
-    store = EdgeStore(folder)
-    try:
-        return store.open("base").manifest.calibration
-    finally:
-        store.close()
-
-
-def test_calibrate_fits_to_the_aliases_of_the_base_and_stores_it(run: Run, ingested: Path, tmp_path: Path) -> None:
+def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingested: Path, tmp_path: Path) -> None:
     """Without pairs I get figures before and after, a diagram, and a manifest that the linker uses from then on."""
     figure = tmp_path / "reliability.png"
     dry = run("calibrate", "--precision", "0.5", "--dry-run", "--json")
@@ -89,11 +61,13 @@ def test_calibrate_fits_to_the_aliases_of_the_base_and_stores_it(run: Run, inges
     stored = manifest_calibration(ingested)
     assert stored is not None
     assert (record["slope"], record["nil_bias"]) == (round(stored.slope, 4), round(stored.nil_bias, 4))
-    assert record["fitted_on"] == "aliases"
-    assert record["nil_share"] == pytest.approx(0.2, abs=0.01)
+    assert record["fitted_on"] == "names"
+    assert record["nil_share"] == pytest.approx(0.2, abs=0.05), "the share of NIL in the mixture"
+    assert (record["is_worse"], record["stored"]) == (False, False)
+    assert stored.threshold <= EXACT_CERTAINTY
     assert run("link", "e1", "--json").status == 0
     assert json.loads(run("collections", "show", "base", "--json").out)["calibration"]["target_precision"] == 0.5
-    assert "fitted_on aliases, mentions " in run("collections", "show", "base").out
+    assert "fitted_on names, mentions " in run("collections", "show", "base").out
 
 
 def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +104,9 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
     stored = manifest_calibration(ingested)
     assert stored is not None
     assert (stored.features is not None) == record["ranking_fitted"]
+    (labelled,) = (change for change in record["changes"] if change["kind"] == "labelled")
+    assert labelled["n"] == record["mentions"]
+    assert labelled["after"] == pytest.approx({"right": 0.6, "wrong": 0.0, "nil": 0.4}, abs=0.02)
 
 
 def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
@@ -144,19 +121,19 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
         store.close()
 
     store_calibration(own)
-    (link,) = run("link", "e1", "--json", "--explain").lines()
+    (link,) = run("link", "oneword", "--json", "--explain").lines()
     best = link["candidates"][0]
     assert best["score"] == pytest.approx(7 * best["features"]["dense"])
-    assert "spelling" not in run("link", "e1", "--explain").out
+    assert "spelling" not in run("link", "oneword", "--explain").out
 
     store_calibration({**own, "features": {"density": 7.0}})
-    refused = run("link", "e1")
+    refused = run("link", "oneword")
     assert refused.status == 1
     assert "Another version of pearl-qdrant calibrated" in refused.err
     assert "'density'" in refused.err
     assert "ranking fitted too" in run("collections", "show", "base").out
     assert run("calibrate", "--precision", "0.5").status == 0
-    assert run("link", "e1").status == 0
+    assert run("link", "oneword").status == 0
 
 
 @pytest.mark.parametrize(
@@ -182,29 +159,42 @@ def test_unsuitable_pairs_are_refused(run: Run, ingested: Path, tmp_path: Path, 
     assert manifest_calibration(ingested) is None
 
 
-def test_a_base_without_aliases_asks_for_pairs(run: Run, tmp_path: Path, model: Path) -> None:
-    """If there is nothing to hold out, the error asks for labelled pairs."""
+def test_a_base_without_aliases_is_calibrated_too(run: Run, tmp_path: Path, model: Path) -> None:
+    """Canonical names alone give mentions of every kind but one: true aliases."""
+    names = base_file(tmp_path).read_text("utf-8").splitlines()[1:81]
     path = tmp_path / "bare.tsv"
+    path.write_text("\n".join(["id\tname", *("\t".join(row.split("\t")[:2]) for row in names)]), encoding="utf-8")
+    assert run("ingest", str(path), "--model", str(model), "--collection", "base").status == 0
+
+    done = run("calibrate", "--precision", "0.5", "--json")
+
+    assert done.status == 0, done.err
+    (record,) = done.lines()
+    kinds = {change["kind"] for change in record["changes"]}
+    assert {"exact", "one slip", "in words", "nil removed"} < kinds
+    assert "alias" not in kinds
+    assert record["stored"]
+
+
+def test_a_base_of_a_few_names_asks_for_pairs(run: Run, tmp_path: Path, model: Path) -> None:
+    """If there is too little to make mentions from, the error asks for labelled pairs."""
+    path = tmp_path / "few.tsv"
     path.write_text("id\tname\n1\tabc\n2\tdef\n", encoding="utf-8")
     assert run("ingest", str(path), "--model", str(model), "--collection", "base").status == 0
 
     done = run("calibrate")
 
     assert done.status == 1
-    assert "has no aliases" in done.err
+    assert "at least 50 are needed" in done.err
     assert "--pairs" in done.err
+    assert manifest_calibration(tmp_path / "store") is None
 
 
-def test_entities_that_share_a_folded_name_are_found(ingested: Path) -> None:
-    """IL-2 and il2 are one name: hiding one entity hides the other."""
+def test_unknown_ids_of_pairs_are_found(ingested: Path) -> None:
+    """The error has their number."""
     store = EdgeStore(ingested)
     try:
-        collection = store.open("base")
-        index = NameIndex(collection, n_aliases=10, rng=np.random.default_rng(0))
-        assert index.same_name_ids(["twin1"])["twin1"] == {hash("twin1"), hash("twin2")}
-        assert index.same_name_ids(["e1"])["e1"] == {hash("e1")}
-        assert len(index.aliases) == 10
         with pytest.raises(CalibrationError, match="1 of 2 entity ids"):
-            check_ids(collection, [Label("m", "e1"), Label("m", "nope")])
+            check_ids(store.open("base"), [Label("m", "e1"), Label("m", "nope")])
     finally:
         store.close()

@@ -98,18 +98,27 @@ def test_among_precise_thresholds_the_one_with_most_right_minus_wrong_links_is_c
 
 
 def test_no_threshold_is_above_the_highest_that_is_allowed() -> None:
-    """Where only links above it are precise, there is none; at most it is the highest itself."""
+    """Where only links far above it are precise, there is none; at most it is the highest itself."""
     exact = answers([0.99] * 100 + [0.985] * 100 + [0.2] * 50, [1.0] * 200 + [0.0] * 50)
     assert threshold_for_precision(exact, 0.95, highest=0.985) == pytest.approx((0.985 + 0.2) / 2)
 
     wrong_below = answers([0.99] * 100 + [0.985] * 100 + [0.984] * 100, [1.0] * 200 + [0.0] * 100)
     assert 0.984 < (threshold_for_precision(wrong_below, 0.95, highest=0.985) or 0) <= 0.985
 
-    only_above = answers([0.99] * 100 + [0.98] * 100, [1.0] * 100 + [0.0] * 100)
-    assert threshold_for_precision(only_above, 0.95) == pytest.approx(0.985)
+    only_above = answers([0.999] * 100 + [0.99] * 100, [1.0] * 100 + [0.0] * 100)
+    assert threshold_for_precision(only_above, 0.95) == pytest.approx(0.9945)
     assert threshold_for_precision(only_above, 0.95, highest=0.985) is None
     assert best_precision(only_above, highest=0.985) == pytest.approx(100 / 201, abs=1e-3)
     assert best_precision(only_above) == pytest.approx(100 / 101, abs=1e-3)
+
+
+@pytest.mark.parametrize("wrong, expected", [(0.001, 0.5), (0.98, 0.985)])
+def test_links_above_the_highest_threshold_are_kept_apart_from_wrong_ones(wrong: float, expected: float) -> None:
+    """If all right links are above it, the threshold is still between them and the wrong ones."""
+    given = answers([0.999] * 100 + [wrong] * 100, [1.0] * 100 + [0.0] * 100)
+
+    assert threshold_for_precision(given, 0.5, highest=0.985) == pytest.approx(expected)
+    assert coverage_and_precision(given, expected) == (0.5, 1.0)
 
 
 def test_a_rule_limits_the_probability_of_its_answers() -> None:

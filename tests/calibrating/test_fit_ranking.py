@@ -124,7 +124,9 @@ def test_rules_go_before_coefficients_in_the_figures() -> None:
     """The offset of an exact name puts it first; without rules the coefficients decide."""
     features = np.zeros((1, 2, len(FEATURES)))
     features[0, :, FEATURES.index("dense")] = [0.2, 0.9]
-    task = task_of(features, np.ones((1, 2), bool), np.array([[True, False]]), np.ones((1, 5)), np.array([False]))
+    task = task_of(
+        features, np.ones((1, 2), bool), np.array([[True, False]]), np.ones((1, len(NIL_FEATURES))), np.array([False])
+    )
     exact = replace(task, offsets=np.array([[20.0, 0.0]]), by_rule=np.array([True]))
     model = single_feature("dense")
 

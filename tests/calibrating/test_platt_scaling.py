@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 from calibration_samples import made_samples, without_features
 
-from pearl_qdrant.linking.calibration.metrics import (
-    measure,
+from pearl_qdrant.linking.calibration.metrics import measure
+from pearl_qdrant.linking.calibration.platt_scaling import (
+    HIGHEST_THRESHOLD,
+    UnreachablePrecisionError,
+    fit,
+    fit_slope_and_bias,
 )
-from pearl_qdrant.linking.calibration.platt_scaling import UnreachablePrecisionError, fit, fit_slope_and_bias
+from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 
 
 def test_the_fit_finds_the_slope_and_bias_that_made_the_answers() -> None:
@@ -74,3 +79,51 @@ def test_an_unreachable_precision_is_refused_with_the_best_one() -> None:
         fit(shuffled, precision=0.99, before=Calibration(), groups=np.arange(500), rng=rng)
 
     assert 0 < error.value.best < 0.99
+
+
+def decided_by_a_rule(n: int) -> Samples:
+    """Exact names of one entity: linked with the precision of the rule."""
+    logits = np.tile([24.0, 4.0, 3.0, 2.0, 1.0], (n, 1))
+    is_right = np.arange(5) == np.zeros((n, 1), dtype=int)
+    ones = np.ones(n, dtype=np.int64)
+    return without_features(
+        logits, np.full(n, 3.0), is_right, ones, np.zeros(n, bool), np.ones(n), certainty=EXACT_CERTAINTY
+    )
+
+
+def test_what_a_rule_decides_does_not_move_slope_and_bias() -> None:
+    """A thousand exact names among a hundred other mentions change nothing; exact names alone give the defaults."""
+    others = made_samples(100, np.random.default_rng(7), slope=0.5)
+    alone = fit_slope_and_bias(others)
+
+    together = fit_slope_and_bias(Samples.joined([others, decided_by_a_rule(1000)]))
+
+    assert (together.slope, together.nil_bias) == pytest.approx((alone.slope, alone.nil_bias))
+    assert fit_slope_and_bias(decided_by_a_rule(10)) == Calibration()
+
+
+@pytest.mark.parametrize("precision", [0.5, 0.9, 0.97])
+def test_no_calibration_loses_exact_names(precision: float) -> None:
+    """However wrong and sure the other links are, the threshold stays below the probability of an exact name."""
+    rng = np.random.default_rng(8)
+    others = made_samples(600, rng)
+    misleading = without_features(
+        4 * others.logits, others.nil_logits, ~others.is_right, others.n_tied, others.is_nil, others.weights
+    )
+    made = Samples.joined([misleading, decided_by_a_rule(30_000)])
+
+    found = fit(made, precision=precision, before=Calibration(), groups=np.arange(len(made)), rng=rng)
+
+    assert found.calibration.threshold <= HIGHEST_THRESHOLD < EXACT_CERTAINTY
+    exact = made.answers(found.calibration).link_probability[600:]
+    assert (exact >= found.calibration.threshold).all()
+
+
+def test_a_precision_above_that_of_exact_names_is_still_reached_with_them() -> None:
+    """The threshold is below them, although their rule promises less than the precision."""
+    made = Samples.joined([decided_by_a_rule(2000), made_samples(20, np.random.default_rng(9))])
+
+    found = fit(made, precision=0.99, before=Calibration(), groups=np.arange(len(made)), rng=np.random.default_rng(0))
+
+    assert found.calibration.threshold < EXACT_CERTAINTY
+    assert found.after.coverage > 0.95

@@ -15,7 +15,7 @@ EXACT_KIND = "exact"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of some mentions, as shares of them.
+    """What becomes of some mentions, as shares of their weight.
 
     Attributes:
         right: Linked to the right entity.
@@ -86,6 +86,6 @@ def loses_exact_names(changes: Sequence[KindChange]) -> bool:
 
 def _outcome(answers: Answers, threshold: float) -> Outcome:
     linked = is_linked(answers, threshold)
-    n = max(1, len(answers))
-    right = float((linked * answers.first_correct).sum()) / n
-    return Outcome(right, float(linked.sum()) / n - right, 1 - float(linked.sum()) / n)
+    shares = answers.weights / (answers.weights.sum() or 1.0)
+    right, wrong = linked * answers.first_correct, linked * (1 - answers.first_correct)
+    return Outcome(float(shares @ right), float(shares @ wrong), float(shares @ ~linked))

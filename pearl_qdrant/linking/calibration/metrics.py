@@ -220,16 +220,15 @@ def threshold_for_precision(answers: Answers, precision: float, *, highest: floa
     order = linkable[np.argsort(-answers.link_probability[linkable], kind="stable")]
     probability, weights = answers.link_probability[order], answers.weights[order]
     right, linked = np.cumsum(weights * answers.first_correct[order]), np.cumsum(weights)
-    good = (right / (linked + weights.mean()) >= precision) & (probability <= highest)
-    # A threshold cannot separate links with equal probabilities.
-    good &= np.append(probability[1:] < probability[:-1], True)
+    below = np.append(probability[1:], 0.0)
+    # A threshold cannot separate links with equal probabilities, or links that are all above the highest threshold.
+    good = (right / (linked + weights.mean()) >= precision) & (below < probability) & (below < highest)
     if not good.any():
         return None
     gain = np.where(good, 2 * right - linked, -np.inf)
     best = np.flatnonzero(gain >= gain.max() - 1e-9)[-1]
     # Halfway to the next lower probability, so that rounding of a probability does not matter.
-    below = probability[best + 1] if best + 1 < len(probability) else 0.0
-    return float(min(highest, (probability[best] + below) / 2))
+    return float(min(highest, (probability[best] + below[best]) / 2))
 
 
 def best_precision(answers: Answers, *, highest: float = 1.0) -> float:

@@ -1,6 +1,6 @@
 """Fits a calibration: slope and NIL bias by maximum likelihood, and the threshold for a target precision.
 
-The threshold is at most the precision of exact names (`ranking.rules`), so that a calibration never loses them; among
+The threshold is below the precision of exact names (`ranking.rules`), so that a calibration never loses them; among
 the thresholds that reach the precision it is the one with the most right minus wrong links.
 On labelled pairs the coefficients of the ranking are fitted first (`fit_coefficients.py`). They are kept if they give
 better answers for mentions that they were not fitted on.
@@ -40,6 +40,9 @@ from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 
 SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
 """Standard deviations of the prior on slope and bias."""
+
+HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
+"""The margin is what another slope or NIL bias can take from the probability of an exact name."""
 
 N_FOLDS = 5
 
@@ -124,9 +127,9 @@ def fit(
         if _is_better(refitted, answers):
             answers, model, is_fitted = refitted, fit_coefficients(samples, shipped), True
             samples = samples.scored_by(model)
-    threshold = threshold_for_precision(answers, precision, highest=EXACT_CERTAINTY)
+    threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
     if threshold is None:
-        raise UnreachablePrecisionError(precision, best_precision(answers, highest=EXACT_CERTAINTY))
+        raise UnreachablePrecisionError(precision, best_precision(answers, highest=HIGHEST_THRESHOLD))
     after = measure(answers, threshold, rng=rng)
     coverage, reached = _coverage_cross_fitted(answers, folds, precision)
     return Fit(
@@ -218,7 +221,7 @@ def _coverage_cross_fitted(answers: Answers, folds: list[IntArray], precision: f
     linked = right = 0.0
     for rows in folds:
         others = np.setdiff1d(np.arange(len(answers)), rows)
-        threshold = threshold_for_precision(answers.take(others), precision, highest=EXACT_CERTAINTY)
+        threshold = threshold_for_precision(answers.take(others), precision, highest=HIGHEST_THRESHOLD)
         if threshold is not None:
             part = answers.take(rows)
             is_linked = part.link_probability >= threshold

@@ -1,0 +1,25 @@
+"""A store with a small base, for the tests in this folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from calibrated_base import base_file
+
+from ingest import load_base
+
+
+@pytest.fixture(scope="module")
+def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store with the collection `base`, which tests copy: a copy is much faster than a load."""
+    folder = tmp_path_factory.mktemp("filled")
+    load_base(base_file(folder), "base", store=str(folder / "store"), model=str(model))
+    return folder / "store"
+
+
+@pytest.fixture
+def ingested(filled_store: Path, tmp_path: Path) -> Path:
+    """A store with the collection `base`, where `run` looks for it; its folder."""
+    return shutil.copytree(filled_store, tmp_path / "store")
