@@ -8,14 +8,13 @@ from calibration_samples import made_samples, without_features
 
 from pearl_qdrant.linking.calibration.metrics import measure
 from pearl_qdrant.linking.calibration.platt_scaling import (
-    HIGHEST_THRESHOLD,
     UnreachablePrecisionError,
     fit,
     fit_slope_and_bias,
 )
 from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.ranking.model import Calibration
-from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY, HIGHEST_THRESHOLD
 
 
 def test_the_fit_finds_the_slope_and_bias_that_made_the_answers() -> None:

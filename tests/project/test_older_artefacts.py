@@ -14,6 +14,8 @@ import pytest
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+
 ARCHIVE = Path(__file__).resolve().parents[1] / "artefacts" / "2026-11-22.tar.xz"
 
 NEWER_BASE = """id\tname\taliases\ttypes
@@ -46,6 +48,10 @@ def place(request: pytest.FixtureRequest, older: Path) -> Iterator[tuple[str, st
         yield "server", double.url
 
 
+NEW_YORK = "New York"
+"""The name of two entities, `New York` and `new york`: letter case separates them now, where they were tied before."""
+
+
 def summary(answers: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """What a user sees of each answer, apart from its probabilities."""
     names = [[(c["entity_id"], c["name"], c["tie"]) for c in answer["candidates"]] for answer in answers]
@@ -57,27 +63,52 @@ def probabilities(answers: list[dict[str, Any]]) -> list[float]:
     return [candidate["probability"] for answer in answers for candidate in answer["candidates"]]
 
 
+def without(answers: list[dict[str, Any]], *mentions: str) -> list[dict[str, Any]]:
+    """The answers for all other mentions."""
+    return [answer for answer in answers if answer["mention"] not in mentions]
+
+
 def test_an_older_collection_verifies_and_gives_the_same_answers(place: tuple[str, str], older: Path, run: Run) -> None:
-    """A calibrated collection of an older version is whole, and links as it did when it was written."""
+    """A calibrated collection of an older version is whole, and links to the entities that it did when it was written.
+
+    Its names have no keys. The rules of today, which it did not have, change the probabilities of exact names alone.
+    """
     kind, store = place
-    common = ("--collection", "papers", "--store", store, "--model", str(older / "model"))
-    verified = run("collections", "verify", "papers", "--store", store)
-    linked = run("link", "--file", str(older / "mentions.txt"), "--json", "--threshold", "0.1", *common)
+    common = ("--store", store, "--model", str(older / "model"))
+    verified = run("collections", "verify", "papers", *common)
+    words = ("--collection", "papers", "--json", "--threshold", "0.1", *common)
+    linked = run("link", "--file", str(older / "mentions.txt"), *words)
     expected = json.loads((older / "answers.json").read_text("utf-8"))[kind]
 
     assert verified.status == 0, verified.err
     assert linked.status == 0, linked.err
     found: Any = linked.lines()
-    assert summary(found) == summary(expected)
-    assert probabilities(found) == pytest.approx(probabilities(expected), abs=1e-6)
+    assert summary(without(found, NEW_YORK)) == summary(without(expected, NEW_YORK))
+    exact = [answer["mention"] for answer in found if answer["rule"]]
+    assert exact == ["NYTimes", NEW_YORK, "zurich", "USA", "acetylsalicylic acid"]
+    assert probabilities(without(found, *exact)) == pytest.approx(probabilities(without(expected, *exact)), abs=1e-6)
+    ours, theirs = (next(a for a in answers if a["mention"] == NEW_YORK) for answers in (found, expected))
+    assert (ours["entity_id"], theirs["nil_reason"]) == ("E8", "ambiguous")
+    assert {c["entity_id"] for c in ours["candidates"][:2]} == {c["entity_id"] for c in theirs["candidates"][:2]}
+
+
+def test_the_threshold_of_an_older_calibration_keeps_exact_names(place: tuple[str, str], older: Path, run: Run) -> None:
+    """It is 0.994, more than an exact name has today; names of the base are linked all the same, and others are NIL."""
+    common = ("--collection", "papers", "--store", place[1], "--model", str(older / "model"))
+
+    linked: Any = run("link", "NYTimes", "zurich", "acetylsalicylic acid", "nothing", "--json", *common).lines()
+
+    assert [answer["entity_id"] for answer in linked] == ["E1", "E6", "E5", None]
+    assert [answer["probability"] for answer in linked[:3]] == pytest.approx([EXACT_CERTAINTY] * 3)
+    assert linked[3]["nil_reason"] == "below_threshold"
 
 
 def test_an_older_collection_takes_a_newer_release(place: tuple[str, str], older: Path, run: Run) -> None:
     """`ingest --update` adds and removes names in a collection of an older version."""
-    common = ("--collection", "papers", "--store", place[1])
+    common = ("--collection", "papers", "--store", place[1], "--model", str(older / "model"))
     base = older / "newer.tsv"
     base.write_text(NEWER_BASE, encoding="utf-8")
-    updated = run("ingest", str(base), "--update", "--yes", "--model", str(older / "model"), *common)
+    updated = run("ingest", str(base), "--update", "--yes", *common)
 
     assert updated.status == 0, updated.err
     linked: Any = run("link", "acetaminophen", "--json", "--threshold", "0", *common).lines()
@@ -112,6 +143,8 @@ def test_an_older_run_resumes(older: Path, run: Run) -> None:
     ends, base = (load_file(older / name / "model.safetensors") for name in ("half", "model"))
     for key, expected in load_file(older / "whole" / "model.safetensors").items():
         # Equal to the bit on the machine that wrote the state. Other processors round gradients otherwise, which
-        # Adam turns into whole steps (3e-5) where a gradient is nearly 0: so a few weights may differ.
-        assert np.mean(np.abs(ends[key] - expected) > 1e-6) < 0.01, key
+        # Adam turns into whole steps (3e-5) where a gradient is nearly 0, as that of a key's bias always is: so a few
+        # weights may differ. Two lost steps would be half of what the run moved.
+        if not key.endswith("key.bias"):
+            assert np.abs(ends[key] - expected).sum() <= 0.1 * np.abs(expected - base[key]).sum(), key
     assert any(not np.array_equal(ends[key], base[key]) for key in ends)

@@ -36,13 +36,10 @@ from pearl_qdrant.linking.calibration.metrics import (
 from pearl_qdrant.linking.calibration.newton import minimise
 from pearl_qdrant.linking.calibration.samples import IntArray, Samples
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
 
 SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
 """Standard deviations of the prior on slope and bias."""
-
-HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
-"""The margin is what another slope or NIL bias can take from the probability of an exact name."""
 
 N_FOLDS = 5
 

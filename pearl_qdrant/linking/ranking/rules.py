@@ -27,6 +27,10 @@ EXACT_CERTAINTY = 0.985
 text are harder, since a name there may mean something that the base does not have: 90 % of the distinct mentions of
 CRAFT's Sequence Ontology and BC5CDR, 97 % of its Cell Ontology (docs/experiments/everyday.md)."""
 
+HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
+"""The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
+can take from their probability."""
+
 ID_CERTAINTY = 0.999
 """Precision of an entity id."""
 

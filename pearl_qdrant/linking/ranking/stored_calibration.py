@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration
 
@@ -14,8 +15,12 @@ _log = logging.getLogger(__name__)
 
 
 def calibration_of(stored: LinkCalibration) -> Calibration:
-    """The stored slope, bias and threshold."""
-    return Calibration(stored.slope, stored.nil_bias, stored.threshold)
+    """The stored slope, bias and threshold.
+
+    Versions without rules stored thresholds above the probability that exact names have today; `HIGHEST_THRESHOLD`
+    stands for those.
+    """
+    return Calibration(stored.slope, stored.nil_bias, min(stored.threshold, HIGHEST_THRESHOLD))
 
 
 def model_of(stored: LinkCalibration) -> RankingModel | None:
