@@ -109,7 +109,7 @@ def test_no_calibration_loses_exact_names(precision: float) -> None:
     misleading = without_features(
         4 * others.logits, others.nil_logits, ~others.is_right, others.n_tied, others.is_nil, others.weights
     )
-    made = Samples.joined([misleading, decided_by_a_rule(30_000)])
+    made = Samples.joined([misleading, decided_by_a_rule(12_000)])
 
     found = fit(made, precision=precision, before=Calibration(), groups=np.arange(len(made)), rng=rng)
 
