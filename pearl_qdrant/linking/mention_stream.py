@@ -93,7 +93,7 @@ class MentionStream:
                 for mention, text, scored in zip(batch[part], cleaned[part], found, strict=True):
                     scored = self._by_id(scored, text, link_query, excluded is not None)
                     reranked = scored if self.reranker is None else rerank(scored, self.reranker, text)
-                    yield replace(reranked, mention=mention)
+                    yield reranked if mention is text else replace(reranked, mention=mention)
             done += len(batch)
 
     def _by_id(self, scored: ScoredMention, text: str, link_query: LinkQuery, is_evaluated: bool) -> ScoredMention:

@@ -67,10 +67,13 @@ class _Mention:
 
     def ids_without_score(self) -> frozenset[str | int | UUID]:
         """Ids of the points that keys or n-grams found, and that have no dense score yet."""
-        if not (self.by_keys or self.by_ngrams):
-            return frozenset()
-        found = frozenset(point.id for point in chain(self.by_keys, self.by_ngrams))
-        return found.difference(point.id for point in chain(self.by_vector, self.rescored, self.vectorless))
+        missing = {point.id for point in chain(self.by_keys, self.by_ngrams)}
+        # Reading an id converts it, which takes 2 us; the mention's own name is mostly the first point.
+        for point in chain(self.by_vector, self.rescored, self.vectorless):
+            if not missing:
+                break
+            missing.discard(point.id)
+        return frozenset(missing)
 
 
 def search_hybrid(

@@ -159,8 +159,17 @@ def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], 
 
 
 def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
-    """Entities best first, equal ones by base and id, with ties marked; expects at least one."""
+    """Entities best first, equal ones by base and id, with ties marked; expects at least one.
+
+    The same order as by `best_first`, without arrays: for ten entities they take longer than all else here.
+    """
     by_key = sorted(found, key=lambda entity: entity.key)
-    order, tied = best_first(np.array([entity.logit for entity in by_key]))
-    n_tied = int(tied)
-    return [replace(by_key[i], tie=rank < n_tied and n_tied > 1) for rank, i in enumerate(order.tolist())]
+    least = max(entity.logit for entity in by_key) - SAME_LOGIT
+    tied = [entity for entity in by_key if entity.logit >= least]
+    others = sorted((entity for entity in by_key if entity.logit < least), key=lambda entity: -round(entity.logit, 4))
+    has_ties = len(tied) > 1
+    return [_marked(entity, has_ties) for entity in tied] + [_marked(entity, False) for entity in others]
+
+
+def _marked(entity: ScoredEntity, is_tied: bool) -> ScoredEntity:
+    return entity if entity.tie is is_tied else replace(entity, tie=is_tied)
