@@ -222,7 +222,8 @@ def test_names_from_a_hostile_server_are_escaped(run: Run, monkeypatch: pytest.M
         found = run("doctor")
 
     assert r"c \x1b]0;owned" in listed.out
-    assert {"collection": names("c")} in as_json.lines()
+    states = [(line["collection"], line["state"]) for line in as_json.lines()]
+    assert sorted(states) == [(names("c"), "unusable"), ("other", "unusable")]
     assert r"c \x1b]0;owned" in unnamed.err
     for outcome in (listed, as_json, unnamed, found):
         check(outcome)

@@ -89,8 +89,9 @@ def _exists(double: QdrantDouble, name: str, body: bytes) -> Any:
 def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
     """Describe a collection, with facts that local mode lacks."""
     info = double.client.get_collection(name).model_dump(mode="json", exclude_none=True)
-    config = double.config[name]
-    info["payload_schema"] = {k: {"data_type": v, "points": 0} for k, v in double.schema[name].items()}
+    # A collection that another program made has neither.
+    config, schema = double.config.get(name, {}), double.schema.get(name, {})
+    info["payload_schema"] = {k: {"data_type": v, "points": 0} for k, v in schema.items()}
     info["config"]["optimizer_config"].update(config)
     if not double.keeps_metadata:
         info["config"].pop("metadata", None)
