@@ -80,30 +80,15 @@ def calibrate(
     pearl-qdrant calibrate --collection umls --dry-run
     pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
     """
-    from pearl_qdrant.linking.calibration.calibrate import (
-        WorseCalibrationError,
-        calibrate_collection,
-        reset_calibration,
-    )
+    from pearl_qdrant.linking.calibration.calibrate import WorseCalibrationError, calibrate_collection
 
     if reset:
         if pairs or dry_run or force or figure:
             raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
-        name = collection or only_collection(store)
-        removed = reset_calibration(name, store=store)
-        record = {"collection": name, "removed": removed is not None}
-        text = "the calibration was removed" if removed else "there was no calibration"
-        if as_json:
-            echo_json(record)
-        else:
-            echo(f"{name}: {text}; the defaults count")
+        _reset(collection or only_collection(store), store, as_json=as_json)
         return
     if figure is not None:
-        from training.evaluation.reports.reliability_figure import check_matplotlib
-
-        check_matplotlib()
-        if not figure.resolve().parent.is_dir():
-            raise click.UsageError(f"Folder {figure.parent} for the figure does not exist: create it first.")
+        _check_figure(figure)
     labels = None if pairs is None else _read_labels(pairs)
     name = collection or only_collection(store)
     try:
@@ -122,20 +107,46 @@ def calibrate(
         if not as_json:
             echo(*_as_text(_as_record(name, error.found, stored=False)))
         raise
-    record = _as_record(name, found, stored=not dry_run)
-    if found.replaced is not None and not dry_run:
+    _print(name, found, stored=not dry_run, as_json=as_json)
+    if figure is not None:
+        _draw(figure, name, found)
+
+
+def _reset(name: str, store: str, *, as_json: bool) -> None:
+    """Remove the calibration of a collection, and print whether there was one."""
+    from pearl_qdrant.linking.calibration.calibrate import reset_calibration
+
+    removed = reset_calibration(name, store=store)
+    if as_json:
+        echo_json({"collection": name, "removed": removed is not None})
+    else:
+        text = "the calibration was removed" if removed else "there was no calibration"
+        echo(f"{name}: {text}; the defaults count")
+
+
+def _check_figure(figure: Path) -> None:
+    """Report what would keep the figure from being drawn, before the fit."""
+    from training.evaluation.reports.reliability_figure import check_matplotlib
+
+    check_matplotlib()
+    if not figure.resolve().parent.is_dir():
+        raise click.UsageError(f"Folder {figure.parent} for the figure does not exist: create it first.")
+
+
+def _print(name: str, found: CollectionFit, *, stored: bool, as_json: bool) -> None:
+    """Print a fit, and on stderr what it replaces."""
+    if found.replaced is not None and stored:
         old = found.replaced.model_dump()
         echo(
             f"This replaces the calibration fitted on {old.get('fitted_on', 'labels')} "
             f"({old.get('mentions', '?')} mentions).",
             err=True,
         )
+    record = _as_record(name, found, stored=stored)
     if as_json:
         echo_json(record)
     else:
         echo(*_as_text(record))
-    if figure is not None:
-        _draw(figure, name, found)
 
 
 def _read_labels(pairs: Path) -> list[Label]:

@@ -114,7 +114,7 @@ def test_a_server_that_hangs_is_tried_once(run: Run, double: QdrantDouble, monke
 
 def test_the_progress_of_the_graph_is_shown_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """While a server builds the graph, I see a line at the start and for every tenth, not for every poll."""
-    output = LoadOutput("ingest")
+    output = LoadOutput("ingest", "base.tsv")
     for done in (0, 0, 0, 1000, 1000, 40_000, 40_000, 41_000, 99_000, 100_000):
         output.graph_built(done, 100_000)
     lines = capsys.readouterr().err.splitlines()

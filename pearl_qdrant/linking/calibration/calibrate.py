@@ -229,23 +229,22 @@ def calibrate(
             shipped=None if labels is None else shipped,
         )
     except UnreachablePrecisionError as error:
-        raise CalibrationError(
-            f"No threshold gives links of precision {precision:g} on these {len(samples):,} mentions; the best one "
-            f"gives {error.best:.3f}. Use a lower precision, or more pairs.",
-            option="precision",
-        ) from error
-    changes = changes_by_kind(
-        known.kinds,
-        fitted.answers_before,
-        fitted.answers_after,
-        threshold_before=before.threshold,
-        threshold_after=fitted.calibration.threshold,
-    )
+        raise _unreachable(error, len(samples)) from error
+    thresholds = {"threshold_before": before.threshold, "threshold_after": fitted.calibration.threshold}
+    changes = changes_by_kind(known.kinds, fitted.answers_before, fitted.answers_after, **thresholds)
     if labels is not None:
         of_control = _score(store, collection, encoder, control, shipped)
         changes += _changes_of_control(of_control, control, before, model_before, fitted)
     return CollectionFit(
         fitted, "names" if labels is None else "pairs", precision, changes, _is_worse(changes, fitted, precision)
+    )
+
+
+def _unreachable(error: UnreachablePrecisionError, n_mentions: int) -> CalibrationError:
+    return CalibrationError(
+        f"No threshold gives links of precision {error.precision:g} on these {n_mentions:,} mentions; the best one "
+        f"gives {error.best:.3f}. Use a lower precision, or more pairs.",
+        option="precision",
     )
 
 
