@@ -15,6 +15,8 @@ from pearl_qdrant.linking.calibration.platt_scaling import (
 from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY, HIGHEST_THRESHOLD
+from pearl_qdrant.linking.ranking.stored_calibration import calibration_of
+from pearl_qdrant.store.schema import LinkCalibration
 
 
 def test_the_fit_finds_the_slope_and_bias_that_made_the_answers() -> None:
@@ -126,3 +128,11 @@ def test_a_precision_above_that_of_exact_names_is_still_reached_with_them() -> N
 
     assert found.calibration.threshold < EXACT_CERTAINTY
     assert found.after.coverage > 0.95
+
+
+@pytest.mark.parametrize("stored, used", [(0.9881, HIGHEST_THRESHOLD), (0.4, 0.4)])
+def test_a_stored_threshold_above_that_of_exact_names_is_lowered(stored: float, used: float) -> None:
+    """Older versions stored such thresholds; slope and bias are used as they are."""
+    found = calibration_of(LinkCalibration(slope=1.2, nil_bias=0.3, threshold=stored))
+
+    assert found == Calibration(1.2, 0.3, used)
