@@ -65,7 +65,7 @@ EVERYDAY_ROWS = 60_000
 """Rows of the general base that the everyday mentions are made from."""
 PER_KIND = 400
 """Everyday mentions of each kind and base, at most."""
-ALIAS_WEIGHT = 2.5
+ALIAS_WEIGHT = 1.5
 """Weight of all tasks of aliases together; the everyday mentions of one base have 1."""
 SAME_FIELD = dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases")
 """Bases that cover the same things are left out together."""
@@ -185,7 +185,12 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
     """Load a base into the store, unless it is there; returns the collection's name."""
     name = base.name.replace(":", "-")
     if name in store.collections():
-        return name
+        existing = store.open(name)
+        is_complete = existing.manifest.state == "ready"
+        existing.close()
+        if is_complete:
+            return name
+        store.delete(name)
     path = work / f"{name}.tsv"
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write("id\tname\ttype\taliases\n")

@@ -9,20 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.ranking.edit_features import (
-    edits,
-    is_common,
-    is_contained,
-    margin,
-    sorted_similarity,
-    word_changes,
-)
+from pearl_qdrant.linking.ranking.edit_features import is_common, margin, slips, sorted_similarity, word_changes
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     equal_core,
     equal_first_word,
-    equal_keys,
     equal_numbers,
     extra_numbers,
     is_acronym,
@@ -86,6 +78,9 @@ def candidate_features(
     of_name = string_features(name.point.name, name.folded)
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(name.point, link_query.types)
     dense = _dense(name, scorer)
+    changes, similarity = word_changes(of_mention, of_name, known), name.edit_similarity
+    is_other = changes.is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
+    n_slips = 0 if changes.is_code else slips(of_mention, of_name, similarity)
     return (
         dense,
         max(dense, 0.0) ** 2,
@@ -95,18 +90,17 @@ def candidate_features(
         min(name.lexical, SOME_LEXICAL),
         name.mention_coverage,
         name.name_coverage,
-        *equal_keys(of_mention, of_name),
         equal_core(of_mention, of_name),
         missing_numbers(of_mention, of_name),
         extra_numbers(of_mention, of_name),
         equal_numbers(of_mention, of_name),
         is_acronym(of_mention, of_name),
         equal_first_word(of_mention, of_name),
-        *edits(of_mention, of_name, name.edit_similarity),
-        sorted_similarity(of_mention, of_name, name.edit_similarity),
-        margin(name.edit_similarity, nearest.other_edits(name.edit_similarity)),
-        *word_changes(of_mention, of_name, known),
-        is_contained(of_mention, of_name),
+        float(n_slips == 1),
+        1 - dense if n_slips else 0.0,
+        0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
+        0.0 if is_other else margin(similarity, nearest.other_edits(similarity)),
+        *changes[:-1],
         float(name.point.is_canonical),
         type_agreement(types, name.point.types),
         float(is_wanted),

@@ -13,6 +13,7 @@ Source of the distance: Damerau 1964, "A technique for computer detection and co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
@@ -29,10 +30,6 @@ ONE_EDIT_LETTERS, TWO_EDIT_LETTERS = 5, 9
 _COMMON = frozenset(map(variant_word, COMMON_WORDS))
 
 _SLIP_SHARE = 4  # letters of a word for each slip that is allowed in its counterpart
-_LEAST_CONTAINED = 3  # letters and digits
-
-_NO_EDITS = (0.0, 0.0, 0.0, 0.0)
-_NO_CHANGES = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def edit_similarity(a: str, b: str) -> float:
@@ -41,22 +38,20 @@ def edit_similarity(a: str, b: str) -> float:
     return similarity
 
 
-def edits(mention: StringFeatures, name: StringFeatures, similarity: float) -> tuple[float, float, float, float]:
-    """Similarity above `FAR`, its square, one edit, two edits; each in [0, 1].
+def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> int:
+    """Edits between the spelling keys, if they are one or two and the strings are long enough for slips; else 0.
 
     Args:
         mention, name: The two strings.
         similarity: Their `edit_similarity`.
     """
-    if similarity <= FAR:
-        return _NO_EDITS
-    above = (similarity - FAR) / (1 - FAR)
-    longest = max(len(mention.joined), len(name.joined))
-    distance = round((1 - similarity) * longest)
+    if similarity <= FAR or similarity == 1.0 or mention.numbers != name.numbers:
+        return 0
+    distance = round((1 - similarity) * max(len(mention.joined), len(name.joined)))
     shortest = min(len(mention.joined), len(name.joined))
-    one = distance == 1 and shortest >= ONE_EDIT_LETTERS and mention.numbers == name.numbers
-    two = distance == 2 and shortest >= TWO_EDIT_LETTERS and mention.numbers == name.numbers
-    return above, above * above, float(one), float(two)
+    if distance == 1 and shortest >= ONE_EDIT_LETTERS:
+        return 1
+    return 2 if distance == 2 and shortest >= TWO_EDIT_LETTERS else 0
 
 
 def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity: float) -> float:
@@ -66,50 +61,63 @@ def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity:
     return max(0.0, edit_similarity(mention.words_key, name.words_key) - max(similarity, FAR)) / (1 - FAR)
 
 
-def word_changes(
-    mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]
-) -> tuple[float, float, float, float, float, float, float, float]:
-    """Words without a counterpart, as eight features in [0, 1].
+class WordChanges(NamedTuple):
+    """Words of mention and name without a counterpart; each field in [0, 1].
 
-    Args:
-        mention, name: The two strings.
-        known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
-
-    Returns:
+    Attributes:
         replaced: Share of equal words where both sides have another word: `left lung`, `right lung`.
-        replaced_any: Whether both sides have a word without a counterpart.
+        any_replaced: Whether both sides have a word without a counterpart.
         replaced_known: If so: how frequent the most frequent such word of the mention is in the base. A word that the
             base has is another word and no slip.
         only_added: Whether only the mention has such words.
         only_missing: Whether only the name has such words.
         added_common: Whether only the mention has them, and all are words of everyday language: `a case of X`.
         added_known: If only the mention has them: how frequent the most frequent one is in the base.
-        changed_code: Whether a code differs: a number, a single letter, a short word in capitals.
+        is_code: Whether a code differs: a number, a single letter, a short word in capitals.
+    """
+
+    replaced: float = 0.0
+    any_replaced: float = 0.0
+    replaced_known: float = 0.0
+    only_added: float = 0.0
+    only_missing: float = 0.0
+    added_common: float = 0.0
+    added_known: float = 0.0
+    is_code: bool = False
+
+
+_UNCHANGED = WordChanges()
+
+
+def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]) -> WordChanges:
+    """Compare the words of a mention and a name.
+
+    Args:
+        mention, name: The two strings.
+        known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
     """
     if mention.content == name.content:
-        return _NO_CHANGES
-    left_ours = [word for word in mention.content if word not in name.content_set]
-    left_theirs = [word for word in name.content if word not in mention.content_set]
-    if not left_ours and not left_theirs:
-        return _NO_CHANGES
-    if left_ours and left_theirs:
-        if "".join(left_ours) == "".join(left_theirs):
-            return _NO_CHANGES
-        is_code = not (mention.codes.isdisjoint(left_ours) and name.codes.isdisjoint(left_theirs))
-        left_ours, left_theirs = _without_slips(left_ours, left_theirs)
-        if left_ours and left_theirs and _is_slip("".join(left_ours), "".join(left_theirs)):
-            left_ours, left_theirs = [], []  # a slip and a space: `chicken poks`, `sard0al`
-    else:
-        is_code = not (mention.codes.isdisjoint(left_ours) and name.codes.isdisjoint(left_theirs))
-    code = float(is_code)
-    if left_ours and left_theirs:
-        n_equal = len(mention.content) - len(left_ours)
-        share = n_equal / (n_equal + max(len(left_ours), len(left_theirs)))
-        return share, 1.0, max(known.get(word, 0.0) for word in left_ours), 0.0, 0.0, 0.0, 0.0, code
-    if left_ours:
-        is_common = _COMMON.issuperset(left_ours)
-        return 0.0, 0.0, 0.0, 1.0, 0.0, float(is_common), max(known.get(word, 0.0) for word in left_ours), code
-    return 0.0, 0.0, 0.0, 0.0, float(bool(left_theirs)), 0.0, 0.0, code
+        return _UNCHANGED
+    ours = [word for word in mention.content if word not in name.content_set]
+    theirs = [word for word in name.content if word not in mention.content_set]
+    if not ours and not theirs:
+        return _UNCHANGED
+    if ours and theirs and "".join(ours) == "".join(theirs):
+        return _UNCHANGED
+    is_code = not (mention.codes.isdisjoint(ours) and name.codes.isdisjoint(theirs))
+    if ours and theirs:
+        ours, theirs = _without_slips(ours, theirs)
+        if ours and theirs and _is_slip("".join(ours), "".join(theirs)):
+            ours, theirs = [], []  # a slip and a space: `chicken poks`, `sard0al`
+    if ours and theirs:
+        n_equal = len(mention.content) - len(ours)
+        share = n_equal / (n_equal + max(len(ours), len(theirs)))
+        return WordChanges(share, 1.0, max(known.get(word, 0.0) for word in ours), is_code=is_code)
+    if ours:
+        added_known = max(known.get(word, 0.0) for word in ours)
+        common = float(_COMMON.issuperset(ours))
+        return WordChanges(only_added=1.0, added_common=common, added_known=added_known, is_code=is_code)
+    return WordChanges(only_missing=float(bool(theirs)), is_code=is_code)
 
 
 def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -136,12 +144,6 @@ def _is_slip(word: str, other: str) -> bool:
 def is_common(mention: StringFeatures) -> float:
     """Whether all content words of the mention are words of everyday language."""
     return float(bool(mention.content) and _COMMON.issuperset(mention.content))
-
-
-def is_contained(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether the name stands in the mention as whole words, beside others: `a case of measles`."""
-    is_part = len(name.joined) >= _LEAST_CONTAINED and len(name.folded) < len(mention.folded)
-    return float(is_part and f" {name.folded} " in f" {mention.folded} ")
 
 
 def margin(similarity: float, others: float) -> float:

@@ -18,25 +18,22 @@ Features of a candidate, computed from its best name:
     some_lexical        the same up to 0.5: names that share most n-grams can still differ in meaning ("increased size",
                         "decreased size"), so a difference above 0.5 counts for less
     mention_coverage    IDF-weighted share of the mention's n-grams that the name has; name_coverage: the reverse
-    same_variant        equal variant keys (`lexical.keys`): British or American spelling, plural, numbers in words
-    same_words          the same words in any order, without small ones
     equal_core          equal except for brackets, spaces, case, accents, punctuation
     missing_numbers     the mention has a number that the name does not have; extra_numbers: the reverse
     equal_numbers       both have the same numbers, at least one
     acronym             one is an acronym of the other, or contains it
     first_word          the same first word
-    edit_similarity     edit similarity of the spelling keys above 0.5; edit_squared: its square (`edit_features.py`)
-    one_edit, two_edits the keys are one or two edits apart, and long enough for that to be a slip
-    sorted_similarity   what sorting the words adds to the edit similarity
-    edit_margin         how much nearer the name is, by edits, than the nearest name of another entity
+    one_edit            the spelling keys are one edit apart, long enough for a slip, and no code differs
+    slip_gap            if they are one or two edits apart: 1 - `dense`, since a slip changes the vector
+    sorted_similarity   what sorting the words adds to the edit similarity, where all words have a counterpart
+    edit_margin         how much nearer the name is, by edits, than that of any other entity, where all words have a
+                        counterpart and no code differs
     replaced_words      share of equal words where both sides have another word too: "left lung", "right lung"
     any_replaced        both sides have a word without a counterpart
     replaced_known      if so: the frequency in the base of the mention's most frequent such word, in [0, 1]
     only_added          only the mention has such words; only_missing: only the name
     added_common        the words that only the mention has are words of everyday language
     added_known         the frequency in the base of the most frequent word that only the mention has, in [0, 1]
-    changed_code        a number, a single letter or a short word in capitals differs
-    contained           the name stands in the mention as whole words, beside others
     canonical           the name is the canonical one
     type_agreement      predicted type of the mention against the types of the base: 0 or less (`type_agreement.py`)
     wanted_type         has a type that the caller named in soft mode
@@ -73,18 +70,14 @@ FEATURES = (
     "some_lexical",
     "mention_coverage",
     "name_coverage",
-    "same_variant",
-    "same_words",
     "equal_core",
     "missing_numbers",
     "extra_numbers",
     "equal_numbers",
     "acronym",
     "first_word",
-    "edit_similarity",
-    "edit_squared",
     "one_edit",
-    "two_edits",
+    "slip_gap",
     "sorted_similarity",
     "edit_margin",
     "replaced_words",
@@ -94,8 +87,6 @@ FEATURES = (
     "only_missing",
     "added_common",
     "added_known",
-    "changed_code",
-    "contained",
     "canonical",
     "type_agreement",
     "wanted_type",
@@ -109,7 +100,6 @@ NEGATIVE = frozenset(
         "any_replaced",
         "replaced_known",
         "added_known",
-        "changed_code",
     )
 )
 """Features that lower a candidate's score; all others, except `UNSIGNED`, raise it."""

@@ -41,7 +41,6 @@ class StringFeatures(NamedTuple):
         folded: The result of `fold_name`.
         core: The same without text in brackets, unless nothing else is left.
         joined: `folded` without spaces: its spelling key.
-        variant: Its variant key (`lexical.keys`).
         words_key: Its key of sorted words.
         content: Its words in their normal spelling, without small ones.
         content_set: The same as a set.
@@ -55,7 +54,6 @@ class StringFeatures(NamedTuple):
     folded: str
     core: str
     joined: str
-    variant: str
     words_key: str
     content: tuple[str, ...]
     content_set: frozenset[str]
@@ -94,7 +92,6 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
         folded,
         core or folded,
         joined(words),
-        joined(variants),
         " ".join(sorted(content)),
         content,
         frozenset(content),
@@ -132,14 +129,6 @@ def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
         return 0.0
     same = mention.joined == name.joined or name.folded == mention.core or mention.folded == name.core
     return float(same or mention.core == name.core)
-
-
-def equal_keys(mention: StringFeatures, name: StringFeatures) -> tuple[float, float]:
-    """Whether the variant key and the key of sorted words are equal (`lexical.keys`)."""
-    if not mention.joined or not name.joined:
-        return 0.0, 0.0
-    variant = mention.variant == name.variant
-    return float(variant), float(variant or mention.words_key == name.words_key)
 
 
 def missing_numbers(mention: StringFeatures, name: StringFeatures) -> float:
