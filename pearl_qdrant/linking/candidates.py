@@ -235,8 +235,7 @@ def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedNa
     """The best name of each entity, best first; equal ones are sorted by base and id."""
     best: dict[tuple[str, str], MatchedName] = {}
     for name in sorted(names, key=_sort_key):
-        first = best.setdefault((name.point.kb, name.point.entity_id), name)
-        first.n_others += first is not name
+        best.setdefault((name.point.kb, name.point.entity_id), name)
     kept = list(best.values())
     # All entities with the best name are kept, because they are tied.
     n_tied = sum(name.point.name == kept[0].point.name for name in kept) if kept else 0

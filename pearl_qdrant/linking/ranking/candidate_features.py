@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,35 +25,10 @@ from pearl_qdrant.store.schema import NamePoint
 SOME_LEXICAL = 0.5
 """Lexical score above which more of it adds less."""
 
-SUPPORT = 3
-"""Other names of an entity among the found ones, from which on more of them add nothing."""
-
 BACKGROUND = slice(5, 10)
 """Ranks of the candidates that measure how crowded the base is around the mention."""
 
 _LONG = 30  # letters and digits; the length feature does not grow beyond
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The two highest values among the entities of a mention, of edit similarity and of the `dense` feature."""
-
-    edits: tuple[float, float]
-    dense: tuple[float, float]
-
-    @classmethod
-    def among(cls, names: Sequence[MatchedName], scorer: Scorer) -> Nearest:
-        edits = heapq.nlargest(2, (name.edit_similarity for name in names))
-        dense = heapq.nlargest(2, (_dense(name, scorer) for name in names))
-        return cls((edits[0], edits[-1] if len(edits) > 1 else 0.0), (dense[0], dense[-1] if len(dense) > 1 else 0.0))
-
-    def other_edits(self, own: float) -> float:
-        """The highest edit similarity of another entity."""
-        return self.edits[1] if own == self.edits[0] else self.edits[0]
-
-    def other_dense(self, own: float) -> float:
-        """The highest `dense` of another entity."""
-        return self.dense[1] if own == self.dense[0] else self.dense[0]
 
 
 def _dense(name: MatchedName, scorer: Scorer) -> float:
@@ -71,10 +44,10 @@ def candidate_features(
     types: npt.NDArray[np.float32] | None,
     link_query: LinkQuery,
     scorer: Scorer,
-    nearest: Nearest,
+    nearest: Sequence[float],
     known: Mapping[str, float],
 ) -> tuple[float, ...]:
-    """Features in the order of `FEATURES`."""
+    """Features in the order of `FEATURES`; `nearest` has the two highest edit similarities of all entities."""
     of_name = string_features(name.point.name, name.folded)
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(name.point, link_query.types)
     dense = _dense(name, scorer)
@@ -84,8 +57,6 @@ def candidate_features(
     return (
         dense,
         max(dense, 0.0) ** 2,
-        max(0.0, dense - max(0.0, nearest.other_dense(dense))),
-        min(name.n_others, SUPPORT) / SUPPORT,
         name.lexical,
         min(name.lexical, SOME_LEXICAL),
         name.mention_coverage,
@@ -99,7 +70,7 @@ def candidate_features(
         float(n_slips == 1),
         1 - dense if n_slips else 0.0,
         0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
-        0.0 if is_other else margin(similarity, nearest.other_edits(similarity)),
+        0.0 if is_other else margin(similarity, nearest[-1] if similarity == nearest[0] else nearest[0]),
         *changes[:-1],
         float(name.point.is_canonical),
         type_agreement(types, name.point.types),

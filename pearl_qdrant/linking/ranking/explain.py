@@ -11,8 +11,6 @@ from pearl_qdrant.records import Candidate, Link, NilReason
 _WORDS: Mapping[str, str] = {
     "dense": "meaning (dense cosine above that of unrelated names)",
     "dense_squared": "close meaning (the same, squared)",
-    "dense_margin": "closer in meaning than any other entity",
-    "support": "other names of it are close too",
     "lexical": "spelling (n-gram cosine)",
     "some_lexical": "similar spelling (n-gram cosine up to 0.5)",
     "mention_coverage": "share of the mention that the name covers",

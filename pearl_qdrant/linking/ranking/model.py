@@ -12,8 +12,6 @@ to a collection.
 Features of a candidate, computed from its best name:
     dense               cosine c of the vectors above the cosine u of unrelated names: (c - u) / (1 - u)
     dense_squared       the square of `dense` if positive: among close names, a difference counts for more
-    dense_margin        how much higher `dense` is than that of any other entity, at least 0
-    support             other names of the entity among the found ones, up to 3, divided by 3
     lexical             cosine of IDF-weighted n-grams
     some_lexical        the same up to 0.5: names that share most n-grams can still differ in meaning ("increased size",
                         "decreased size"), so a difference above 0.5 counts for less
@@ -64,8 +62,6 @@ from pearl_qdrant.settings import DEFAULT_THRESHOLD
 FEATURES = (
     "dense",
     "dense_squared",
-    "dense_margin",
-    "support",
     "lexical",
     "some_lexical",
     "mention_coverage",

@@ -33,7 +33,6 @@ class MatchedName:
         folded: The folded name (`lexical.ngrams.fold_name`).
         edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
         is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
-        n_others: Number of other names of the same entity that the search found.
     """
 
     point: NamePoint
@@ -44,7 +43,6 @@ class MatchedName:
     folded: str | None = None
     edit_similarity: float = 0.0
     is_same_spelling: bool = False
-    n_others: int = 0
 
     @property
     def preliminary_score(self) -> float:

@@ -5,6 +5,7 @@ names, one per entity  ->  features  ->  logits of the entities and of NIL  ->  
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.ranking.candidate_features import Nearest, candidate_features, has_type, nil_features
+from pearl_qdrant.linking.ranking.candidate_features import candidate_features, has_type, nil_features
 from pearl_qdrant.linking.ranking.model import FEATURES
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
 from pearl_qdrant.linking.ranking.rules import BONUS, EXACT_CERTAINTY, ID_CERTAINTY, namesakes, own_names, shares
@@ -63,7 +64,7 @@ def score_names(
     nil_logit = float(of_nil @ scorer.model.nil_features)
     if not names:
         return ScoredMention(mention, [], nil_logit, of_nil)
-    nearest = Nearest.among(names, scorer)
+    nearest = (*heapq.nlargest(2, (name.edit_similarity for name in names)), 0.0)[:2]
     features = np.array(
         [candidate_features(of_mention, name, types, link_query, scorer, nearest, known) for name in names]
     )
