@@ -213,14 +213,14 @@ def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:
 
 
 def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
-    """Similarity never lowers a score; a wrong number, code or word never raises it."""
+    """Similarity never lowers a score; a wrong number or word never raises it."""
     model = dict(zip(FEATURES, shipped_model().features.tolist(), strict=True))
 
-    assert {"missing_numbers", "extra_numbers", "replaced_words", "changed_code"} <= NEGATIVE
+    assert {"missing_numbers", "extra_numbers", "replaced_words", "any_replaced"} <= NEGATIVE
     assert all(model[name] <= 0 for name in NEGATIVE)
     assert all(value >= 0 for name, value in model.items() if name not in NEGATIVE | UNSIGNED)
     assert model["dense"] + model["dense_squared"] > 0
-    assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_similarity"] > 0
+    assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_margin"] > 0
     assert shipped_model().without("dense").features[FEATURES.index("dense")] == 0.0
     with pytest.raises(ValueError, match="unknown feature 'dens'"):
         RankingModel.from_json('{"features": {"dens": 1}, "nil_features": {}}')
