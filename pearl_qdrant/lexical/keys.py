@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, ngram_rows
+from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
 from pearl_qdrant.lexical.spelling_variants import variant_words
 
 WEIGHTS = (4.0, 2.0, 1.0)
@@ -69,7 +69,7 @@ def key_rows(folded: Sequence[str], weights: Sequence[float] = (1.0, 1.0, 1.0)) 
 
 
 def stored_rows(names: Sequence[str]) -> SparseRows:
-    """What a store keeps of names: their n-grams (`ngram_rows`) and their keys.
+    """What a store keeps of names: their n-grams (`folded_rows`) and their keys.
 
     Args:
         names: n strings of any Unicode.
@@ -78,7 +78,7 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
         n rows; the values of n-grams have unit length, keys come on top.
     """
     folded = [fold_name(name) for name in names]
-    grams, keys = ngram_rows(names), key_rows(folded, WEIGHTS)
+    grams, keys = folded_rows(folded), key_rows(folded, WEIGHTS)
     owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in (grams, keys)]
     packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, (grams, keys), strict=True)]
     # Keys come first: where the hash of a key is that of an n-gram of the same name, the key's value stays.
