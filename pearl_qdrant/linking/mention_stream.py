@@ -90,19 +90,23 @@ class MentionStream:
                 found = find_candidates(
                     targets.all, cleaned[part], encoded.take(part), link_query, scorer, exclude=excluded
                 )
-                for mention, text, scored in zip(batch[part], cleaned[part], found, strict=True):
-                    scored = self._by_id(scored, text, link_query, excluded is not None)
+                for i, (mention, text, scored) in enumerate(zip(batch[part], cleaned[part], found, strict=True)):
+                    scored = self._by_id(scored, text, link_query, None if excluded is None else partial(excluded, i))
                     reranked = scored if self.reranker is None else rerank(scored, self.reranker, text)
                     yield reranked if mention is text else replace(reranked, mention=mention)
             done += len(batch)
 
-    def _by_id(self, scored: ScoredMention, text: str, link_query: LinkQuery, is_evaluated: bool) -> ScoredMention:
+    def _by_id(
+        self, scored: ScoredMention, text: str, link_query: LinkQuery, excludes: Callable[[NamePoint], bool] | None
+    ) -> ScoredMention:
         """The mention with the entity first whose id it is, if it is an id and not itself a name."""
-        if is_evaluated or scored.certainty < 1 or not looks_like_id(text):
+        if scored.certainty < 1 or not looks_like_id(text):
             return scored
         collections = [target.collection for target in self.statistics.targets().all]
         point = find_by_id(collections, text, link_query.filter)
-        return scored if point is None else put_first(scored, point)
+        if point is None or (excludes is not None and excludes(point)):
+            return scored
+        return put_first(scored, point)
 
     def _encoded(
         self, mentions: Iterator[str], check: Callable[[], None]

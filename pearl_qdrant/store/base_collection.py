@@ -138,7 +138,7 @@ class BaseCollection(ABC):
             limit=limit,
             lexical_limit=lexical_limit,
             is_exact_match=is_exact_match,
-            keys=keys if self.manifest.has_lexical else None,
+            keys=keys if self.manifest.has_keys else None,
         )
 
     def find(
