@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from training.augment.surface import NEIGHBOURS
+from pearl_qdrant.linking.mention_kinds.slips import KEYBOARD
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SHORTEST = 3  # letters of a word that may be edited
@@ -88,7 +88,7 @@ def _substitute(phrase: str, at: int, rng: random.Random) -> str:
 
 def _keyboard(phrase: str, at: int, rng: random.Random) -> str:
     """Replace a letter by an adjacent key of a QWERTY keyboard."""
-    near = NEIGHBOURS.get(phrase[at].lower())
+    near = KEYBOARD.get(phrase[at].lower())
     if near is None:
         return phrase
     return phrase[:at] + _cased(near[int(rng.random() * len(near))], phrase[at]) + phrase[at + 1 :]

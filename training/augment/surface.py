@@ -4,24 +4,9 @@ from __future__ import annotations
 
 import random
 
+from pearl_qdrant.linking.mention_kinds.slips import KEYBOARD
+
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-
-
-def _keyboard_neighbours() -> dict[str, str]:
-    """Return the letters next to each letter on a QWERTY keyboard."""
-    near: dict[str, set[str]] = {letter: set() for letter in _LETTERS}
-    for y, row in enumerate(_ROWS):
-        for x, letter in enumerate(row):
-            for other_y in (y - 1, y, y + 1):
-                if 0 <= other_y < len(_ROWS):
-                    near[letter].update(_ROWS[other_y][max(0, x - 1) : x + 2])
-            near[letter].discard(letter)
-    return {letter: "".join(sorted(others)) for letter, others in near.items()}
-
-
-NEIGHBOURS = _keyboard_neighbours()
-"""The letters next to each letter from a to z."""
 
 
 def edit_character(phrase: str, rng: random.Random) -> str:
@@ -40,7 +25,7 @@ def edit_character(phrase: str, rng: random.Random) -> str:
         return phrase[:at] + phrase[at + 1 :]
     if kind == 2:
         return phrase[:at] + rng.choice(_LETTERS) + phrase[at:]
-    return phrase[:at] + rng.choice(NEIGHBOURS.get(letter, _LETTERS)) + phrase[at + 1 :]
+    return phrase[:at] + rng.choice(KEYBOARD.get(letter, _LETTERS)) + phrase[at + 1 :]
 
 
 def swap_words(phrase: str, rng: random.Random) -> str:
