@@ -37,7 +37,7 @@ separates them, as for the two Giants, the answer is NIL, with all of them first
 show pearl-qdrant link "New York" Giants --collection demo --limit 3
 
 say "A type filter changes the answer."
-show pearl-qdrant link "New York" --type city --collection demo --limit 2
+show pearl-qdrant link "New York" --type state --collection demo --limit 2
 show pearl-qdrant link "New York" --type magazine --collection demo --limit 2
 
 say "Why? The explanation names scores, types and the runner-up."

@@ -236,7 +236,7 @@ def test_the_demo_shows_figure_1_and_a_filter_that_changes_the_answer(tmp_path: 
         assert (alias, "The New York Times") in answers
     # Without a filter popularity decides; the filters come after it.
     of_new_york = [answer for mention, answer in answers if mention == "New York"]
-    assert of_new_york == ["New York City", "New York City", "New York Magazine"]
+    assert of_new_york == ["New York City", "New York", "New York Magazine"]
     assert ("New York Post", "New York Post") in answers
     assert "Giants  ->  NIL (ambiguous)" in done.stdout
     assert "Brass Band  ->  NIL (below threshold)" in done.stdout
