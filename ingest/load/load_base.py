@@ -212,11 +212,10 @@ def load_or_update_base(
 ) -> IngestResult | UpdateResult:
     """Update a collection if the base is a newer release of what it holds (`session.MOSTLY`); else load the base.
 
+    All other arguments are those of `load_base` and `update_base`. With `options.limit` the base is loaded.
+
     Args:
         may_update: Called before such an update, with no argument; False loads the base beside what is stored.
-        paths, collection, store, model, device, pooling, prefix, kind, options, type_map, max_errors, kb, kb_version,
-            quantization, placement, may_remove, wait_s, events: As in `load_base` and `update_base`. With
-            `options.limit` the base is loaded.
 
     Raises:
         InputError, EmptyBaseError, OptionError, ModelError, ModelMismatchError, StoreError: As `load_base`.
