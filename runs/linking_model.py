@@ -10,7 +10,8 @@ in --work and their mentions scored once; both are kept there. There are two sor
     aliases     real aliases of the development splits (`training.examples.splits`); of AutoFJ all, since no other part
                 of the model uses it. A fifth of the mentions is made NIL: every entity that shares a folded name with
                 the right one is excluded. Bases have canonical names only, or all names without the mention's own
-                string. All together weigh `ALIAS_WEIGHT`
+                string. All together weigh `ALIAS_WEIGHT` in the
+                ranking, `ALIAS_DECISION_WEIGHT` in the decision
 
 The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
 bases that cover the same things. The run takes about 40 minutes on two cores.
@@ -39,7 +40,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.owners import NameOwners
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
+from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
@@ -65,8 +66,9 @@ EVERYDAY_ROWS = 60_000
 """Rows of the general base that the everyday mentions are made from."""
 PER_KIND = 400
 """Everyday mentions of each kind and base, at most."""
-ALIAS_WEIGHT = 1.5
-"""Weight of all tasks of aliases together; the everyday mentions of one base have 1."""
+ALIAS_WEIGHT, ALIAS_DECISION_WEIGHT = 4.5, 0.45
+"""Weights of all tasks of aliases together, in the ranking and in the decision; the everyday mentions of one base
+have 1. Which of two names is nearer is best learned from hard aliases; how many of them there are is not."""
 SAME_FIELD = dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases")
 """Bases that cover the same things are left out together."""
 GENERAL_NAMES = (8_000, 60_000)
@@ -328,15 +330,15 @@ def main(data: Path, work: Path, out: Path, model: str) -> None:
             _log.info("%s: %d mentions", base.name, sum(len(task.is_nil) for task in scored))
         of_base = pickle.loads(kept.read_bytes())  # noqa: S301
         (everyday if base.name.startswith("everyday:") else aliases).extend(of_base)
-    aliases = [replace(task, weight=ALIAS_WEIGHT / len(aliases)) for task in aliases]
+    weight, decision_weight = ALIAS_WEIGHT / len(aliases), ALIAS_DECISION_WEIGHT / len(aliases)
+    aliases = [replace(task, weight=weight, decision_weight=decision_weight) for task in aliases]
     tasks = [*everyday, *aliases]
     models = cross_fitted(tasks)
     for line in (*report_everyday(everyday, models), *report(aliases, models)):
         click.echo(line)
     found = fit_ranking(tasks)
     text = {
-        "features": dict(zip(FEATURES, found.features.round(3).tolist(), strict=True)),
-        "nil_features": dict(zip(NIL_FEATURES, found.nil_features.round(3).tolist(), strict=True)),
+        **{part: {name: round(value, 3) for name, value in named.items()} for part, named in found.by_name().items()},
         "model": model,
         "mentions": sum(len(task.is_nil) for task in tasks),
         "tasks": len(tasks),

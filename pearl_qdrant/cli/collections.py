@@ -86,7 +86,7 @@ def _format_calibration(calibration: dict[str, Any] | None) -> str:
     if calibration is None:
         return "as shipped with the package"
     ranking = "as shipped" if calibration["features"] is None else "fitted too"
-    fitted = {key: value for key, value in calibration.items() if key not in ("features", "nil_features")}
+    fitted = {key: value for key, value in calibration.items() if key not in ("features", "decision", "nil_features")}
     shown = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in fitted.items())
     return ", ".join([*shown, f"ranking {ranking}"])
 

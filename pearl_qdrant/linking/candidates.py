@@ -20,7 +20,7 @@ from itertools import chain
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
-from pearl_qdrant.lexical.keys import joined, key_rows
+from pearl_qdrant.lexical.keys import joined, key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
@@ -55,20 +55,21 @@ class Queries:
 
     Attributes:
         mentions: m cleaned strings.
-        spellings: Their spelling keys.
+        spellings, words: Their keys of spelling and of sorted words (`lexical.keys`).
         ngrams: Their n-grams, m rows.
         keys: Their keys, m rows.
     """
 
     mentions: Sequence[str]
     spellings: Sequence[str]
+    words: Sequence[str]
     ngrams: SparseRows
     keys: SparseRows
 
     def take(self, rows: Sequence[int]) -> Queries:
         """The mentions in these rows; at least one."""
-        mentions, spellings = ([of[row] for row in rows] for of in (self.mentions, self.spellings))
-        return Queries(mentions, spellings, self.ngrams.take(rows), self.keys.take(rows))
+        mentions, spellings, words = ([of[row] for row in rows] for of in (self.mentions, self.spellings, self.words))
+        return Queries(mentions, spellings, words, self.ngrams.take(rows), self.keys.take(rows))
 
 
 Exclude = Callable[[int, NamePoint], bool]
@@ -96,7 +97,8 @@ def find_candidates(
     """
     folded = [fold_name(mention) for mention in mentions]
     spellings = [joined(one.split()) for one in folded]
-    queries = Queries(mentions, spellings, folded_rows(folded), key_rows(folded))
+    words = [name_keys(one)[2] for one in folded]
+    queries = Queries(mentions, spellings, words, folded_rows(folded), key_rows(folded))
 
     def is_own_name(number: int, point: NamePoint) -> bool:
         is_same = joined(fold_name(point.name).split()) == spellings[number]
@@ -135,7 +137,7 @@ def _search(
     """Names for each mention in one collection; enough for `limit` entities if the collection has them."""
     weighted = target.idf.weighted(queries.ngrams)
     ngrams = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
-    shortened = Queries(queries.mentions, queries.spellings, ngrams, queries.keys)
+    shortened = replace(queries, ngrams=ngrams)
     # A limit for each of the two searches. It is kept low because reading a payload costs more than finding its point.
     n_names = link_query.limit + link_query.limit // 2
     found = _search_names(target.collection, encoded, shortened, n_names, link_query, is_exact_match)
@@ -157,7 +159,7 @@ def _search(
         if not found[i] and mention and not encoded.encodable[i]:
             points = target.collection.find(names=[mention], types=link_query.filter, limit=MAX_SAME_NAME)
             found[i] = [MatchedName(point, None, 1.0, 1.0, 1.0) for point in points]
-    _set_string_scores(target.idf, queries.spellings, weighted, found)
+    _set_string_scores(target.idf, queries, weighted, found)
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
     return found
@@ -194,7 +196,7 @@ def _n_entities(names: Iterable[MatchedName]) -> int:
 
 
 def _set_string_scores(
-    idf: IdfTable, spellings: Sequence[str], mentions: SparseRows, found: Sequence[Sequence[MatchedName]]
+    idf: IdfTable, queries: Queries, mentions: SparseRows, found: Sequence[Sequence[MatchedName]]
 ) -> None:
     """Set the scores of all found names that compare strings; the n-grams of equal names are computed once."""
     rows: dict[str, int] = {}
@@ -206,13 +208,15 @@ def _set_string_scores(
     ]
     folded = [fold_name(name) for name in rows]
     scores = score_pairs(mentions, idf.weighted(folded_rows(folded)), pairs)
-    keys = [joined(one.split()) for one in folded]
+    keys = [name_keys(one) for one in folded]
     triples = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
     for name, (i, row), (cosine, of_mention, of_name) in zip(chain.from_iterable(found), pairs, triples, strict=True):
         name.folded = folded[row]
-        if spellings[i] and keys[row]:
-            name.is_same_spelling = keys[row] == spellings[i]
-            name.edit_similarity = edit_similarity(spellings[i], keys[row])
+        spelling, _, words = keys[row]
+        if queries.spellings[i] and spelling:
+            name.is_same_spelling = spelling == queries.spellings[i]
+            name.has_same_words = words == queries.words[i] and " " in words
+            name.edit_similarity = edit_similarity(queries.spellings[i], spelling)
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
 

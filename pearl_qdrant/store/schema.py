@@ -238,7 +238,7 @@ class LinkCalibration(BaseModel):
         slope: Factor of every logit.
         nil_bias: Added to the logit of NIL.
         threshold: A mention with a lower probability is NIL.
-        features, nil_features: Coefficients of the ranking by name; None: those shipped with the package.
+        features, decision, nil_features: Coefficients of the ranking by name; None: those shipped with the package.
     """
 
     # Extra fields may say on what it was fitted, and how well.
@@ -248,6 +248,7 @@ class LinkCalibration(BaseModel):
     nil_bias: float = Field(allow_inf_nan=False)
     threshold: float = Field(ge=0, le=1)
     features: dict[str, FiniteFloat] | None = None
+    decision: dict[str, FiniteFloat] | None = None
     nil_features: dict[str, FiniteFloat] | None = None
 
 

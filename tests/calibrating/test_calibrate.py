@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,8 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
 
 def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
     """They are in the manifest; an unknown one is reported, and can be fitted again."""
-    own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, "features": {"dense": 7.0}, "nil_features": {"bias": 1.0}}
+    coefficients = {"features": {"dense": 7.0}, "decision": {"dense": 3.0}, "nil_features": {"bias": 1.0}}
+    own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, **coefficients}
 
     def store_calibration(changed: dict[str, Any]) -> None:
         store = EdgeStore(ingested)
@@ -124,7 +126,11 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     (link,) = run("link", "oneword", "--json", "--explain").lines()
     best = link["candidates"][0]
     assert best["score"] == pytest.approx(7 * best["features"]["dense"])
+    assert link["candidates"][0]["probability"] < 1 / (1 + math.exp(1.0 - 3.0 * best["features"]["dense"])) + 1e-6
     assert "spelling" not in run("link", "oneword", "--explain").out
+
+    store_calibration({**own, "decision": None})
+    assert "no coefficients of the decision" in run("link", "oneword").err
 
     store_calibration({**own, "features": {"density": 7.0}})
     refused = run("link", "oneword")

@@ -33,7 +33,8 @@ SHIPPED = RankingModel.from_names(
         "type_agreement": 0.5,
         "wanted_type": 2.0,
     },
-    {"bias": 3.0, "background_dense": 8.0, "log_size": 1.0},
+    {"dense": 4.0, "lexical": 2.0, "acronym": 1.0, "missing_numbers": -1.0, "wanted_type": 1.0},
+    {"bias": 1.0, "background_dense": 3.0, "log_size": 1.0},
 )
 """Default coefficients like those that ship, which may change."""
 
@@ -42,7 +43,8 @@ def samples_of_a_base(n: int, rng: np.random.Generator, model: RankingModel) -> 
     """Mentions of 8 candidates with random features; a model draws the right answer, the default one scores them."""
     features = rng.random((n, 8, len(FEATURES))).astype(np.float32)
     nil_features = np.concatenate([np.ones((n, 1)), rng.random((n, len(NIL_FEATURES) - 1))], axis=1)
-    logits = np.concatenate([features @ model.features, (nil_features @ model.nil_features)[:, None]], axis=1)
+    ranked = features @ model.features
+    logits = np.concatenate([ranked, model.nil_logits(ranked, features, nil_features)[:, None]], axis=1)
     drawn = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
     ones = np.ones(n)
     right, offsets = np.arange(8) == drawn[:, None], np.zeros((n, 8))
@@ -53,7 +55,9 @@ def samples_of_a_base(n: int, rng: np.random.Generator, model: RankingModel) -> 
 def test_an_unusual_base_gets_its_own_coefficients() -> None:
     """If spelling misleads and acronyms mean nothing, the fit finds it, and other mentions of the base gain."""
     names = dict(zip(FEATURES, SHIPPED.features.tolist(), strict=True))
-    other = RankingModel.from_names({**names, "lexical": 0.0, "some_lexical": 0.0, "acronym": 0.0, "dense": 12.0}, {})
+    other = RankingModel.from_names(
+        {**names, "lexical": 0.0, "some_lexical": 0.0, "acronym": 0.0, "dense": 12.0}, {"dense": 8.0}, {}
+    )
     rng = np.random.default_rng(8)
     made = samples_of_a_base(1500, rng, other)
     asked: dict[str, Any] = {"precision": 0.6, "before": Calibration(), "groups": np.arange(1500)}
@@ -93,7 +97,7 @@ def test_the_default_coefficients_stay_if_others_do_no_better() -> None:
 
 def test_scoring_again_sorts_the_candidates_again() -> None:
     """Ties are computed again, and missing candidates stay last."""
-    by_dense = RankingModel.from_names({"dense": 1.0}, {"bias": 2.0})
+    by_dense = RankingModel.from_names({"dense": 1.0}, {"dense": 1.0}, {"bias": 2.0})
     features = np.zeros((2, 3, len(FEATURES)), dtype=np.float32)
     features[:, :, FEATURES.index("dense")] = [[0.1, 0.9, 0.9], [0.3, 0.4, 0.0]]
     logits = np.array([[3.0, 2.0, 1.0], [2.0, 1.0, -np.inf]])
@@ -107,7 +111,8 @@ def test_scoring_again_sorts_the_candidates_again() -> None:
     assert again.logits.tolist() == [pytest.approx([0.9, 0.9, 0.1]), pytest.approx([0.4, 0.3, -np.inf])]
     assert again.n_tied.tolist() == [2, 1]
     assert again.is_right.tolist() == [[False, True, False], [False, True, False]]
-    assert again.nil_logits.tolist() == [2.0, 2.0]
+    of_ranking = np.log([2 * np.exp(0.9) + np.exp(0.1), np.exp(0.4) + np.exp(0.3)])
+    assert again.nil_logits == pytest.approx(of_ranking + 2.0 - np.array([0.9, 0.4]))
     assert again.first_is_right.tolist() == [0.5, 0.0]
 
 
@@ -119,6 +124,7 @@ def test_mentions_that_a_rule_decides_do_not_count() -> None:
     alone, together = (fit_coefficients(one, SHIPPED) for one in (made, Samples.joined([made, wrong])))
 
     assert together.features == pytest.approx(alone.features)
+    assert together.decision == pytest.approx(alone.decision)
     assert fit_coefficients(wrong, SHIPPED) is SHIPPED
 
 
@@ -131,7 +137,7 @@ def test_scoring_again_keeps_what_rules_add() -> None:
     nil_features = np.zeros((1, len(NIL_FEATURES)))
     made = Samples(offsets, ones, is_right, ones, ones == 0, ones, features, nil_features, offsets, np.array([0.985]))
 
-    again = made.scored_by(RankingModel.from_names({"dense": 10.0}, {}))
+    again = made.scored_by(RankingModel.from_names({"dense": 10.0}, {}, {}))
 
     assert again.logits[0].tolist() == [pytest.approx(22.0), pytest.approx(9.0)]
     assert again.first_is_right.tolist() == [1.0]

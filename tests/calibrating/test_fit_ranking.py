@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
 from training.ranking.fit_ranking import (
+    DECISION_FIXED,
     FIXED,
     Task,
     accuracy_at_1,
@@ -23,6 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 TRUE = {"dense": 8.0, "lexical": 4.0, "missing_numbers": -2.0}
+TRUE_DECISION = {"dense": 5.0, "lexical": 3.0, "missing_numbers": -1.0}
 
 
 def task_of(features: FloatArray, present: BoolArray, right: BoolArray, nil: FloatArray, is_nil: BoolArray) -> Task:
@@ -35,7 +37,8 @@ def made_up(n: int, *, seed: int) -> tuple[Task, RankingModel]:
     rng = np.random.default_rng(seed)
     model = RankingModel(
         np.array([TRUE.get(name, FIXED.get(name, 0.0)) for name in FEATURES]),
-        np.array([5.0 if name == "bias" else 0.0 for name in NIL_FEATURES]),
+        np.array([TRUE_DECISION.get(name, DECISION_FIXED.get(name, 0.0)) for name in FEATURES]),
+        np.array([4.0 if name == "bias" else 0.0 for name in NIL_FEATURES]),
     )
     features = np.zeros((n, 6, len(FEATURES)))
     for name in TRUE:
@@ -57,7 +60,8 @@ def test_fitting_finds_the_coefficients_that_made_the_data() -> None:
     fitted = fit_ranking([task], l2=1e-5)
 
     assert np.allclose(fitted.features, true.features, atol=0.6)
-    assert abs(fitted.nil_features[0] - 5.0) < 0.6
+    assert np.allclose(fitted.decision, true.decision, atol=0.8)
+    assert abs(fitted.nil_features[0] - 4.0) < 0.8
 
 
 def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
@@ -76,10 +80,10 @@ def test_tied_first_candidates_share_the_credit() -> None:
     features = np.zeros((2, 2, len(FEATURES)))
     right = np.array([[True, False], [False, False]])
     task = task_of(features, np.ones((2, 2), bool), right, np.ones((2, len(NIL_FEATURES))), np.array([False, True]))
-    model = RankingModel(np.ones(len(FEATURES)), np.zeros(len(NIL_FEATURES)))
+    model = RankingModel(np.ones(len(FEATURES)), np.zeros(len(FEATURES)), np.zeros(len(NIL_FEATURES)))
 
     assert accuracy_at_1(task, model) == 0.5
-    assert np.allclose(probabilities(task, model), 1 / 3)
+    assert np.allclose(probabilities(task, model), [[0.25, 0.25, 0.5]] * 2)
 
 
 def test_fusion_and_single_features_can_be_compared() -> None:
@@ -108,16 +112,19 @@ def test_what_a_rule_decides_does_not_count_in_the_fit() -> None:
 
 
 def test_a_task_counts_by_its_weight() -> None:
-    """Of two tasks that contradict each other, the one with most of the weight decides."""
+    """Of two tasks that contradict each other, the one with most of the weight decides, in either fit."""
     task, _ = made_up(800, seed=5)
     turned = replace(task, features=-task.features)
     lexical = FEATURES.index("lexical")
 
-    for_task = fit_ranking([replace(task, weight=9.0), replace(turned, weight=0.1)])
+    for_task = fit_ranking([replace(task, weight=9.0, decision_weight=9.0), replace(turned, weight=0.1)])
     for_turned = fit_ranking([replace(task, weight=0.1), replace(turned, weight=9.0)])
+    divided = fit_ranking([replace(task, weight=9.0, decision_weight=0.1), replace(turned, decision_weight=9.0)])
 
     assert for_task.features[lexical] > 1
     assert for_turned.features[lexical] < 0.1
+    assert divided.features[lexical] > 1
+    assert divided.decision[lexical] < 0.1 < 0.5 < for_task.decision[lexical]
 
 
 def test_rules_go_before_coefficients_in_the_figures() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pearl_qdrant.linking.ranking.edit_features import edit_similarity, margin, slips, sorted_similarity, word_changes
+from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.linking.ranking.edit_features import (
+    edit_similarity,
+    is_misread,
+    margin,
+    slips,
+    sorted_similarity,
+    word_changes,
+)
 from pearl_qdrant.linking.ranking.string_features import string_features
 
 
@@ -54,15 +62,14 @@ def test_another_order_of_words_is_near_when_sorted() -> None:
     [
         ("measles", "Measles", {}),
         ("meazles", "measles", {}),  # a slip has its counterpart
-        ("left lung", "right lung", {"replaced": 0.5, "any_replaced": 1.0}),
-        ("lung cancer", "cancer", {"only_added": 1.0}),
-        ("cancer", "lung cancer", {"only_missing": 1.0}),
-        ("cancer cases", "cancer", {"only_added": 1.0, "added_common": 1.0}),
-        ("hepatitis Z", "hepatitis B", {"replaced": 0.5, "any_replaced": 1.0, "is_code": True}),
+        ("left lung", "right lung", {"replaced": 0.5, "any_replaced": 1.0, "replaced_rare": word_rarity("left")}),
+        ("lung cancer", "cancer", {"only_added": 1.0, "added_rare": word_rarity("lung")}),
+        ("cancer", "lung cancer", {"only_missing": 1.0, "missing_rare": word_rarity("lung")}),
+        ("cancer cases", "cancer", {"only_added": 1.0, "added_rare": word_rarity("case")}),
+        ("hepatitis Z", "hepatitis B", {"replaced": 0.5, "any_replaced": 1.0, "replaced_rare": 1.0, "is_code": True}),
         ("DFNA13", "DFNB13", {"is_code": True}),
         ("chicken pox", "chickenpox", {}),
         ("chicken poks", "chickenpox", {}),
-        ("Sard0al", "Sardoal", {}),
         ("tumours of the lung", "tumor of lung", {}),
     ],
 )
@@ -75,7 +82,23 @@ def test_added_words_count_by_their_frequency_in_the_base() -> None:
     """A word that names of the base have is probably part of another name."""
     found = changes("familial measles", "measles", {"familial": 0.6, "measle": 0.2})
 
-    assert found == {"only_added": 1.0, "added_known": 0.6}
+    assert found == {"only_added": 1.0, "added_known": 0.6, "added_rare": 1.0}
+
+
+@pytest.mark.parametrize(
+    "mention, name, expected",
+    [
+        ("Sard0al", "Sardoal", True),
+        ("Las Vegas 1imited", "Las Vegas Limited", True),
+        ("Sardoal", "Sard0al", False),  # names are not misread
+        ("type 5 lesion", "type 8 lesion", False),  # no two digits look alike
+        ("IL1", "ILL", False),  # too short
+        ("C0LD", "cold", False),
+    ],
+)
+def test_a_digit_may_be_a_misread_letter(mention: str, name: str, expected: bool) -> None:
+    """Where all else is equal, the mention is long enough, and the letter looks like the digit."""
+    assert is_misread(string_features(mention), string_features(name)) == expected
 
 
 def test_the_margin_is_the_lead_over_other_entities() -> None:

@@ -103,7 +103,7 @@ def test_no_coefficients_overrule_a_rule(nil: float, lexical: float) -> None:
     """However likely they make NIL or another name, an exact name and an id keep their precision."""
     points = [NamePoint("kb", key, name, name, True) for key, name in (("own", "ox"), ("other", "oxen"))]
     names = [MatchedName(points[0], None, 0.1, is_same_spelling=True), MatchedName(points[1], None, 0.9)]
-    scorer = Scorer(RankingModel.from_names({"lexical": lexical}, {"bias": nil}), 0.0, 0.0)
+    scorer = Scorer(RankingModel.from_names({"lexical": lexical}, {"lexical": lexical}, {"bias": nil}), 0.0, 0.0)
 
     by_name = score_names("ox", names, None, LinkQuery(5), scorer)
     by_id = put_first(score_names("kb:own", names[1:], None, LinkQuery(5), scorer), points[0])

@@ -25,7 +25,7 @@ from pearl_qdrant.linking.ranking.scoring import (
 )
 from pearl_qdrant.store.schema import NamePoint
 
-BY_SPELLING = Scorer(RankingModel.from_names({"lexical": 1.0}, {}), 0.0, 0.0)
+BY_SPELLING = Scorer(RankingModel.from_names({"lexical": 1.0}, {}, {}), 0.0, 0.0)
 
 STRADDLING = [0.50006, 0.50014, 0.50003, 0.49997]
 """The best two are closer than what counts as equal. In four decimals the first and the last pair are equal, and the

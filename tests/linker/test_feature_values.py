@@ -18,7 +18,7 @@ from pearl_qdrant.linking.ranking.scoring import (
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
-NOTHING = RankingModel.from_names({}, {})
+NOTHING = RankingModel.from_names({}, {}, {})
 
 
 def name(number: int, *, dense: float | None = 0.5, lexical: float = 0.0, called: str | None = None) -> MatchedName:
@@ -74,7 +74,7 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
     """The feature is letters and digits divided by 30, at most 1."""
     assert nil_features(scored(mention, [])) == {
         "bias": 1.0,
-        "common": 0.0,
+        "rarity": 1.0,
         "background_dense": 0.0,
         "background_lexical": 0.0,
         "length": pytest.approx(length),

@@ -214,16 +214,17 @@ def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:
 
 def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
     """Similarity never lowers a score; a wrong number or word never raises it."""
-    model = dict(zip(FEATURES, shipped_model().features.tolist(), strict=True))
-
     assert {"missing_numbers", "extra_numbers", "replaced_words", "any_replaced"} <= NEGATIVE
-    assert all(model[name] <= 0 for name in NEGATIVE)
-    assert all(value >= 0 for name, value in model.items() if name not in NEGATIVE | UNSIGNED)
-    assert model["dense"] + model["dense_squared"] > 0
-    assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_margin"] > 0
-    assert shipped_model().without("dense").features[FEATURES.index("dense")] == 0.0
+    for part in ("features", "decision"):
+        model = shipped_model().by_name()[part]
+        assert all(model[name] <= 0 for name in NEGATIVE)
+        assert all(value >= 0 for name, value in model.items() if name not in NEGATIVE | UNSIGNED)
+        assert model["dense"] + model["dense_squared"] > 0
+        assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_margin"] > 0
+    without = shipped_model().without("dense")
+    assert without.features[FEATURES.index("dense")] == without.decision[FEATURES.index("dense")] == 0.0
     with pytest.raises(ValueError, match="unknown feature 'dens'"):
-        RankingModel.from_json('{"features": {"dens": 1}, "nil_features": {}}')
+        RankingModel.from_json('{"features": {"dens": 1}, "decision": {}, "nil_features": {}}')
 
 
 def test_a_table_of_another_size_is_refused() -> None:

@@ -1,17 +1,18 @@
-"""Fit the coefficients of `pearl_qdrant.linking.ranking.model` by logistic regression over candidates and NIL.
+"""Fit the coefficients of `pearl_qdrant.linking.ranking.model` by two logistic regressions.
 
-    loss = weighted mean over tasks of mean over mentions of -log p(right entity, or NIL)
-           + l2 * |scaled coefficients|^2
+    ranking     over the candidates of mentions whose entity is among them: which one is right
+    decision    over all mentions, by the features of the first candidate: is the entity among the candidates
+    loss        weighted mean over tasks of mean over mentions of -log p(right answer) + l2 * |scaled coefficients|^2
 
-A mention whose entity is not among the candidates counts as NIL, the best remaining answer. A mention that a rule
-decides does not count. The weight of a task does not depend on its number of mentions. A coefficient has the sign that
-follows from the meaning of its feature, or is 0: a property of a single base (such as equal names that are rarely
-right) must not enter a model for all bases.
+The decision asks for the entity among the candidates, not at the top: which one is right, the ranking has answered.
+A mention that a rule decides does not count. The weight of a task does not depend on its number of mentions. A
+coefficient has the sign that follows from the meaning of its feature, or is 0: a property of a single base (such as
+equal names that are rarely right) must not enter a model for all bases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +24,10 @@ from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
-"""Fixed coefficients; exp(2) multiplies the odds by 7."""
+"""Fixed coefficients of the ranking; exp(2) multiplies the odds by 7."""
+
+DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0)
+"""Fixed coefficients of the decision."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,7 +45,8 @@ class Task:
         is_nil: (m,) bool; the base does not have the entity.
         offsets: (m, k); what rules add to the logits (`linking.ranking.rules`).
         by_rule: (m,) bool; a rule decides the mention.
-        weight: Weight of the task in the fit, > 0.
+        weight: Weight of the task in the fit of the ranking, >= 0.
+        decision_weight: Its weight in the fit of the decision, >= 0.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Task:
     offsets: FloatArray
     by_rule: npt.NDArray[np.bool_]
     weight: float = 1.0
+    decision_weight: float = 1.0
 
     def take(self, rows: npt.NDArray[np.bool_]) -> Task:
         """The mentions of these rows, (m,) bool."""
@@ -75,7 +81,7 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
         name: Name of the task.
         scored: m mentions.
         gold: m sets of entity ids, each of which counts as right; empty for NIL.
-        weight: Weight of the task.
+        weight: Weight of the task, in both fits.
     """
     m, k = len(scored), max((len(one.found) for one in scored), default=0)
     features = np.zeros((m, k, len(FEATURES)))
@@ -90,79 +96,112 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
     nil_features = np.array([one.nil_features for one in scored]).reshape(m, len(NIL_FEATURES))
     is_nil = np.array([not ids for ids in gold])
     by_rule = np.array([one.certainty < 1 for one in scored])
-    return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule, weight)
+    return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule, weight, weight)
 
 
-def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 100) -> RankingModel:
-    """Fit the coefficients.
+def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 200) -> RankingModel:
+    """Fit the coefficients of the ranking, then those of the decision about its first candidates.
 
     Args:
-        tasks: Weighted by their `weight`.
+        tasks: Weighted by their `weight` and `decision_weight`.
         l2: Weight of the squared coefficients, each scaled by the deviation of its feature.
         iterations: Iterations of L-BFGS-B, at most.
     """
-    tasks = [task.take(~task.by_rule) for task in tasks if not task.by_rule.all()]
-    total_weight = sum(task.weight for task in tasks)
-    stacked = np.concatenate([task.features[task.present] for task in tasks])
-    scale = stacked.std(axis=0) + 1e-6
+    tasks = [task.take(~task.by_rule & task.present.any(axis=1)) for task in tasks]
+    tasks = [task for task in tasks if len(task.is_nil)]
+    ranking = _fit(
+        [_Rows(t.features[keep], t.present[keep], t.right[keep], t.weight) for t, keep in _with_entity(tasks)],
+        FIXED,
+        l2,
+        iterations,
+    )
+    fitted = _fit([_decision_rows(task, ranking) for task in tasks], DECISION_FIXED, l2, iterations)
     n = len(FEATURES)
+    return RankingModel(ranking, fitted[:n], -fitted[n:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A multinomial regression: (m, k, p) features of the choices, and (m, k) which there are and which are right."""
+
+    features: FloatArray
+    present: npt.NDArray[np.bool_]
+    right: npt.NDArray[np.bool_]
+    weight: float
+
+
+def _with_entity(tasks: Iterable[Task]) -> Iterator[tuple[Task, npt.NDArray[np.bool_]]]:
+    """Tasks with the rows of the mentions whose entity is among several candidates."""
+    for task in tasks:
+        keep = task.right.any(axis=1) & (task.present.sum(axis=1) > 1)
+        if keep.any():
+            yield task, keep
+
+
+def _decision_rows(task: Task, ranking: FloatArray) -> _Rows:
+    """For each mention: its entity is among the candidates, or, with features of 0, it is not."""
+    first = np.where(task.present, task.features @ ranking, -np.inf).argmax(axis=1)
+    of_first = task.features[np.arange(len(first)), first]
+    rows = np.zeros((len(first), 2, len(FEATURES) + len(NIL_FEATURES)))
+    rows[:, 0] = np.concatenate([of_first, task.nil_features], axis=1)
+    found = task.right.any(axis=1)
+    right = np.stack([found, ~found], axis=1)
+    return _Rows(rows, np.ones_like(right), right, task.decision_weight)
+
+
+def _fit(tasks: Sequence[_Rows], fixed: Mapping[str, float], l2: float, iterations: int) -> FloatArray:
+    """The coefficients, (p,); the first are those of `FEATURES`, whose signs are kept. Further ones are free."""
+    tasks = [task for task in tasks if task.weight]
+    total_weight = sum(task.weight for task in tasks)
+    p = tasks[0].features.shape[2]
+    scale = np.concatenate([task.features[task.present] for task in tasks]).std(axis=0)
+    scale[scale < 1e-6] = 1.0
+    scale[len(FEATURES) :] = 1.0
 
     def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
-        weights, nil_weights = parameters[:n] / scale, parameters[n:]
-        total, gradient = l2 * float(parameters[:n] @ parameters[:n]), np.zeros_like(parameters)
-        gradient[:n] = 2 * l2 * parameters[:n]
+        total, gradient = l2 * float(parameters @ parameters), 2 * l2 * parameters
         for task in tasks:
-            value, by_feature, by_nil = _task_loss(task, weights, nil_weights)
-            share = task.weight / total_weight
-            total += share * value
-            gradient[:n] += share * by_feature / scale
-            gradient[n:] += share * by_nil
+            value, slope = _mean_loss(task, parameters / scale)
+            total += task.weight / total_weight * value
+            gradient = gradient + task.weight / total_weight * slope / scale
         return total, gradient
 
-    start = np.concatenate([np.zeros(n), np.zeros(len(NIL_FEATURES))])
-    bounds: list[tuple[float | None, float | None]] = []
+    start = np.zeros(p)
+    bounds: list[tuple[float | None, float | None]] = [(None, None)] * p
     for i, name in enumerate(FEATURES):
-        if name in FIXED:
-            start[i] = FIXED[name] * scale[i]
-            bounds.append((start[i], start[i]))
-        else:
-            start[i] = 0.0 if name in UNSIGNED else -0.3 if name in NEGATIVE else 0.3
-            bounds.append((None if name in NEGATIVE | UNSIGNED else 0.0, 0.0 if name in NEGATIVE else None))
-    bounds += [(None, None)] * len(NIL_FEATURES)
+        if name in fixed:
+            start[i] = fixed[name] * scale[i]
+            bounds[i] = (start[i], start[i])
+        elif name not in UNSIGNED:
+            bounds[i] = (None, 0.0) if name in NEGATIVE else (0.0, None)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
-    return RankingModel(found.x[:n] / scale, found.x[n:])
+    fitted: FloatArray = found.x / scale
+    return fitted
 
 
-def _task_loss(task: Task, weights: FloatArray, nil_weights: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return the mean loss of one task, and its gradients."""
-    odds = _odds(task, weights, nil_weights)
+def _mean_loss(task: _Rows, weights: FloatArray) -> tuple[float, FloatArray]:
+    """Mean of -log p(right) over the mentions, and its gradient."""
+    logits = np.where(task.present, task.features @ weights, -np.inf)
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     total = odds.sum(axis=1, keepdims=True)
-    aim = np.zeros_like(odds)
-    hits = odds[:, :-1] * task.right
-    is_found = task.right.any(axis=1)
-    aim[is_found, :-1] = hits[is_found] / hits[is_found].sum(axis=1, keepdims=True)
-    aim[~is_found, -1] = 1.0
-    likelihood = np.where(is_found, hits.sum(axis=1), odds[:, -1]) / total[:, 0]
-    residual = (odds / total - aim) / len(odds)
-    by_feature: FloatArray = np.einsum("mk,mkf->f", residual[:, :-1], task.features)
-    return (
-        -float(np.log(np.maximum(likelihood, 1e-300)).mean()),
-        by_feature,
-        residual[:, -1] @ task.nil_features,
-    )
+    hits = odds * task.right
+    hit = np.maximum(hits.sum(axis=1, keepdims=True), 1e-300)
+    slope: FloatArray = np.einsum("mk,mkp->p", (odds / total - hits / hit) / len(odds), task.features)
+    return -float(np.log(hit / total).mean()), slope
 
 
-def _odds(task: Task, weights: FloatArray, nil_weights: FloatArray, offsets: FloatArray | float = 0.0) -> FloatArray:
+def _odds(task: Task, model: RankingModel, offsets: FloatArray | float = 0.0) -> FloatArray:
     """Return (m, k + 1): exponentials of the logits, NIL last; the largest of a row is 1."""
-    logits = np.concatenate([task.features @ weights + offsets, (task.nil_features @ nil_weights)[:, None]], axis=1)
-    logits[:, :-1][~task.present] = -np.inf
+    ranked = np.where(task.present, task.features @ model.features, -np.inf)
+    nil = model.nil_logits(ranked, task.features, task.nil_features)
+    logits = np.concatenate([ranked + offsets, nil[:, None]], axis=1)
     odds: FloatArray = np.exp(logits - logits.max(axis=1, keepdims=True))
     return odds
 
 
 def probabilities(task: Task, model: RankingModel) -> FloatArray:
     """Return (m, k + 1): the probabilities of the candidates and of NIL."""
-    odds = _odds(task, model.features, model.nil_features)
+    odds = _odds(task, model)
     shares: FloatArray = odds / odds.sum(axis=1, keepdims=True)
     return shares
 
@@ -180,7 +219,7 @@ def accuracy_at_1(task: Task, model: RankingModel, *, has_rules: bool = True) ->
 
 def right_and_wrong(task: Task, model: RankingModel, *, threshold: float = DEFAULT_THRESHOLD) -> tuple[float, float]:
     """Return the shares of mentions with a right and with a wrong link; the others are NIL. Ties are NIL."""
-    odds = _odds(task, model.features, model.nil_features, task.offsets)
+    odds = _odds(task, model, task.offsets)
     shares = odds[:, :-1] / odds.sum(axis=1, keepdims=True)
     first = shares.argmax(axis=1)
     best = np.take_along_axis(shares, first[:, None], axis=1)[:, 0]
@@ -201,7 +240,8 @@ def accuracy_of_fusion(task: Task, *, k: int = 60) -> float:
 
 def single_feature(name: str) -> RankingModel:
     """Return a ranking by a single feature, for comparison."""
-    return RankingModel(np.array([float(feature == name) for feature in FEATURES]), np.zeros(len(NIL_FEATURES)))
+    only = np.array([float(feature == name) for feature in FEATURES])
+    return RankingModel(only, np.zeros(len(FEATURES)), np.zeros(len(NIL_FEATURES)))
 
 
 def _earned(task: Task, scores: FloatArray) -> float:

@@ -36,7 +36,7 @@ from pearl_qdrant.linking.calibration.known_mentions import (
     from_labels,
     from_names,
 )
-from pearl_qdrant.linking.calibration.labels import Label, read_pairs
+from pearl_qdrant.linking.calibration.labels import Label, read_pairs, with_learned
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
@@ -73,14 +73,13 @@ class CollectionFit:
     def to_manifest(self) -> LinkCalibration:
         """The record that the manifest stores."""
         fitted, model = self.fit.calibration, self.fit.model
-        features, nil_features = (None, None) if model is None else model.by_name()
+        coefficients = {} if model is None else model.by_name()
         return LinkCalibration.model_validate(
             {
                 "slope": fitted.slope,
                 "nil_bias": fitted.nil_bias,
                 "threshold": fitted.threshold,
-                "features": features,
-                "nil_features": nil_features,
+                **coefficients,
                 "fitted_on": self.source,
                 "mentions": self.fit.after.n,
                 "nil_share": round(self.fit.nil_share, 4),
@@ -102,6 +101,7 @@ def calibrate_collection(
     dry_run: bool = False,
     force: bool = False,
     seed: int = 0,
+    learned: bool = False,
 ) -> CollectionFit:
     """Fit a calibration and store it in the collection, as `pearl-qdrant calibrate` does.
 
@@ -115,6 +115,7 @@ def calibrate_collection(
         precision, nil_share, seed: As for `calibrate`.
         dry_run: Whether to skip storing.
         force: Whether to store a calibration that makes it worse, too.
+        learned: Whether mentions that the collection learned or accepted are labels, too.
 
     Raises:
         CollectionNotFoundError: If the collection does not exist.
@@ -126,6 +127,8 @@ def calibrate_collection(
     given = read_pairs(Path(labels)) if isinstance(labels, (str, os.PathLike)) else labels
     with use_store(store) as opened:
         target = opened.open(collection)
+        if learned:
+            given = with_learned(target, given or ())
         manifest = target.manifest
         encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
         found = calibrate(opened, target, encoder, given, precision=precision, nil_share=nil_share, seed=seed)

@@ -1,16 +1,20 @@
-"""Fits the coefficients of the ranking to one base: a multinomial logistic regression with a strong prior.
+"""Fits the coefficients of the ranking to one base: two logistic regressions with a strong prior.
 
-    loss = - sum over mentions of weight * log P(right entity, or NIL)  +  PRIOR * |scale * (coefficient - shipped)|^2
+    ranking     over the candidates of mentions whose entity is among them: which one is right
+    decision    over all mentions, by the features of the first candidate: is the entity among the candidates
+    loss        - sum over mentions of weight * log P(right answer)  +  PRIOR * |scale * (coefficient - shipped)|^2
 
 The prior keeps the default coefficients where a base has no evidence: a hundred mentions move them little. Features are
 scaled by their standard deviation among the candidates. A coefficient keeps the sign that its feature's meaning
-requires, or becomes 0. A mention whose entity was not found counts as NIL; the slope and bias, which are fitted later,
-correct the effect on the probability of NIL.
+requires, or becomes 0.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+import numpy.typing as npt
 
 from pearl_qdrant.linking.calibration.metrics import FloatArray
 from pearl_qdrant.linking.calibration.newton import minimise
@@ -37,46 +41,73 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, prior: float = 
     samples = samples.undecided()
     if not len(samples):
         return shipped
-    n = len(FEATURES)
     present = np.isfinite(samples.logits)
-    scale = np.maximum(samples.features[present].std(axis=0), _LEAST_SCALE) if present.any() else np.ones(n)
-    scale = np.concatenate([scale, np.ones(len(NIL_FEATURES))])
-    centre = np.concatenate([shipped.features, shipped.nil_features]) * scale
-    lowest = np.full(len(scale), -np.inf)
-    highest = np.full(len(scale), np.inf)
+    scale = np.maximum(samples.features[present].std(axis=0), _LEAST_SCALE) if present.any() else np.ones(len(FEATURES))
+    ranking = _fit(_ranking_choices(samples, present), shipped.features, scale, prior)
+    choices = _decision_choices(samples, present, ranking)
+    centre = np.concatenate([shipped.decision, -shipped.nil_features])
+    fitted = _fit(choices, centre, np.concatenate([scale, np.ones(len(NIL_FEATURES))]), prior)
+    n = len(FEATURES)
+    return RankingModel(ranking, fitted[:n], -fitted[n:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """Mentions with the features of their choices.
+
+    Attributes:
+        rows: (m, k, p).
+        present, is_right: (m, k); at least one choice of each mention is right.
+        weights: (m,).
+    """
+
+    rows: FloatArray
+    present: npt.NDArray[np.bool_]
+    is_right: npt.NDArray[np.bool_]
+    weights: FloatArray
+
+
+def _ranking_choices(samples: Samples, present: npt.NDArray[np.bool_]) -> _Choices:
+    """The candidates of the mentions whose entity is among them."""
+    keep = samples.is_found
+    rows = np.where(present[keep][:, :, None], samples.features[keep], 0.0)
+    return _Choices(rows, present[keep], samples.is_right[keep], samples.weights[keep])
+
+
+def _decision_choices(samples: Samples, present: npt.NDArray[np.bool_], ranking: FloatArray) -> _Choices:
+    """For each mention: its entity is among the candidates, or, with features of 0, it is not."""
+    first = np.where(present, samples.features @ ranking, -np.inf).argmax(axis=1)
+    of_first = np.where(present.any(axis=1, keepdims=True), samples.features[np.arange(len(first)), first], 0.0)
+    rows = np.zeros((len(first), 2, len(FEATURES) + len(NIL_FEATURES)))
+    rows[:, 0] = np.concatenate([of_first, samples.nil_features], axis=1)
+    is_right = np.stack([samples.is_found, ~samples.is_found], axis=1)
+    return _Choices(rows, np.ones_like(is_right), is_right, samples.weights)
+
+
+def _fit(choices: _Choices, centre: FloatArray, scale: FloatArray, prior: float) -> FloatArray:
+    """The most likely coefficients, (p,); the first are those of `FEATURES`, whose signs are kept."""
+    if not len(choices.weights):
+        return centre
+    lowest, highest = np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
     for i, name in enumerate(FEATURES):
         if name in UNFITTED:
-            lowest[i] = highest[i] = centre[i]
+            lowest[i] = highest[i] = centre[i] * scale[i]
         elif name in NEGATIVE:
             highest[i] = 0.0
         elif name not in UNSIGNED:
             lowest[i] = 0.0
-
-    rows = _rows(samples, present, scale)
+    scaled = replace(choices, rows=choices.rows / scale)
     fitted = minimise(
-        lambda at: _loss(samples, rows, at, centre, prior),
-        np.clip(centre, lowest, highest),
+        lambda at: _loss(scaled, at, centre * scale, prior),
+        np.clip(centre * scale, lowest, highest),
         lowest=lowest,
         highest=highest,
-        tolerance=_TOLERANCE * float(samples.weights.sum()),
+        tolerance=_TOLERANCE * float(choices.weights.sum()),
     )
-    fitted = fitted / scale
-    return RankingModel(fitted[:n], fitted[n:])
+    return fitted / scale
 
 
-def _rows(samples: Samples, present: FloatArray, scale: FloatArray) -> FloatArray:
-    """Scaled features of the candidates, and of NIL in the last row: (m, k + 1, features and NIL features)."""
-    m, k = samples.logits.shape
-    n = len(FEATURES)
-    rows = np.zeros((m, k + 1, len(scale)), dtype=np.float32)
-    rows[:, :k, :n] = np.where(present[:, :, None], samples.features, 0.0) / scale[:n]
-    rows[:, k, n:] = samples.nil_features
-    return rows
-
-
-def _loss(
-    samples: Samples, rows: FloatArray, at: FloatArray, centre: FloatArray, prior: float
-) -> tuple[float, FloatArray, FloatArray]:
+def _loss(choices: _Choices, at: FloatArray, centre: FloatArray, prior: float) -> tuple[float, FloatArray, FloatArray]:
     """Negative log posterior, its gradient, (p,), and its Fisher information, (p, p).
 
     With the softmax shares s of a mention's rows x, and h = shares of the right rows, normalised:
@@ -86,20 +117,18 @@ def _loss(
 
     plus the terms of the prior.
     """
-    logits = rows @ at
-    logits[:, :-1][~np.isfinite(samples.logits)] = -np.inf  # padding of mentions with fewer candidates
-    logits -= logits.max(axis=1, keepdims=True)  # keeps exp from overflowing
-    odds = np.exp(logits)
+    rows, weights = choices.rows, choices.weights
+    logits = np.where(choices.present, rows @ at, -np.inf)
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares = odds / odds.sum(axis=1, keepdims=True)
-    right = np.concatenate([samples.is_right, ~samples.is_found[:, None]], axis=1)
-    hits = shares * right
+    hits = shares * choices.is_right
     likelihood = np.maximum(hits.sum(axis=1), 1e-300)  # keeps the logarithm finite
-    residual = (shares - hits / likelihood[:, None]) * samples.weights[:, None]
+    residual = (shares - hits / likelihood[:, None]) * weights[:, None]
     off = at - centre
     mean = np.einsum("mk,mkp->mp", shares, rows)
-    information = 2 * prior * np.eye(len(at)) - (mean * samples.weights[:, None]).T @ mean
-    weighted = (shares * samples.weights[:, None]).reshape(-1, 1) * rows.reshape(-1, rows.shape[2])
+    information = 2 * prior * np.eye(len(at)) - (mean * weights[:, None]).T @ mean
+    weighted = (shares * weights[:, None]).reshape(-1, 1) * rows.reshape(-1, rows.shape[2])
     information += weighted.T @ rows.reshape(-1, rows.shape[2])
     gradient = np.einsum("mk,mkp->p", residual, rows) + 2 * prior * off
-    loss = -float(samples.weights @ np.log(likelihood)) + prior * float(off @ off)
+    loss = -float(weights @ np.log(likelihood)) + prior * float(off @ off)
     return loss, gradient, information

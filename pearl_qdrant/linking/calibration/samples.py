@@ -116,12 +116,13 @@ class Samples:
 
     def scored_by(self, model: RankingModel) -> Samples:
         """The same candidates scored by other coefficients, in their new order."""
-        logits = np.where(np.isfinite(self.logits), self.features @ model.features + self.offsets, -np.inf)
+        ranked = np.where(np.isfinite(self.logits), self.features @ model.features, -np.inf)
+        logits = ranked + self.offsets
         order, n_tied = best_first(logits)
         return replace(
             self,
             logits=np.take_along_axis(logits, order, axis=1),
-            nil_logits=self.nil_features @ model.nil_features,
+            nil_logits=model.nil_logits(ranked, self.features, self.nil_features),
             features=np.take_along_axis(self.features, order[:, :, None], axis=1),
             offsets=np.take_along_axis(self.offsets, order, axis=1),
             is_right=np.take_along_axis(self.is_right, order, axis=1),

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.ranking.edit_features import is_common, margin, slips, sorted_similarity, word_changes
+from pearl_qdrant.linking.ranking.edit_features import (
+    UNCHANGED,
+    is_misread,
+    margin,
+    rarity,
+    slips,
+    sorted_similarity,
+    word_changes,
+)
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
@@ -28,7 +36,8 @@ SOME_LEXICAL = 0.5
 BACKGROUND = slice(5, 10)
 """Ranks of the candidates that measure how crowded the base is around the mention."""
 
-_LONG = 30  # letters and digits; the length feature does not grow beyond
+LONG = 30
+"""Letters and digits beyond which a mention counts as no longer."""
 
 
 def _dense(name: MatchedName, scorer: Scorer) -> float:
@@ -51,9 +60,10 @@ def candidate_features(
     of_name = string_features(name.point.name, name.folded)
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(name.point, link_query.types)
     dense = _dense(name, scorer)
-    changes, similarity = word_changes(of_mention, of_name, known), name.edit_similarity
+    similarity, misread = name.edit_similarity, is_misread(of_mention, of_name)
+    changes = UNCHANGED if misread else word_changes(of_mention, of_name, known)
     is_other = changes.is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
-    n_slips = 0 if changes.is_code else slips(of_mention, of_name, similarity)
+    n_slips = int(misread) or (0 if changes.is_code else slips(of_mention, of_name, similarity))
     return (
         dense,
         max(dense, 0.0) ** 2,
@@ -62,13 +72,14 @@ def candidate_features(
         name.mention_coverage,
         name.name_coverage,
         equal_core(of_mention, of_name),
-        missing_numbers(of_mention, of_name),
+        0.0 if misread else missing_numbers(of_mention, of_name),
         extra_numbers(of_mention, of_name),
         equal_numbers(of_mention, of_name),
         is_acronym(of_mention, of_name),
         equal_first_word(of_mention, of_name),
         float(n_slips == 1),
         1 - dense if n_slips else 0.0,
+        length(of_mention) if n_slips == 1 else 0.0,
         0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
         0.0 if is_other else margin(similarity, nearest[-1] if similarity == nearest[0] else nearest[0]),
         *changes[:-1],
@@ -76,6 +87,11 @@ def candidate_features(
         type_agreement(types, name.point.types),
         float(is_wanted),
     )
+
+
+def length(of_mention: StringFeatures) -> float:
+    """Letters and digits of the mention over `LONG`, at most 1."""
+    return min(len(of_mention.joined), LONG) / LONG
 
 
 def has_type(point: NamePoint, types: Sequence[str]) -> bool:
@@ -91,10 +107,10 @@ def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], score
     return np.array(
         [
             1.0,
-            is_common(of_mention),
+            rarity(of_mention),
             sum(dense) / len(dense) if dense else 0.0,
             sum(lexical) / len(lexical) if lexical else 0.0,
-            min(len(of_mention.joined), _LONG) / _LONG,
+            length(of_mention),
             scorer.log_size / 10,
         ]
     )

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.linking.mention_detection.stop_words import COMMON_WORDS
+from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 FAR = 0.5
@@ -27,7 +26,8 @@ FAR = 0.5
 ONE_EDIT_LETTERS, TWO_EDIT_LETTERS = 5, 9
 """Letters from which one or two edits are probably slips: fewer letters make other names."""
 
-_COMMON = frozenset(map(variant_word, COMMON_WORDS))
+_LOOK_ALIKE = str.maketrans("015i8", "olslb")
+"""Digits, and the letters that optical recognition reads as them; no two digits become one."""
 
 _SLIP_SHARE = 4  # letters of a word for each slip that is allowed in its counterpart
 
@@ -69,24 +69,29 @@ class WordChanges(NamedTuple):
         any_replaced: Whether both sides have a word without a counterpart.
         replaced_known: If so: how frequent the most frequent such word of the mention is in the base. A word that the
             base has is another word and no slip.
+        replaced_rare: If so: the rarity in English of the mention's rarest such word (`lexical.word_rarity`).
         only_added: Whether only the mention has such words.
+        added_known: If so: how frequent the most frequent one is in the base.
+        added_rare: If so: the rarity of the rarest one. Those of `a case of X` are frequent.
         only_missing: Whether only the name has such words.
-        added_common: Whether only the mention has them, and all are words of everyday language: `a case of X`.
-        added_known: If only the mention has them: how frequent the most frequent one is in the base.
+        missing_rare: If so: the rarity of the rarest one.
         is_code: Whether a code differs: a number, a single letter, a short word in capitals.
     """
 
     replaced: float = 0.0
     any_replaced: float = 0.0
     replaced_known: float = 0.0
+    replaced_rare: float = 0.0
     only_added: float = 0.0
-    only_missing: float = 0.0
-    added_common: float = 0.0
     added_known: float = 0.0
+    added_rare: float = 0.0
+    only_missing: float = 0.0
+    missing_rare: float = 0.0
     is_code: bool = False
 
 
-_UNCHANGED = WordChanges()
+UNCHANGED = WordChanges()
+"""Every word has a counterpart."""
 
 
 def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]) -> WordChanges:
@@ -97,13 +102,13 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
         known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
     """
     if mention.content == name.content:
-        return _UNCHANGED
+        return UNCHANGED
     ours = [word for word in mention.content if word not in name.content_set]
     theirs = [word for word in name.content if word not in mention.content_set]
     if not ours and not theirs:
-        return _UNCHANGED
+        return UNCHANGED
     if ours and theirs and "".join(ours) == "".join(theirs):
-        return _UNCHANGED
+        return UNCHANGED
     is_code = not (mention.codes.isdisjoint(ours) and name.codes.isdisjoint(theirs))
     if ours and theirs:
         ours, theirs = _without_slips(ours, theirs)
@@ -112,12 +117,14 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
     if ours and theirs:
         n_equal = len(mention.content) - len(ours)
         share = n_equal / (n_equal + max(len(ours), len(theirs)))
-        return WordChanges(share, 1.0, max(known.get(word, 0.0) for word in ours), is_code=is_code)
+        of_base = max(known.get(word, 0.0) for word in ours)
+        return WordChanges(share, 1.0, of_base, max(map(word_rarity, ours)), is_code=is_code)
     if ours:
-        added_known = max(known.get(word, 0.0) for word in ours)
-        common = float(_COMMON.issuperset(ours))
-        return WordChanges(only_added=1.0, added_common=common, added_known=added_known, is_code=is_code)
-    return WordChanges(only_missing=float(bool(theirs)), is_code=is_code)
+        of_base = max(known.get(word, 0.0) for word in ours)
+        return WordChanges(only_added=1.0, added_known=of_base, added_rare=max(map(word_rarity, ours)), is_code=is_code)
+    if theirs:
+        return WordChanges(only_missing=1.0, missing_rare=max(map(word_rarity, theirs)), is_code=is_code)
+    return WordChanges(is_code=is_code)
 
 
 def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -141,9 +148,18 @@ def _is_slip(word: str, other: str) -> bool:
     return bool(allowed) and not other[0].isdigit() and OSA.distance(word, other, score_cutoff=allowed) <= allowed
 
 
-def is_common(mention: StringFeatures) -> float:
-    """Whether all content words of the mention are words of everyday language."""
-    return float(bool(mention.content) and _COMMON.issuperset(mention.content))
+def rarity(mention: StringFeatures) -> float:
+    """Rarity in English of the rarest content word of the mention; 1 without words."""
+    return max(map(word_rarity, mention.content), default=1.0)
+
+
+def is_misread(mention: StringFeatures, name: StringFeatures) -> bool:
+    """Whether the mention has digits where the name has letters that look alike: `Sard0al`, `1imited`."""
+    if not mention.numbers or mention.numbers == name.numbers or len(mention.joined) < ONE_EDIT_LETTERS:
+        return False
+    if len(mention.joined) != len(name.joined):
+        return False
+    return mention.joined.translate(_LOOK_ALIKE) == name.joined.translate(_LOOK_ALIKE)
 
 
 def margin(similarity: float, others: float) -> float:

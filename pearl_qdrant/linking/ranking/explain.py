@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 _WORDS: Mapping[str, str] = {
@@ -16,15 +16,18 @@ _WORDS: Mapping[str, str] = {
     "mention_coverage": "share of the mention that the name covers",
     "name_coverage": "share of the name that the mention covers",
     "one_edit": "one edit away",
+    "slip_length": "one edit away, by the length of the mention",
     "slip_gap": "one or two edits away, which change the vector",
     "sorted_similarity": "few edits in another order of words",
     "edit_margin": "fewer edits than any other name",
     "replaced_words": "another word among equal ones",
     "any_replaced": "both have words that the other does not have",
     "replaced_known": "another word, which other names of the base have",
+    "replaced_rare": "another word, which is rare in English",
     "only_added": "the mention has more words",
+    "added_rare": "a word that it has more is rare in English",
     "only_missing": "the name has more words",
-    "added_common": "the words that it has more are everyday ones",
+    "missing_rare": "a word that it has more is rare in English",
     "added_known": "a word that it has more is frequent in the base",
     "canonical": "the canonical name",
     "equal_core": "equal except for case, accents, punctuation, brackets",
@@ -41,26 +44,26 @@ _SMALL = 0.05  # logits; smaller contributions are not shown
 
 
 def explain_link(link: Link, calibration: Calibration, model: RankingModel | None = None) -> list[str]:
-    """Lines that explain a link: the rule, the contributions to the best candidate, and the runner-up.
+    """Lines that explain a link: the rule, what speaks for and against the best candidate, and the runner-up.
 
     Args:
         link: The link.
         calibration: The calibration of the linker that made it.
         model: The coefficients of that linker; by default the ones of the package.
     """
-    lines = [_rule(link, calibration)]
+    lines = [_rule(link, calibration), *_learned(link)]
     if not link.candidates:
         return lines
-    coefficients = dict(zip(FEATURES, (model or shipped_model()).features.tolist(), strict=True))
+    coefficients = (model or shipped_model()).by_name()
     best = link.candidates[0]
-    lines += [f"for {_label(best)}:", *_parts(best, coefficients)]
+    lines += [f"for {_label(best)}:", *_parts(best, coefficients["decision"])]
     other = next((c for c in link.candidates[1:] if not (best.tie and c.tie)), None)
     if other is not None:
         if link.rule is None:
             lines.append(
                 f"runner-up {_label(other)}, {best.score - other.score:.2f} behind ({other.probability or 0:.2f}):"
             )
-            lines += _differences(best, other, coefficients)
+            lines += _differences(best, other, coefficients["features"])
         else:
             lines.append(f"runner-up {_label(other)} ({other.probability or 0:.2f}){_popularity(best, other)}")
     return lines
@@ -72,7 +75,18 @@ _RULES: Mapping[str, str] = {
     "canonical name": "several entities have this name; it is the canonical name of this one alone",
     "popularity": "several entities have this name; this one is the most popular",
     "namesakes": "several entities have this name",
+    "learned name": "what was learned of this name goes before what the model says of it",
 }
+
+
+def _learned(link: Link) -> list[str]:
+    """What was learned of the name, one line for each entity."""
+    lines = []
+    for one in link.learned:
+        parts = [(one.as_written, "as written"), (one.other_forms, "in other forms"), (one.rejected, "rejected")]
+        counts = ", ".join(f"{n:,} {what}" for n, what in parts if n)
+        lines.append(f"learned: {'NIL' if one.entity_id is None else one.entity_id}: {counts}")
+    return lines
 
 
 def _rule(link: Link, calibration: Calibration) -> str:
@@ -106,14 +120,14 @@ def _popularity(best: Candidate, other: Candidate) -> str:
 
 
 def _parts(candidate: Candidate, coefficients: Mapping[str, float]) -> list[str]:
-    """The contributions of features to a logit, the largest first."""
+    """The contributions of features to the decision, in logits, the largest first."""
     parts = {name: coefficients[name] * value for name, value in candidate.features.items()}
     shown = sorted((n for n in parts if abs(parts[n]) >= _SMALL), key=lambda n: -abs(parts[n]))
     return [f"  {parts[name]:+6.2f}  {_WORDS[name]}: {candidate.features[name]:.3f}" for name in shown]
 
 
 def _differences(best: Candidate, other: Candidate, coefficients: Mapping[str, float]) -> list[str]:
-    """The largest differences between the contributions of two candidates."""
+    """The largest differences between the contributions of two candidates to the ranking."""
     gaps = {name: coefficients[name] * (best.features[name] - other.features[name]) for name in best.features}
     shown = sorted((n for n in gaps if abs(gaps[n]) >= _SMALL), key=lambda n: -abs(gaps[n]))[:4]
     return [f"  {gaps[name]:+6.2f}  {_WORDS[name]}" for name in shown]

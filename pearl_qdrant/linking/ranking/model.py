@@ -1,8 +1,13 @@
-"""From features to probabilities: a linear score for each candidate entity, one for NIL, and a softmax over them.
+"""From features to probabilities: a linear score for each candidate entity, and a decision about the first.
 
-    logit_i     = sum over features of coefficient * value_i
-    logit_NIL   = sum over NIL features of coefficient * value
+    logit_i     = sum over features of coefficient * value_i                                            the ranking
+    d           = sum over features of the first candidate of decision coefficient * value
+                  - sum over NIL features of coefficient * value                                        the decision
+    logit_NIL   = log(sum_j exp(logit_j)) - d, so that 1 - p_NIL is the logistic function of d
     p_i         = exp(slope * logit_i) / (sum_j exp(slope * logit_j) + exp(slope * logit_NIL + nil_bias))
+
+Ranking and decision have coefficients of their own: which of two names is nearer is another question than whether the
+nearer one is near enough.
 
 Rules go before the model where the mention is a name of the base itself, or an id (`rules.py`).
 The coefficients are in `ranking.json`. `runs/linking_model.py` fits them and documents the data. A coefficient has the
@@ -23,22 +28,26 @@ Features of a candidate, computed from its best name:
     first_word          the same first word
     one_edit            the spelling keys are one edit apart, long enough for a slip, and no code differs
     slip_gap            if they are one or two edits apart: 1 - `dense`, since a slip changes the vector
+    slip_length         if they are one edit apart: letters and digits of the mention, as `length`
     sorted_similarity   what sorting the words adds to the edit similarity, where all words have a counterpart
     edit_margin         how much nearer the name is, by edits, than that of any other entity, where all words have a
                         counterpart and no code differs
     replaced_words      share of equal words where both sides have another word too: "left lung", "right lung"
     any_replaced        both sides have a word without a counterpart
     replaced_known      if so: the frequency in the base of the mention's most frequent such word, in [0, 1]
-    only_added          only the mention has such words; only_missing: only the name
-    added_common        the words that only the mention has are words of everyday language
-    added_known         the frequency in the base of the most frequent word that only the mention has, in [0, 1]
+    replaced_rare       if so: the rarity in English of the mention's rarest such word, in [0, 1]
+    only_added          only the mention has such words
+    added_known         if so: the frequency in the base of the most frequent one, in [0, 1]
+    added_rare          if so: the rarity in English of the rarest one
+    only_missing        only the name has such words
+    missing_rare        if so: the rarity in English of the rarest one
     canonical           the name is the canonical one
     type_agreement      predicted type of the mention against the types of the base: 0 or less (`type_agreement.py`)
     wanted_type         has a type that the caller named in soft mode
 
 Features of NIL:
     bias                1
-    common              all words of the mention are words of everyday language
+    rarity              the rarity in English of the rarest word of the mention, in [0, 1]
     background_dense    mean of `dense` over the candidates ranked 6 to 10: how crowded the base is around the mention
     background_lexical  mean of `lexical` over the same candidates
     length              letters and digits of the mention, up to 30, divided by 30
@@ -74,15 +83,18 @@ FEATURES = (
     "first_word",
     "one_edit",
     "slip_gap",
+    "slip_length",
     "sorted_similarity",
     "edit_margin",
     "replaced_words",
     "any_replaced",
     "replaced_known",
+    "replaced_rare",
     "only_added",
-    "only_missing",
-    "added_common",
     "added_known",
+    "added_rare",
+    "only_missing",
+    "missing_rare",
     "canonical",
     "type_agreement",
     "wanted_type",
@@ -96,17 +108,18 @@ NEGATIVE = frozenset(
         "any_replaced",
         "replaced_known",
         "added_known",
+        "added_rare",
     )
 )
 """Features that lower a candidate's score; all others, except `UNSIGNED`, raise it."""
 
-UNSIGNED = frozenset(("only_added", "only_missing"))
+UNSIGNED = frozenset(("slip_length", "replaced_rare", "only_added", "only_missing", "missing_rare"))
 """Features that may raise or lower a candidate's score."""
 
 UNFITTED = frozenset(("wanted_type",))
 """Features without training data: their coefficients were set by hand."""
 
-NIL_FEATURES = ("bias", "common", "background_dense", "background_lexical", "length", "log_size")
+NIL_FEATURES = ("bias", "rarity", "background_dense", "background_lexical", "length", "log_size")
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -116,11 +129,13 @@ class RankingModel:
     """The coefficients of the ranking.
 
     Attributes:
-        features: (len(FEATURES),).
-        nil_features: (len(NIL_FEATURES),).
+        features: Of the ranking, (len(FEATURES),).
+        decision: Of the decision, for the first candidate, (len(FEATURES),).
+        nil_features: Of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL.
     """
 
     features: FloatArray
+    decision: FloatArray
     nil_features: FloatArray
 
     @classmethod
@@ -131,28 +146,56 @@ class RankingModel:
             ValueError: If a name is unknown.
         """
         loaded = json.loads(text)
-        return cls.from_names(loaded["features"], loaded["nil_features"])
+        return cls.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
 
     @classmethod
-    def from_names(cls, features: Mapping[str, float], nil_features: Mapping[str, float]) -> RankingModel:
+    def from_names(
+        cls, features: Mapping[str, float], decision: Mapping[str, float], nil_features: Mapping[str, float]
+    ) -> RankingModel:
         """Coefficients by name; missing ones are 0.
 
         Raises:
             ValueError: If a name is unknown.
         """
-        return cls(_in_order(features, FEATURES), _in_order(nil_features, NIL_FEATURES))
+        return cls(_in_order(features, FEATURES), _in_order(decision, FEATURES), _in_order(nil_features, NIL_FEATURES))
 
-    def by_name(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The coefficients of candidates and of NIL by name, in the form that `from_json` reads."""
-        return (
-            dict(zip(FEATURES, self.features.tolist(), strict=True)),
-            dict(zip(NIL_FEATURES, self.nil_features.tolist(), strict=True)),
-        )
+    def by_name(self) -> dict[str, dict[str, float]]:
+        """The coefficients by name, in the form that `from_json` reads."""
+        return {
+            "features": dict(zip(FEATURES, self.features.tolist(), strict=True)),
+            "decision": dict(zip(FEATURES, self.decision.tolist(), strict=True)),
+            "nil_features": dict(zip(NIL_FEATURES, self.nil_features.tolist(), strict=True)),
+        }
+
+    def nil_logits(
+        self, logits: FloatArray, features: npt.NDArray[np.floating], nil_features: FloatArray
+    ) -> FloatArray:
+        """Logits of NIL.
+
+        Args:
+            logits: Of the candidates by the ranking alone, (..., k); minus infinity where there is none.
+            features: Of the candidates, (..., k, len(FEATURES)).
+            nil_features: Of the mentions, (..., len(NIL_FEATURES)).
+
+        Returns:
+            (...,). Without any candidate there is nothing to compare with: the NIL features alone.
+        """
+        of_mention: FloatArray = nil_features @ self.nil_features
+        if not logits.shape[-1]:
+            return of_mention
+        first = logits.argmax(axis=-1)[..., None]
+        of_first = np.take_along_axis(features, first[..., None], axis=-2)[..., 0, :] @ self.decision
+        highest = np.take_along_axis(logits, first, axis=-1)
+        highest = np.where(np.isfinite(highest), highest, 0.0)
+        odds = np.exp(logits - highest).sum(axis=-1)
+        total = highest[..., 0] + np.log(odds, where=odds > 0, out=np.zeros_like(odds))
+        found: FloatArray = np.where(odds > 0, total - of_first, 0.0) + of_mention
+        return found
 
     def without(self, feature: str) -> RankingModel:
         """A copy with one coefficient set to 0, for an ablation."""
         keep = np.array([name != feature for name in FEATURES], dtype=np.float64)
-        return RankingModel(self.features * keep, self.nil_features)
+        return RankingModel(self.features * keep, self.decision * keep, self.nil_features)
 
 
 def _in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:

@@ -12,14 +12,17 @@ from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 
-RuleName = Literal["entity id", "exact name", "canonical name", "popularity", "namesakes"]
-"""Rules before the ranking model; see `rules.py`."""
+RuleName = Literal["entity id", "exact name", "canonical name", "popularity", "namesakes", "learned name"]
+"""Rules before the ranking model; see `rules.py`. The last one comes after it; see `linking.learned`."""
 
 LEXICAL_SHARE = 0.5
 """Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
 
 EDIT_SHARE = 0.5
 """Weight of the edit similarity in the same."""
+
+WORDS_SHARE = 0.5
+"""Weight of the same words in another order in the same."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class MatchedName:
         folded: The folded name (`lexical.ngrams.fold_name`).
         edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
         is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
+        has_same_words: Whether it has the mention's key of sorted words, and there are several.
     """
 
     point: NamePoint
@@ -43,12 +47,14 @@ class MatchedName:
     folded: str | None = None
     edit_similarity: float = 0.0
     is_same_spelling: bool = False
+    has_same_words: bool = False
 
     @property
     def preliminary_score(self) -> float:
-        """Sorts names before they are ranked; in [-1, 3]. A name of the mention's own spelling comes first."""
+        """Sorts names before they are ranked; in [-1, 3.5]. A name of the mention's own spelling comes first."""
         dense = self.lexical if self.dense is None else self.dense
-        return dense + LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity + self.is_same_spelling
+        shares = LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity + WORDS_SHARE * self.has_same_words
+        return dense + shares + self.is_same_spelling
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,14 +61,14 @@ def score_names(
     """
     of_mention = string_features(mention)
     of_nil = nil_features(of_mention, names, scorer)
-    nil_logit = float(of_nil @ scorer.model.nil_features)
     if not names:
-        return ScoredMention(mention, [], nil_logit, of_nil)
+        return ScoredMention(mention, [], float(of_nil @ scorer.model.nil_features), of_nil)
     nearest = (*heapq.nlargest(2, (name.edit_similarity for name in names)), 0.0)[:2]
     features = np.array(
         [candidate_features(of_mention, name, types, link_query, scorer, nearest, known) for name in names]
     )
     logits = features @ scorer.model.features
+    nil_logit = float(scorer.model.nil_logits(logits, features, of_nil))
     offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, nil_logit, link_query)
     found = in_order(
         ScoredEntity(name, row, logit + offset, offset, i in chosen)

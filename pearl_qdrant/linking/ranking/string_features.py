@@ -22,9 +22,6 @@ _SMALL = frozenset("the of and in de a an for la le el at on to di du des der vo
 _ACRONYM = range(2, 9)
 """Possible lengths of an acronym."""
 
-_MISREAD = re.compile(r"[^\W\d_A-Z]{2}([01568])(?=[^\W\d_A-Z]{2})")
-"""A digit between small letters, which optical recognition reads in place of a letter: Sard0al."""
-
 _LONGEST_CODE = 8
 _CODE = re.compile(r"\b(?=[A-Z0-9-]*[A-Z][A-Z0-9-]*[A-Z0-9])[A-Z0-9][A-Z0-9-]{0,6}[A-Za-z0-9]?\b")
 """A short word in capitals, with digits or not: IMD73B, DFNA13, TBCD."""
@@ -86,8 +83,6 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
     variants = variant_words(words)
     content = tuple([word for word in variants if word not in SMALL_WORDS]) or tuple(variants)
     numbers = frozenset([word for word in words if word.isdigit()]) if any(map(str.isdigit, words)) else _NONE
-    if numbers and (misread := _MISREAD.findall(text)):
-        numbers = numbers.difference(misread)
     return StringFeatures(
         folded,
         core or folded,

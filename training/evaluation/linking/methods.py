@@ -211,6 +211,8 @@ def _rescore(scored: ScoredMention, model: RankingModel) -> ScoredMention:
     """Score the same candidates with other coefficients."""
     if not scored.found:
         return scored
-    logits = (np.array([entity.features for entity in scored.found]) @ model.features).tolist()
-    found = in_order(replace(entity, logit=logit) for entity, logit in zip(scored.found, logits, strict=True))
-    return ScoredMention(scored.mention, found, float(scored.nil_features @ model.nil_features), scored.nil_features)
+    features = np.array([entity.features for entity in scored.found])
+    logits = features @ model.features
+    found = in_order(replace(entity, logit=logit) for entity, logit in zip(scored.found, logits.tolist(), strict=True))
+    nil_logit = float(model.nil_logits(logits, features, scored.nil_features))
+    return ScoredMention(scored.mention, found, nil_logit, scored.nil_features)

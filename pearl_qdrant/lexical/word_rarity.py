@@ -1,0 +1,30 @@
+"""How rare a word is in English text, by its rank among the most frequent words.
+
+    the: 0    history: 0.02    patients: 0.33    acute: 0.72    familial, Zhuolu: 1
+
+A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
+`english_words.txt` has the most frequent words, the most frequent first; `runs/english_words.py` makes it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+
+from pearl_qdrant.lexical.spelling_variants import variant_word
+
+WORDS_FILE = "english_words.txt"
+
+
+def word_rarity(word: str) -> float:
+    """Rank of a word in its normal spelling (`variant_word`) over the length of the list; 1 if it is not listed."""
+    return _rarities().get(word, 1.0)
+
+
+@lru_cache(maxsize=1)
+def _rarities() -> dict[str, float]:
+    words = files(__package__).joinpath(WORDS_FILE).read_text("utf-8").split()
+    rarities: dict[str, float] = {}
+    for rank, word in enumerate(words):
+        rarities.setdefault(variant_word(word), rank / len(words))
+    return rarities
