@@ -29,6 +29,7 @@
     ├── TrainingError            a run cannot continue: it diverged, or its folder holds another run
     ├── UnknownTypeError         a filter for a type that no entity has
     ├── CalibrationError         too few labelled mentions, or a precision that no threshold reaches
+    ├── LearningError            names cannot be learned: unknown ids, learned already, no such batch
     ├── EntityNotFoundError
     ├── InvalidEntityError       a new entity is not valid; also a TypeError and a ValueError
     └── LinkerClosedError        a linker was used after it was closed
@@ -315,6 +316,10 @@ class TrainingError(PearlQdrantError):
 
 class CalibrationError(PearlQdrantError):
     """The linker cannot be calibrated: too few mentions, unknown ids, or a precision that no threshold reaches."""
+
+
+class LearningError(PearlQdrantError):
+    """Names cannot be learned or unlearned: unknown ids, learned already, no such batch."""
 
 
 class EntityNotFoundError(PearlQdrantError):

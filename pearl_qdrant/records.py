@@ -88,6 +88,25 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class LearnedCount:
+    """How often a mention meant an entity, as a collection learned it.
+
+    Attributes:
+        entity_id: The entity, or None for NIL.
+        kb: Short name of the base that it was learned for.
+        as_written: How often the very same string meant it.
+        other_forms: How often another form of the name did, such as one in capitals.
+        rejected: How often it was rejected for the name.
+    """
+
+    entity_id: str | None
+    kb: str
+    as_written: int = 0
+    other_forms: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """The link of a mention: an entity, or NIL with a reason.
 
@@ -100,8 +119,9 @@ class Link:
         candidates: Best first.
         kb: Short name of the entity's base, or None for NIL. Ids of several collections may be equal.
         rule: The rule that chose or ordered the first candidates ("entity id", "exact name", "canonical name",
-            "popularity", "namesakes"); None if the ranking model alone did.
+            "popularity", "namesakes", "learned name"); None if the ranking model alone did.
         warnings: Why the answer may be wrong: a collection is incomplete, since its load did not finish. Usually empty.
+        learned: What was learned of the name, most frequent first, where the rule is "learned name".
     """
 
     mention: str
@@ -113,6 +133,7 @@ class Link:
     kb: str | None = None
     warnings: tuple[str, ...] = ()
     rule: str | None = None
+    learned: tuple[LearnedCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

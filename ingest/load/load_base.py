@@ -128,7 +128,8 @@ def load_base(  # long: all arguments of a load are documented here
         kb_version: Release of the base, for the manifest.
         quantization: How a new collection keeps vectors for finding candidates.
         placement: Shards and replicas of a new collection on a server.
-        restart: Delete an existing collection first, its calibration included.
+        restart: Delete an existing collection first, its calibration included. What it learned stays
+            (`EntityLinker.learn`).
         wait_s: How long to wait for a server that does not answer, in seconds.
         events: Receives progress.
 

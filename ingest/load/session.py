@@ -20,6 +20,7 @@ from ingest.load.pipeline import IngestResult, ingest
 from ingest.load.update import MayRemove, UpdateResult, update
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import OptionError
+from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import DEFAULT_QUANTIZATION
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection, Placement, Store
@@ -72,14 +73,14 @@ class Session:
     ) -> IngestResult:
         """Load the base, or do nothing if the collection holds it already; see `load_base`."""
         if restart and self.name in self.store.collections():
-            self.store.delete(self.name)
+            self.store.delete(self.name, keep_ledger=True)
         with closing(self._open_or_create(quantization, placement or Placement())) as target:
             if is_unchanged(target, self.scanned):
                 self.events.unchanged(target.manifest.edited)
                 return self._nothing_loaded(target)
             self._report_checkpoint(target)
             self.events.started(self.scanned.names)
-            return ingest(
+            result = ingest(
                 self.reader,
                 self.scanned,
                 self.encoder,
@@ -90,6 +91,8 @@ class Session:
                 on_checkpoint=self.events.entities_stored,
                 on_finalize=self.events.graph_built,
             )
+            sync_aliases(target, self.encoder)
+            return result
 
     def update(self, may_remove: MayRemove) -> UpdateResult:
         """Update the collection to the base, or do nothing if it is equal; see `update_base`."""
@@ -100,7 +103,7 @@ class Session:
                 self.events.unchanged(False)
                 return self._nothing_updated(target)
             self.events.started(self.scanned.names)
-            return update(
+            result = update(
                 self.reader,
                 self.scanned,
                 self.encoder,
@@ -112,6 +115,8 @@ class Session:
                 may_remove=may_remove,
                 on_finalize=self.events.graph_built,
             )
+            sync_aliases(target, self.encoder)
+            return result
 
     def is_newer_release(self) -> bool:
         """Whether the base is a newer release of the one input that the collection holds; see `MOSTLY`."""

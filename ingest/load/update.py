@@ -30,6 +30,7 @@ from ingest.load.pipeline import Progress
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.linking.learned.aliases import alias_point_ids
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection
@@ -115,9 +116,9 @@ def update(  # long: all arguments of an update are documented here
         comparison = _Comparison(collection, new)
         comparison.add_all(reader.read(report, scattered=scan.scattered), on_progress)
         encode_seconds = new.write_to(collection, encoder)
-    removed, kept = _remove_retired(collection, comparison.seen, report, may_remove)
+    learned, removed, kept = _remove_retired(collection, comparison.seen, report, may_remove)
     seconds = time.perf_counter() - start
-    points = _check_count(collection, scan.names + kept)
+    points = _check_count(collection, scan.names + kept + learned)
     loaded = () if kept else (LoadedInput(input=input_name, digest=scan.digest),)
     index_seconds = _finish(collection, scan, points, kb_version, loaded, on_finalize)
     return UpdateResult(
@@ -150,14 +151,21 @@ def _start(collection: Collection, encoder: Encoder) -> None:
 
 def _remove_retired(
     collection: Collection, seen: array[int], report: ReadReport, may_remove: MayRemove
-) -> tuple[int, int]:
-    """Delete the points that the new release lacks, if that is allowed; returns how many were deleted and kept."""
-    retired = _find_retired(collection, seen)
+) -> tuple[int, int, int]:
+    """Delete the points that the new release lacks, if that is allowed.
+
+    Returns:
+        How many of them are learned names, which stay; were deleted; and were kept.
+    """
+    missing = _find_retired(collection, seen)
+    of_learned = alias_point_ids(collection) if missing else frozenset[str]()
+    retired = [one for one in missing if one not in of_learned]
+    learned = len(missing) - len(retired)
     if retired and (report.n_skipped or not may_remove(len(retired), collection.count())):
-        return 0, len(retired)
+        return learned, 0, len(retired)
     for part in range(0, len(retired), BATCH):
         collection.delete_points(set(retired[part : part + BATCH]))
-    return len(retired), 0
+    return learned, len(retired), 0
 
 
 def _check_count(collection: Collection, expected: int) -> int:

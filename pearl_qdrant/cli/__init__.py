@@ -21,6 +21,7 @@ from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.evaluate import evaluate
 from pearl_qdrant.cli.ingest import ingest
+from pearl_qdrant.cli.learn import learn
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.models import models
 from pearl_qdrant.cli.train import train
@@ -42,7 +43,7 @@ def cli(verbose: bool) -> None:
     start_logging(verbose=verbose)
 
 
-for _command in (ingest, link, annotate, calibrate, collections, entities, models, doctor, evaluate, train):
+for _command in (ingest, link, annotate, learn, calibrate, collections, entities, models, doctor, evaluate, train):
     cli.add_command(_command)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="TSV of mentions and entity ids; NIL or empty for no entity.  [default: mentions made from the base's names]",
 )
+@click.option("--learned", is_flag=True, help="Use mentions that the collection learned or accepted as pairs, too.")
 @click.option(
     "--precision",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 def calibrate(
     collection: str | None,
     pairs: Path | None,
+    learned: bool,
     precision: float,
     nil_share: float | None,
     figure: Path | None,
@@ -83,7 +85,7 @@ def calibrate(
     from pearl_qdrant.linking.calibration.calibrate import WorseCalibrationError, calibrate_collection
 
     if reset:
-        if pairs or dry_run or force or figure:
+        if pairs or learned or dry_run or force or figure:
             raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
         _reset(collection or only_collection(store), store, as_json=as_json)
         return
@@ -102,6 +104,7 @@ def calibrate(
             nil_share=nil_share,
             dry_run=dry_run,
             force=force,
+            learned=learned,
         )
     except WorseCalibrationError as error:
         if not as_json:

@@ -128,10 +128,11 @@ def _read_mentions(file: BinaryIO) -> Iterator[str]:
 
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:
-    """The JSON record of a link; warnings only if there are any, features only for --explain."""
+    """The JSON record of a link; warnings and what was learned only if there are any, features only for --explain."""
     record = asdict(found)
-    if not found.warnings:
-        del record["warnings"]
+    for name in ("warnings", "learned"):
+        if not record[name]:
+            del record[name]
     if not explain:
         for candidate in record["candidates"]:
             del candidate["features"]

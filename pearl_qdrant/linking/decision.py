@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pearl_qdrant.linking.mentions import is_too_long
 from pearl_qdrant.linking.options import OnTie
@@ -11,7 +12,14 @@ from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.records import Link, NilReason
 
 
-def decide(scored: ScoredMention, calibration: Calibration, limit: int, threshold: float, on_tie: OnTie) -> Link:
+def decide(
+    scored: ScoredMention,
+    calibration: Calibration,
+    limit: int,
+    threshold: float,
+    on_tie: OnTie,
+    probabilities: Sequence[float] | None = None,
+) -> Link:
     """Turn logits into probabilities and choose the best entity or NIL.
 
     Entities with the same name share the probability of that name. If together they reach the threshold and none of
@@ -25,12 +33,14 @@ def decide(scored: ScoredMention, calibration: Calibration, limit: int, threshol
         limit: Maximum number of candidates in the link.
         threshold: Minimum probability of a link.
         on_tie: What to do when nothing separates several entities.
+        probabilities: Those of the candidates, which the calibration gives unless something was learned.
     """
     mention = scored.mention
     if not scored.found:
         reason = NilReason.TOO_LONG if is_too_long(mention) else NilReason.NO_CANDIDATES
         return Link(mention, None, None, None, reason)
-    probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
+    if probabilities is None:
+        probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
     has_same_name = [

@@ -15,8 +15,9 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
-from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
+from pearl_qdrant.linking.learned.learner import Learner
+from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.linking.lifetime import Lifetime
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
@@ -47,7 +48,7 @@ ASYNC_BATCH = 256
 """Mentions per thread call of `alink_batch`."""
 
 
-class EntityLinker:
+class EntityLinker(Learner):
     """Links mentions to the entities of one or several collections. Safe to use from several threads.
 
     Open one with `open`. Use it as a context manager, or call `close`.
@@ -79,6 +80,7 @@ class EntityLinker:
         Raises:
             ModelMismatchError: If another model encoded a collection.
             CalibrationError: If another version of this package calibrated the collection.
+            LearningError: If a later version of this package taught it names.
             ValueError: If `collections` is empty, or the threshold is not in [0, 1].
         """
         if not collections:
@@ -96,6 +98,7 @@ class EntityLinker:
         self._statistics.targets()  # raises now if a collection is damaged
         model = model or (None if stored is None else model_of(stored)) or shipped_model()
         self._stream = MentionStream(encoder, self._statistics, model, baseline_similarity(encoder), reranker)
+        self._learned = LearnedNames(store.location, collections)
         self._lifetime = Lifetime([collection.name for collection in collections])
         self._warnings = incomplete_warnings(collections)
         for warning in self._warnings:
@@ -221,7 +224,7 @@ class EntityLinker:
         chosen = (options or LinkOptions()).updated(**keywords)
         threshold = self._calibration.threshold if chosen.threshold is None else chosen.threshold
         scored = self.score_batch(mentions, chosen)
-        links = (decide(one, self._calibration, chosen.limit, threshold, chosen.on_tie) for one in scored)
+        links = (self._learned.decide(one, self._calibration, chosen, threshold) for one in scored)
         return (replace(link, warnings=self._warnings) for link in links) if self._warnings else links
 
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
@@ -372,6 +375,7 @@ class EntityLinker:
                 yield
             finally:
                 self._statistics.invalidate()
+                self._learned.forget_points()
 
     def __enter__(self) -> EntityLinker:
         self._lifetime.check()

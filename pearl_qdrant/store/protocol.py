@@ -142,6 +142,24 @@ class Collection(Protocol):
         """Remove the checkpoint of an input: its load is complete."""
         ...
 
+    def read_ledger(self) -> Iterator[bytes]:
+        """Yield the lines of the ledger of learned names, in the order in which they were appended.
+
+        The ledger belongs to the name of the collection: it stays where the collection is deleted to be made again.
+        """
+        ...
+
+    def append_ledger(self, lines: Sequence[bytes]) -> None:
+        """Append lines to the ledger; they are stored durably on return. A line has no line end, and is not empty.
+
+        Lines of a call that fails, or of a process that dies, may be there in part; the reader must expect it.
+
+        Raises:
+            StoreFullError: If there is no space for them.
+            StoreError: If they cannot be written.
+        """
+        ...
+
     def writer(self) -> Writer:
         """Start a bulk load. While it is open, the collection must not be searched."""
         ...
@@ -348,8 +366,12 @@ class Store(Protocol):
         """
         ...
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, keep_ledger: bool = False) -> None:
         """Delete a collection with all its data, even one without a manifest.
+
+        Args:
+            name: The collection.
+            keep_ledger: Whether a collection of that name that is made later has its ledger of learned names again.
 
         Raises:
             CollectionNotFoundError: If there is no collection of that name.

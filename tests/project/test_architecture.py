@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": (*BASE, "settings", "encoder", "lexical"),
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
-    "ingest": (*BASE, "settings", "encoder", "lexical", "store"),
+    "ingest": (*BASE, "settings", "encoder", "lexical", "store", "pearl_qdrant.linking.learned.aliases"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
 }
 """What each part of the project may import. The command line, on top, may import everything."""

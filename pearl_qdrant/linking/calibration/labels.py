@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pearl_qdrant.errors import CalibrationError, FormatError
+from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.held_out import HeldOut
-from pearl_qdrant.linking.text_lines import read_text_lines
+from pearl_qdrant.linking.learned.labelled import NIL, read_labelled
+from pearl_qdrant.linking.learned.learning import learned_pairs, unknown_ids
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
-NIL = "NIL"
+__all__ = ["NIL", "Label", "as_nil", "check_ids", "read_pairs", "with_learned"]
 
-_HEADERS = ("entity_id", "id")
-_CHUNK = 256
 _SHOWN = 80  # characters of an id in an error
-_NAMES_AN_ENTITY = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +32,20 @@ class Label:
 
 
 def read_pairs(path: Path) -> list[Label]:
-    """Read pairs of mention and entity id from a TSV; an empty id or NIL means no entity.
-
-    The first line may be a header. Further columns are ignored; repeated pairs count once.
+    """Read pairs of mention and entity id from a file, as `learned.labelled` describes; repeated pairs count once.
 
     Raises:
-        FormatError: If the file cannot be read or is not UTF-8, a line is too long, or a row has no mention or no
-            second column.
+        FormatError: If the file cannot be read or is not UTF-8, or a line is too long or has another form.
     """
-    labels: dict[Label, None] = {}
-    for number, line in _read_lines(path):
-        fields = line.split("\t")
-        if fields == [""] or (number == 1 and len(fields) > 1 and fields[1].strip().casefold() in _HEADERS):
-            continue
-        if len(fields) < 2 or not fields[0].strip():
-            raise FormatError(str(path), number, "expected a mention, a tab and an entity id, or NIL for no entity.")
-        key = fields[1].strip()
-        labels[Label(fields[0], None if key in ("", NIL) else key)] = None
-    return list(labels)
+    return list(dict.fromkeys(Label(one.mention, one.entity_id) for one in read_labelled(path)))
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with path.open("rb") as file:
-            yield from read_text_lines(file, str(path))
-    except OSError as error:
-        raise FormatError(str(path), None, f"cannot be read ({error.strerror or error}).") from error
+def with_learned(collection: Collection, labels: Sequence[Label]) -> list[Label]:
+    """Labels, and the mentions that a collection learned or accepted and whose entity it still has; each once."""
+    pairs = learned_pairs(collection)
+    unknown = unknown_ids(collection, {entity_id for _, entity_id in pairs if entity_id is not None})
+    learned = [Label(mention, entity_id) for mention, entity_id in pairs if entity_id not in unknown]
+    return list(dict.fromkeys([*labels, *learned]))
 
 
 def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
@@ -68,13 +54,8 @@ def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
     Raises:
         CalibrationError: If it does not; with the number of unknown ids and three of them.
     """
-    wanted = sorted({label.entity_id for label in labels if label.entity_id is not None})
-    unknown: list[str] = []
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = wanted[start : start + _CHUNK]
-        found = {p.entity_id for p in collection.find(entity_ids=chunk, limit=_CHUNK * _NAMES_AN_ENTITY)}
-        # Entities with very many names can fill the answer and push others out: ask for each missing one.
-        unknown += [key for key in chunk if key not in found and not collection.find(entity_ids=[key], limit=1)]
+    wanted = {label.entity_id for label in labels if label.entity_id is not None}
+    unknown = sorted(unknown_ids(collection, wanted))
     if unknown:
         shown = ", ".join(key[:_SHOWN] for key in unknown[:3])
         raise CalibrationError(

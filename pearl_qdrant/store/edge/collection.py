@@ -74,6 +74,14 @@ class EdgeCollection(BaseCollection):
         """Remove the checkpoint of an input: its load is complete."""
         self.write_manifest(self.manifest.without_input(input_name))
 
+    def read_ledger(self) -> Iterator[bytes]:
+        """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
+        return self._folder.read_ledger()
+
+    def append_ledger(self, lines: Sequence[bytes]) -> None:
+        """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
+        self._folder.append_ledger(lines)
+
     def writer(self) -> EdgeWriter:
         """Start a bulk load, in a child process; see `protocol.Collection.writer`."""
         return EdgeWriter(self._folder)

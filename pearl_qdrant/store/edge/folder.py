@@ -4,6 +4,7 @@
     NAME/manifest.json   written last when a collection is made
     NAME/index.json      how many vectors are in the graph; absent until it is built
     NAME/files.json      size and checksum of Edge's files when the collection was closed; absent while it is open
+    NAME/learned.jsonl   the ledger of learned names; absent until something is learned (`ledger.py`)
     NAME/shard/          Qdrant Edge's own files
 
 A process has one `CollectionFolder` for a collection, however often it opens it. The last user to close it closes it.
@@ -17,7 +18,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -29,6 +30,7 @@ from qdrant_edge import EdgeShard
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreClosedError, StoreError, StoreLockedError
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.atomic import write_atomically
+from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums, write_checksums
@@ -264,6 +266,22 @@ class CollectionFolder:
             write_atomically(self.path / file, text + "\n")
         except OSError as error:
             raise edge_shard.translate_error(str(error), self.name, doing) from error
+
+    def read_ledger(self) -> Iterator[bytes]:
+        """Yield the lines of the ledger of learned names; raises StoreError if it cannot be read."""
+        try:
+            yield from edge_ledger.read_lines(self.path)
+        except OSError as error:
+            raise edge_shard.translate_error(str(error), self.name, "reading what it learned") from error
+
+    def append_ledger(self, lines: Sequence[bytes]) -> None:
+        """Append lines to the ledger of learned names; raises as `write_manifest`."""
+        self.guard.check()
+        with self._mutex:
+            try:
+                edge_ledger.append_lines(self.path, lines)
+            except OSError as error:
+                raise edge_shard.translate_error(str(error), self.name, "learning names") from error
 
     def load_job(self) -> Job:
         """Describe the job of a child that loads points."""

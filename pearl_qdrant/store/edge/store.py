@@ -25,6 +25,7 @@ from pearl_qdrant.errors import (
     StoreRejectedError,
 )
 from pearl_qdrant.store.atomic import write_atomically
+from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
@@ -148,9 +149,10 @@ class EdgeStore:
         self._check_exists(path)
         collection = EdgeCollection(CollectionFolder.acquire(path, name))
         self._opened.append(collection)
+        edge_ledger.adopt_ledger(self._path, name)
         return collection
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, keep_ledger: bool = False) -> None:
         """Delete a collection; see `protocol.Store.delete`.
 
         Raises:
@@ -162,7 +164,7 @@ class EdgeStore:
         if CollectionFolder.is_open(path):
             raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
         try:
-            renamed = self._rename_for_deletion(path)
+            renamed = self._rename_for_deletion(path, keep_ledger=keep_ledger)
         except FileNotFoundError as error:  # another process has deleted it meanwhile
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
@@ -176,7 +178,7 @@ class EdgeStore:
                 f"Collection '{name}' is deleted, but not all of its files are ({error}): remove {renamed} by hand."
             ) from error
 
-    def _rename_for_deletion(self, path: Path) -> Path:
+    def _rename_for_deletion(self, path: Path, *, keep_ledger: bool) -> Path:
         """Rename a collection's folder, so that it is gone at once; return the temporary folder that it is in now.
 
         Raises:
@@ -187,6 +189,10 @@ class EdgeStore:
         try:
             if os.name == "nt":  # Windows cannot rename a folder with an open file
                 lock.release()
+            if keep_ledger:
+                edge_ledger.keep_ledger(self._path, path.name)
+            else:
+                edge_ledger.delete_kept_ledger(self._path, path.name)
             temporary = Path(tempfile.mkdtemp(prefix=".deleted-", dir=self._path))
             try:
                 path.rename(temporary / "collection")

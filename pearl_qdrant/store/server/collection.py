@@ -20,6 +20,7 @@ from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.ledger import ServerLedger
 from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
 from pearl_qdrant.store.server.queries import run_queries, to_filter
@@ -91,6 +92,16 @@ class ServerCollection(BaseCollection):
     def _merge_metadata(self, metadata: dict[str, object]) -> None:
         """Set some keys of the collection's metadata, in one request; None removes a key."""
         self._call(lambda: self._client.update_collection(self._name, metadata=metadata))
+
+    def read_ledger(self) -> Iterator[bytes]:
+        """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
+        self._check_open()
+        return ServerLedger(self._connection, self._name).read_lines()
+
+    def append_ledger(self, lines: Sequence[bytes]) -> None:
+        """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
+        self._check_open()
+        ServerLedger(self._connection, self._name).append_lines(lines)
 
     def writer(self) -> ServerWriter:
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""

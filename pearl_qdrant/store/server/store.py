@@ -22,6 +22,7 @@ from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.ledger import LEDGER_SUFFIX, ServerLedger
 from pearl_qdrant.store.server.limits import Limits
 
 
@@ -92,8 +93,8 @@ class ServerStore:
         return self._connection.location
 
     def collections(self) -> list[str]:
-        """Return the names of all collections on the server, sorted, also those of other programs."""
-        return self._connection.collections()
+        """Return the names of all collections on the server, sorted, also those of other programs, without ledgers."""
+        return [name for name in self._connection.collections() if not name.endswith(LEDGER_SUFFIX)]
 
     def glance(self, names: Sequence[str]) -> Iterator[Glance]:
         """Look at collections with one request each, a few at the same time; see `protocol.Store.glance`."""
@@ -169,12 +170,14 @@ class ServerStore:
             raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
         return ServerCollection(self._connection, name, manifest, limits=Limits.of(info), indexing=self._indexing)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, keep_ledger: bool = False) -> None:
         """Delete a collection, even one without a manifest; see `protocol.Store.delete`."""
         existing, client = self.collections(), self._connection.client
         if name not in existing:
             raise CollectionNotFoundError(name, existing)
         self._connection.call(lambda: client.delete_collection(name), collection=name)
+        if not keep_ledger:
+            ServerLedger(self._connection, name).delete()
 
     def close(self) -> None:
         """Close the connection, and so all collections."""

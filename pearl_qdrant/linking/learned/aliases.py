@@ -1,0 +1,167 @@
+"""Learned names that became names of the base: chosen by their counts, written, and removed by an undo.
+
+Each is a point like any other name, and its extra payload says which batch added it. So an update of the base does not
+take it for a retired name, a name that the base itself has later is not removed by an undo, and a collection that is
+made again gets them again (`sync_aliases`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.learned.counts import Counts, spelling_key
+from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, read_ledger
+from pearl_qdrant.records import Entity
+from pearl_qdrant.store.points import MAX_NAMES, entity_from_points, name_points
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint, point_id
+
+MARK = "learned_in"
+"""Extra payload field of a learned alias: the key of the batch that added it."""
+
+_CHUNK = 256  # entities read at once
+_BATCH = 1024  # names encoded and written at once
+
+
+@dataclass(frozen=True, slots=True)
+class AliasChanges:
+    """What `sync_aliases` did, in names."""
+
+    added: int = 0
+    removed: int = 0
+
+
+def choose_aliases(collection: Collection, counts: Counts, at_least: int) -> list[tuple[str, str]]:
+    """Pairs of name and entity id that deserve to be names of the base, sorted.
+
+    Args:
+        collection: An open collection.
+        counts: What it learned.
+        at_least: How often the name must have meant the entity; it must have meant it more often than anything else.
+
+    Returns:
+        The most frequent form of each such name, unless the entity has a name of the same spelling key.
+    """
+    chosen = [pair for rows in counts.rows() if (pair := _clear_winner(rows, at_least)) is not None]
+    known = names_by_entity(collection, {entity_id for _, entity_id in chosen})
+    return sorted(
+        (name, entity_id)
+        for name, entity_id in chosen
+        if entity_id in known and spelling_key(name) not in {spelling_key(one.name) for one in known[entity_id]}
+    )
+
+
+def _clear_winner(rows: Sequence[LearnedRow], at_least: int) -> tuple[str, str] | None:
+    """The most frequent form of a name, and the entity that it meant often enough; None if there is none."""
+    by_entity: Counter[str | None] = Counter()
+    for row in rows:
+        by_entity[row.entity_id] += row.count
+    (best, n), *others = by_entity.most_common(2)
+    if best is None or n < at_least or (others and others[0][1] == n):
+        return None
+    forms: Counter[str] = Counter()
+    for row in rows:
+        if row.entity_id == best:
+            forms[row.mention] += row.count
+    return max(forms, key=lambda form: (forms[form], form)), best
+
+
+def names_by_entity(collection: Collection, entity_ids: Iterable[str]) -> dict[str, list[NamePoint]]:
+    """The names of some entities; entities that do not exist are left out."""
+    found: dict[str, list[NamePoint]] = {}
+    ids = sorted(entity_ids)
+    for start in range(0, len(ids), _CHUNK):
+        limit = MAX_NAMES
+        part = ids[start : start + _CHUNK]
+        # A full answer may be cut off: ask again with a larger limit.
+        while len(points := collection.find(entity_ids=part, limit=limit)) == limit:
+            limit *= 4
+        for point in points:
+            found.setdefault(point.entity_id, []).append(point)
+    return found
+
+
+def alias_point_ids(collection: Collection) -> frozenset[str]:
+    """Ids of the points of all learned aliases; most collections have none."""
+    ledger = read_ledger(collection)
+    return frozenset(_point_id(collection, pair) for pair in ledger.aliases())
+
+
+def sync_aliases(collection: Collection, encoder: Encoder, ledger: Ledger | None = None) -> AliasChanges:
+    """Make the learned aliases in a collection those that its ledger has: add, refresh and remove points.
+
+    It is called after each edit of the ledger, and after each load. It does nothing where no alias was ever learned.
+
+    Args:
+        collection: An open collection.
+        encoder: The model that encoded it.
+        ledger: Its ledger, if it was read already.
+
+    Raises:
+        StoreError: If the collection cannot be read or written.
+    """
+    ledger = read_ledger(collection) if ledger is None else ledger
+    ever = {pair for batch in ledger.batches for pair in batch.aliases}
+    if not ever:
+        return AliasChanges()
+    wanted = ledger.aliases()
+    entities = {
+        entity_id: entity_from_points(own)
+        for entity_id, points in names_by_entity(collection, {entity_id for _, entity_id in wanted}).items()
+        if (own := [point for point in points if MARK not in point.extra])
+    }
+    stored = collection.get([_point_id(collection, pair) for pair in sorted(ever)])
+    added: list[tuple[Entity, str]] = []
+    retired: set[str] = set()
+    for pair in sorted(ever):
+        point = stored.get(_point_id(collection, pair))
+        entity = entities.get(pair[1]) if pair in wanted else None
+        if entity is None:
+            if point is not None and MARK in point.extra:
+                retired.add(point.id)
+        elif point is None or (MARK in point.extra and _is_outdated(point, entity)):
+            added.append((entity, pair[0]))
+    _write(collection, encoder, added, wanted)
+    collection.delete_points(retired)
+    if added or retired:
+        _store_counts(collection)
+    return AliasChanges(len(added), len(retired))
+
+
+def _point_id(collection: Collection, pair: tuple[str, str]) -> str:
+    name, entity_id = pair
+    return point_id(collection.manifest.kb, entity_id, name)
+
+
+def _is_outdated(point: NamePoint, entity: Entity) -> bool:
+    """Whether the entity of a learned alias has changed since it was written."""
+    theirs = (entity.canonical_name, entity.kb_types, entity.types, entity.description, entity.popularity)
+    ours = (point.canonical_name, point.kb_types, point.types, point.description, point.popularity)
+    return theirs != ours
+
+
+def _write(
+    collection: Collection, encoder: Encoder, added: Sequence[tuple[Entity, str]], keys: Mapping[tuple[str, str], str]
+) -> None:
+    """Encode and write names of entities, marked with the keys of their batches."""
+    for start in range(0, len(added), _BATCH):
+        part = added[start : start + _BATCH]
+        encoded = encoder.encode([name for _, name in part])
+        marked = [
+            replace(point, extra={**point.extra, MARK: keys[point.name, point.entity_id]})
+            for point in name_points(collection.manifest.kb, part, encoded)
+        ]
+        collection.upsert(marked, encoded.vectors, np.asarray(encoded.encodable))
+
+
+def _store_counts(collection: Collection) -> None:
+    """Store the counts; not while a load is incomplete, since it counts at its end."""
+    manifest = collection.read_manifest()
+    if manifest.state == "ready":
+        counts = {"names": collection.count(), "entities": collection.count_entities()}
+        collection.write_manifest(manifest.model_copy(update=counts))

@@ -1,0 +1,242 @@
+"""Learning: labelled mentions, accepted and rejected links become batches of a collection's ledger; an undo too."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import cast
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import EntityNotFoundError, FormatError, LearningError, StoreError
+from pearl_qdrant.linking.learned.aliases import choose_aliases, sync_aliases
+from pearl_qdrant.linking.learned.counts import Counts, name_of
+from pearl_qdrant.linking.learned.labelled import LabelledMention, as_id, read_labelled
+from pearl_qdrant.linking.learned.ledger import (
+    BatchKind,
+    LearnedBatch,
+    LearnedRow,
+    Ledger,
+    append_batch,
+    read_ledger,
+)
+from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.protocol import Collection
+
+Labelled = str | os.PathLike[str] | Iterable[tuple[str, str | None]]
+"""A file of labelled mentions (`learned.labelled`), or pairs of a mention and an entity id, None for no entity."""
+
+_CHUNK = 256  # ids looked up at once
+_NAMES_AN_ENTITY = 40
+_SHOWN = 80  # characters of an id in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What `learn` did.
+
+    Attributes:
+        batch: The batch that was appended.
+        skipped: Mentions that were not learned, because the collection does not have their entity.
+        unknown_ids: Their entity ids, sorted.
+    """
+
+    batch: LearnedBatch
+    skipped: int = 0
+    unknown_ids: tuple[str, ...] = ()
+
+
+def learn(
+    collection: Collection,
+    encoder: Encoder,
+    labelled: Labelled,
+    *,
+    source: str | None = None,
+    add_aliases: int | None = None,
+    skip_unknown: bool = False,
+    again: bool = False,
+) -> Learned:
+    """Learn labelled mentions. See `EntityLinker.learn`, which calls this."""
+    if add_aliases is not None and add_aliases < 1:
+        raise ValueError(f"add_aliases is a number of mentions of at least 1, not {add_aliases}")
+    source = _source_of(labelled) if source is None else source
+    mentions = _read(labelled)
+    ledger = read_ledger(collection)
+    unknown = unknown_ids(collection, {one.entity_id for one in mentions if one.entity_id is not None})
+    if unknown and not skip_unknown:
+        raise _unknown_error(collection, mentions, frozenset(unknown), source)
+    kept = [one for one in mentions if one.entity_id not in unknown]
+    if not kept:
+        raise LearningError(f"{source or 'The input'} has no labelled mention of an entity of '{collection.name}'.")
+    counted = Counter((_name(one, source), one.entity_id) for one in kept)
+    rows = [LearnedRow(name, entity_id, n) for (name, entity_id), n in counted.items()]
+    digest = _digest(rows)
+    if not again:
+        _check_is_new(ledger, digest, collection)
+    aliases = [] if add_aliases is None else choose_aliases(collection, _counts_with(ledger, rows), add_aliases)
+    batch = append_batch(collection, ledger.next_number, "learn", rows, source=source, digest=digest, aliases=aliases)
+    if aliases:
+        _sync_or_undo(collection, encoder, batch)
+    return Learned(batch, len(mentions) - len(kept), tuple(sorted(unknown)))
+
+
+def _source_of(labelled: Labelled) -> str:
+    return Path(labelled).name if isinstance(labelled, (str, os.PathLike)) else ""
+
+
+def _read(labelled: Labelled) -> list[LabelledMention]:
+    """All labelled mentions of a file or of pairs."""
+    if isinstance(labelled, (str, os.PathLike)):
+        return list(read_labelled(Path(labelled)))
+    found = []
+    for number, pair in enumerate(cast("Iterable[object]", labelled), 1):
+        if isinstance(pair, (str, bytes)) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise LearningError(
+                f"Labelled mention {number} is {pair!r:.80}: give a pair of a mention and an entity id."
+            )
+        mention, entity_id = pair
+        if not isinstance(entity_id, str) and entity_id is not None:
+            raise LearningError(f"The entity id of labelled mention {number} is {entity_id!r:.80}: give text, or None.")
+        found.append(LabelledMention(mention, as_id(entity_id or ""), number))
+    return found
+
+
+def _name(one: LabelledMention, source: str) -> str:
+    """The name to learn.
+
+    Raises:
+        FormatError: If the mention is no text, or too long to be a name.
+    """
+    name = name_of(one.mention)
+    if not name:
+        raise FormatError(source or "labelled mention", one.line, "the mention is no valid text, empty or too long.")
+    return name
+
+
+def unknown_ids(collection: Collection, entity_ids: Iterable[str]) -> set[str]:
+    """Those of some entity ids that a collection does not have."""
+    wanted = sorted(entity_ids)
+    unknown: set[str] = set()
+    for start in range(0, len(wanted), _CHUNK):
+        chunk = wanted[start : start + _CHUNK]
+        found = {p.entity_id for p in collection.find(entity_ids=chunk, limit=_CHUNK * _NAMES_AN_ENTITY)}
+        # Entities with very many names can fill the answer and push others out: ask for each missing one.
+        unknown.update(key for key in chunk if key not in found and not collection.find(entity_ids=[key], limit=1))
+    return unknown
+
+
+def _unknown_error(
+    collection: Collection, mentions: Sequence[LabelledMention], unknown: frozenset[str], source: str
+) -> LearningError:
+    bad = [one for one in mentions if one.entity_id in unknown]
+    first = bad[0]
+    place = f"{source}:{first.line}" if source else f"Labelled mention {first.line}"
+    return LearningError(
+        f"{place}: entity id '{str(first.entity_id)[:_SHOWN]}' is not in collection '{collection.name}' "
+        f"({len(unknown):,} unknown ids in {len(bad):,} of {len(mentions):,} mentions). Nothing was learned. Are they "
+        f"ids of this base? Use NIL for a mention without an entity, or leave out the mentions with unknown ids.",
+        option="skip_unknown",
+    )
+
+
+def _digest(rows: Iterable[LearnedRow]) -> str:
+    """The same for the same counts, in any order."""
+    total = 0
+    for row in rows:
+        key = f"{row.mention}\0{row.entity_id or ''}\0{row.count}".encode()
+        total ^= int.from_bytes(blake2b(key, digest_size=8).digest(), "big")
+    return f"{total:016x}"
+
+
+def _check_is_new(ledger: Ledger, digest: str, collection: Collection) -> None:
+    """Refuse rows that count already: learned twice, they would outweigh others."""
+    for batch in ledger.batches:
+        if batch.is_effective and batch.digest == digest:
+            source = f" from {batch.source}" if batch.source else ""
+            raise LearningError(
+                f"Collection '{collection.name}' learned these very mentions already: batch {batch.number}{source}, at "
+                f"{batch.time}. Nothing was learned. Undo that batch first, or learn them a second time.",
+                option="again",
+            )
+
+
+def counts_of(ledger: Ledger) -> Counts:
+    """The counts of all effective batches."""
+    counts = Counts()
+    for batch, rows in ledger.effective():
+        counts.add(rows, are_rejections=batch.kind == "reject")
+    return counts
+
+
+def _counts_with(ledger: Ledger, rows: Sequence[LearnedRow]) -> Counts:
+    counts = counts_of(ledger)
+    counts.add(rows)
+    return counts
+
+
+def _sync_or_undo(collection: Collection, encoder: Encoder, batch: LearnedBatch) -> None:
+    """Write the aliases of a batch; if that fails, undo the batch, so that it can be learned again."""
+    try:
+        sync_aliases(collection, encoder)
+    except StoreError:
+        append_batch(collection, batch.number + 1, "undo", source="its aliases could not be written", undoes=batch)
+        raise
+
+
+def learn_one(
+    collection: Collection, mention: str, entity_id: str | None, kind: BatchKind, number: int
+) -> tuple[LearnedBatch, list[LearnedRow]]:
+    """Accept or reject an entity for a mention. See `EntityLinker.accept` and `reject`, which call this."""
+    name = name_of(mention)
+    if not name:
+        raise LearningError(f"The mention {mention!r:.80} cannot be learned: it is no valid text, empty or too long.")
+    if entity_id is not None and not collection.find(entity_ids=[entity_id], limit=1):
+        raise EntityNotFoundError(entity_id, [collection.name])
+    rows = [LearnedRow(name, entity_id, 1)]
+    return append_batch(collection, number, kind, rows), rows
+
+
+def undo(collection: Collection, encoder: Encoder, batch: int | str) -> LearnedBatch:
+    """Undo a batch. See `EntityLinker.undo_learned`, which calls this."""
+    ledger = read_ledger(collection)
+    found = ledger.find_key(batch, collection.name) if isinstance(batch, str) else ledger.find(batch, collection.name)
+    for other in ledger.batches:
+        if other.undoes_key == found.key and other.is_effective:
+            raise LearningError(
+                f"Batch {found.number} of collection '{collection.name}' is undone already, by batch {other.number}. "
+                f"Undo batch {other.number} to make batch {found.number} count again."
+            )
+    undone = append_batch(collection, ledger.next_number, "undo", undoes=found)
+    sync_aliases(collection, encoder)
+    return undone
+
+
+def learned_batches(collection: str, *, store: StoreLike = None) -> tuple[LearnedBatch, ...]:
+    """The batches that a collection learned, by number, undone ones included; needs no model.
+
+    Args:
+        collection: Name of the collection.
+        store: A store, a folder or a URL; by default from the environment, as in `EntityLinker.open`.
+
+    Raises:
+        CollectionNotFoundError: If the collection does not exist.
+        LearningError: If a later version of this package wrote the ledger.
+    """
+    with use_store(store) as opened, closing(opened.open(collection)) as target:
+        return read_ledger(target).batches
+
+
+def learned_pairs(collection: Collection) -> list[tuple[str, str | None]]:
+    """Distinct pairs of mention and entity id that a collection learned or accepted, for a calibration."""
+    return list(
+        dict.fromkeys(
+            (row.mention, row.entity_id)
+            for batch, rows in read_ledger(collection).effective()
+            if batch.kind != "reject"
+            for row in rows
+        )
+    )

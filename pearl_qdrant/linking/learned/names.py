@@ -1,0 +1,274 @@
+"""The learned names of a linker's collections: they change the probabilities of a scored mention, and so its link.
+
+Where nothing was learned this costs nothing; else a dictionary lookup a mention, and one request for each learned
+entity that the search did not find, once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.decision import decide
+from pearl_qdrant.linking.learned import learning
+from pearl_qdrant.linking.learned.counts import Counts, Evidence, name_of
+from pearl_qdrant.linking.learned.learning import Labelled, Learned
+from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, Ledger, read_ledger
+from pearl_qdrant.linking.learned.posterior import Observation, Outcome, observations, posterior
+from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.ranking.model import FEATURES, Calibration
+from pearl_qdrant.linking.ranking.rules import BONUS
+from pearl_qdrant.linking.ranking.scoring import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.records import LearnedCount, Link
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
+
+log = logging.getLogger(__name__)
+
+_SAME = 1e-9
+"""Probabilities this close are equal: sums of counts are exact, products with the prior are not."""
+
+_generations: defaultdict[tuple[str, str], int] = defaultdict(int)
+"""How often each collection, by store and name, learned something in this process: other linkers read it again then."""
+
+_learning = threading.Lock()
+"""Held while a ledger is read and appended to, so that threads do not choose the same number for a batch."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What one collection learned.
+
+    Attributes:
+        generation: As in `_generations` when it was read.
+        ledger: Its batches, without rows.
+        counts: Their counts.
+        points: Canonical points of learned entities that were looked up; None for one that the collection lacks.
+    """
+
+    generation: int
+    ledger: Ledger
+    counts: Counts
+    points: dict[str, NamePoint | None] = field(default_factory=dict)
+
+
+class LearnedNames:
+    """What the collections of a linker learned. Safe to use from several threads.
+
+    Args:
+        location: The store of the collections.
+        collections: Open collections.
+
+    Raises:
+        LearningError: If a later version of this package wrote a ledger.
+        StoreError: If a ledger cannot be read.
+    """
+
+    def __init__(self, location: str, collections: Sequence[Collection]) -> None:
+        self._location = location
+        self._collections = tuple(collections)
+        self._lock = threading.Lock()
+        self._known = [self._read(collection) for collection in self._collections]
+
+    def decide(self, scored: ScoredMention, calibration: Calibration, options: LinkOptions, threshold: float) -> Link:
+        """The link of a scored mention; as `decision.decide`, with what was learned of it."""
+        found = self._evidence(scored.mention)
+        if found:
+            changed = self._apply(scored, calibration, found, options)
+            if changed is not None:
+                scored, probabilities, learned = changed
+                link = decide(scored, calibration, options.limit, threshold, options.on_tie, probabilities)
+                return replace(link, learned=learned)
+        return decide(scored, calibration, options.limit, threshold, options.on_tie)
+
+    def forget_points(self) -> None:
+        """Look entities up again: the collections were edited."""
+        for known in self._known:
+            known.points.clear()
+
+    def batches(self, collection: Collection) -> tuple[LearnedBatch, ...]:
+        """The batches that a collection learned."""
+        return self._current(self._collections.index(collection)).ledger.batches
+
+    def learn(
+        self,
+        collection: Collection,
+        encoder: Encoder,
+        labelled: Labelled,
+        *,
+        source: str | None,
+        add_aliases: int | None,
+        skip_unknown: bool,
+        again: bool,
+    ) -> Learned:
+        """See `EntityLinker.learn`."""
+        with _learning:
+            try:
+                return learning.learn(
+                    collection,
+                    encoder,
+                    labelled,
+                    source=source,
+                    add_aliases=add_aliases,
+                    skip_unknown=skip_unknown,
+                    again=again,
+                )
+            finally:
+                self._changed(collection)
+
+    def learn_one(self, collection: Collection, mention: str, entity_id: str | None, kind: BatchKind) -> LearnedBatch:
+        """Accept or reject; the counts are changed in place, so that it takes no longer with many batches."""
+        at = self._collections.index(collection)
+        with _learning:
+            known = self._current(at)
+            number = known.ledger.next_number
+            batch, rows = learning.learn_one(collection, mention, entity_id, kind, number)
+            known.counts.add(rows, are_rejections=kind == "reject")
+            known.ledger = replace(known.ledger, batches=(*known.ledger.batches, batch))
+            known.generation = self._changed(collection)
+        return batch
+
+    def undo(self, collection: Collection, encoder: Encoder, batch: int | str) -> LearnedBatch:
+        """See `EntityLinker.undo_learned`."""
+        with _learning:
+            try:
+                return learning.undo(collection, encoder, batch)
+            finally:
+                self._changed(collection)
+
+    def _changed(self, collection: Collection) -> int:
+        """Let every linker of this process read the ledger of a collection again; returns the generation."""
+        key = (self._location, collection.name)
+        _generations[key] += 1
+        return _generations[key]
+
+    def _read(self, collection: Collection) -> _Known:
+        generation = _generations[self._location, collection.name]
+        ledger = read_ledger(collection)
+        if ledger.n_unreadable:
+            log.warning(
+                "Collection '%s': %s lines of its learned names belong to no complete batch and do not count",
+                collection.name,
+                f"{ledger.n_unreadable:,}",
+            )
+        return _Known(generation, replace(ledger, rows={}), learning.counts_of(ledger))
+
+    def _current(self, at: int) -> _Known:
+        """What a collection learned; read again if this process changed it since."""
+        known = self._known[at]
+        key = (self._location, self._collections[at].name)
+        if known.generation == _generations[key]:
+            return known
+        with self._lock:
+            if self._known[at].generation != _generations[key]:
+                self._known[at] = self._read(self._collections[at])
+            return self._known[at]
+
+    def _evidence(self, mention: str) -> list[tuple[int, Evidence]]:
+        """What each collection learned of a mention, by its position; empty if nothing."""
+        found = []
+        name = None
+        for at in range(len(self._collections)):
+            counts = self._current(at).counts
+            if len(counts):
+                name = name_of(mention) if name is None else name
+                if name and (evidence := counts.evidence(name)) is not None:
+                    found.append((at, evidence))
+        return found
+
+    def _apply(
+        self,
+        scored: ScoredMention,
+        calibration: Calibration,
+        found: Sequence[tuple[int, Evidence]],
+        options: LinkOptions,
+    ) -> tuple[ScoredMention, list[float], tuple[LearnedCount, ...]] | None:
+        """The mention with its candidates in their new order, their probabilities, and the counts.
+
+        Returns None if nothing of what was learned counts, for its entities lack the wanted types or are deleted.
+        """
+        types = frozenset(options.types) if options.type_mode == "hard" else frozenset[str]()
+        by_key: dict[Outcome, ScoredEntity] = {entity.key: entity for entity in scored.found}
+        of_model = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
+        prior: dict[Outcome, float] = {entity.key: p for entity, p in zip(scored.found, of_model, strict=True)}
+        prior[None] = max(0.0, 1.0 - math.fsum(of_model))
+        lowest = min([scored.nil_logit, *scored.logits]) - BONUS
+        steps: tuple[list[Observation], list[Observation]] = ([], [])
+        learned: list[LearnedCount] = []
+        seen: set[Outcome] = set()
+        for at, evidence in found:
+            kb = self._collections[at].manifest.kb
+
+            def counts(entity_id: str, at: int = at, kb: str = kb) -> bool:
+                if (kb, entity_id) in by_key:
+                    return True
+                point = self._point(at, entity_id)
+                if point is None or (types and types.isdisjoint(point.filter_types)):
+                    return False
+                name = MatchedName(point, None)
+                by_key[kb, entity_id] = ScoredEntity(name, np.zeros(len(FEATURES)), lowest, lowest)
+                prior[kb, entity_id] = 0.0
+                return True
+
+            is_only = len(self._collections) == 1
+            steps[0].extend(observations(evidence.other_forms, kb, is_only_base=is_only, counts=counts))
+            steps[1].extend(observations(evidence.as_written, kb, is_only_base=is_only, counts=counts))
+            seen.update((kb, entity_id) for entity_id in evidence.entity_ids())
+            learned += _learned_counts(evidence, kb, by_key)
+        if not any(steps):
+            return None
+        after = posterior(posterior(prior, steps[0]), steps[1])
+        ordered = _in_order(by_key, after, seen)
+        answer = replace(scored, found=ordered, rule="learned name")
+        return answer, [after[entity.key] for entity in ordered], tuple(learned)
+
+    def _point(self, at: int, entity_id: str) -> NamePoint | None:
+        """The canonical point of a learned entity, or another one of it; None if the collection lacks it."""
+        points = self._known[at].points
+        if entity_id not in points:
+            own = self._collections[at].find(entity_ids=[entity_id], limit=_NAMES)
+            points[entity_id] = min(own, key=lambda point: not point.is_canonical, default=None)
+        return points[entity_id]
+
+
+_NAMES = 100
+"""Names read of a learned entity to find its canonical one."""
+
+
+def _learned_counts(evidence: Evidence, kb: str, by_key: dict[Outcome, ScoredEntity]) -> list[LearnedCount]:
+    """The public records of the counts that apply, most frequent first."""
+    own, others = evidence.as_written, evidence.other_forms
+    keys = [*own.links, *others.links, *own.rejections, *others.rejections]
+    counts = [
+        LearnedCount(
+            key,
+            kb,
+            own.links.get(key, 0),
+            others.links.get(key, 0),
+            0 if key is None else own.rejections.get(key, 0) + others.rejections.get(key, 0),
+        )
+        for key in dict.fromkeys(keys)
+        if key is None or (kb, key) in by_key
+    ]
+    return sorted(counts, key=lambda one: (-one.as_written, -one.other_forms, one.rejected, one.entity_id or ""))
+
+
+def _in_order(
+    by_key: dict[Outcome, ScoredEntity], after: dict[Outcome, float], seen: set[Outcome]
+) -> list[ScoredEntity]:
+    """Candidates by their new probabilities, equal ones by base and id; those of equal highest probability are tied."""
+    least = max((after[key] for key in by_key), default=0.0) - _SAME
+    ordered = sorted(by_key.values(), key=lambda entity: (-min(after[entity.key], least), entity.key))
+    tied = [after[entity.key] >= least for entity in ordered]
+    has_ties = sum(tied) > 1
+    return [
+        replace(entity, tie=has_ties and is_first, is_namesake=entity.is_namesake or entity.key in seen)
+        for entity, is_first in zip(ordered, tied, strict=True)
+    ]

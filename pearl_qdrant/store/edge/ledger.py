@@ -1,0 +1,108 @@
+"""The ledger file of an embedded collection: lines that are only ever appended, one step a call.
+
+    NAME/learned.jsonl       in the folder of the collection, so that a copy of the folder has it
+    .learned-NAME.jsonl      beside it, from the deletion of a collection that is made again to its creation
+
+Only the process that has the collection open appends. A process that dies leaves a torn last line at most; the next
+call ends that line, and the reader sees that it is none of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pearl_qdrant.store.atomic import sync_folder
+
+LEDGER_FILE = "learned.jsonl"
+
+_FLAGS = (
+    os.O_RDWR
+    | os.O_CREAT
+    | os.O_APPEND
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def read_lines(folder: Path) -> Iterator[bytes]:
+    """Yield the lines of the ledger in a collection's folder without their ends; none if there is no ledger.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    try:
+        file = (folder / LEDGER_FILE).open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            yield line.rstrip(b"\r\n")
+
+
+def append_lines(folder: Path, lines: Sequence[bytes]) -> None:
+    """Append lines; on return they are on the disk.
+
+    If it fails, what was written is cut off again where the file system allows it.
+
+    Raises:
+        OSError: If they cannot be written.
+    """
+    path = folder / LEDGER_FILE
+    is_new = not path.exists()
+    with os.fdopen(os.open(path, _FLAGS, 0o666), "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        content = memoryview(_end_of_torn_line(path, size) + b"".join(line + b"\n" for line in lines))
+        try:
+            while content:
+                content = content[file.write(content) or 0 :]
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                file.truncate(size)
+            raise
+    if is_new:
+        sync_folder(folder)
+
+
+def _end_of_torn_line(path: Path, size: int) -> bytes:
+    """A line end if the last line has none."""
+    if not size:
+        return b""
+    with path.open("rb") as file:
+        file.seek(size - 1)
+        return b"" if file.read(1) == b"\n" else b"\n"
+
+
+def keep_ledger(store: Path, name: str) -> None:
+    """Move the ledger of a collection beside its folder, before the folder is deleted; the opposite of `adopt_ledger`.
+
+    Raises:
+        OSError: If it cannot be moved.
+    """
+    with suppress(FileNotFoundError):
+        (store / name / LEDGER_FILE).replace(_kept_path(store, name))
+        sync_folder(store)
+
+
+def adopt_ledger(store: Path, name: str) -> None:
+    """Move a kept ledger into the folder of a collection that was made again; nothing if there is none.
+
+    Raises:
+        OSError: If it cannot be moved.
+    """
+    if not (store / name / LEDGER_FILE).exists():
+        with suppress(FileNotFoundError):
+            _kept_path(store, name).replace(store / name / LEDGER_FILE)
+
+
+def delete_kept_ledger(store: Path, name: str) -> None:
+    """Delete a kept ledger, if there is one."""
+    _kept_path(store, name).unlink(missing_ok=True)
+
+
+def _kept_path(store: Path, name: str) -> Path:
+    return store / f".learned-{name}.jsonl"
