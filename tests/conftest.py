@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # The models of the tests are tiny: torch is faster on one thread, above all where the cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,9 +23,13 @@ import pytest
 from cli_runner import Outcome, Run
 from store_cases import KINDS, LIMITS, manifest_of
 from tiny_models import make_pearl
+from warm_children import Nursery, WarmSubprocess
 
 from pearl_qdrant.cli import main
+from pearl_qdrant.linking.calibration import metrics
+from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.protocol import Collection, Store
+from training.finetune import curves
 
 # An example may be slow on a busy machine. Only hangs are bounded, by pytest's timeout.
 hypothesis.settings.register_profile(
@@ -31,10 +38,62 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 
+FREE_BYTES = 4 << 30
+"""Free bytes that a file system in memory needs for the folders of the tests."""
+
+
 def pytest_configure() -> None:
-    """Restore the handler of Ctrl-C, since a shell lets its background jobs ignore it."""
+    """Restore the handler of Ctrl-C, since a shell lets its background jobs ignore it; keep folders in memory."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The embedded store waits for the disk at each flush. In memory the tests take half the time.
+    memory = Path("/dev/shm")
+    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > FREE_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_children() -> Iterator[None]:
+    """Children of the embedded store are forked from a process that has imported their modules."""
+    if sys.platform != "linux":
+        yield
+        return
+    nurseries: list[Nursery] = []
+
+    def nursery() -> Nursery:
+        if not nurseries:
+            nurseries.append(Nursery())
+        return nurseries[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child_process, "subprocess", WarmSubprocess(nursery))
+        yield
+    for started in nurseries:
+        started.close()
+
+
+@pytest.fixture(autouse=True)
+def no_curves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of training draw no picture, which takes longer than the run itself, but where a test says `draws`."""
+    if "draws" not in request.keywords:
+        monkeypatch.setattr(curves, "plot_curves", lambda folder: folder / curves.CURVES)
+
+
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals of a calibration are of 20 resamples: half of the time of a calibration goes into them."""
+    interval = metrics.bootstrap_interval
+
+    def quick(*given: Any, n_resamples: int, **named: Any) -> tuple[float, float]:
+        return interval(*given, n_resamples=min(n_resamples, 20), **named)
+
+    monkeypatch.setattr(metrics, "bootstrap_interval", quick)
+
+
+@pytest.fixture
+def cold_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of the embedded store are started as a program starts them."""
+    monkeypatch.setattr(child_process, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

@@ -23,3 +23,8 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 def ingested(filled_store: Path, tmp_path: Path) -> Path:
     """A store with the collection `base`, where `run` looks for it; its folder."""
     return shutil.copytree(filled_store, tmp_path / "store")
+
+
+@pytest.fixture(autouse=True)
+def quick_intervals(few_resamples: None) -> None:
+    """Every calibration of this folder is a quick one."""

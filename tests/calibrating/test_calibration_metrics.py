@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from calibration_samples import answers, without_features
-from sklearn.metrics import roc_auc_score
 
 from pearl_qdrant.linking.calibration.metrics import (
     Answers,
@@ -53,6 +52,8 @@ def test_bins_have_equal_mass_of_weighted_answers() -> None:
 
 def test_brier_and_auroc_agree_with_scikit_learn() -> None:
     """The figures equal those of scikit-learn, also with ties."""
+    from sklearn.metrics import roc_auc_score
+
     rng = np.random.default_rng(1)
     p, right = np.round(rng.random(300), 1), (rng.random(300) < 0.4).astype(float)
     given = answers(p, right)

@@ -9,13 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import benepar
 import pytest
-import spacy
-import torch
-import transformers
-from benepar.nkutil import HParams
-from benepar.parse_chart import ChartParser
 from tiny_models import make_bert
 
 from pearl_qdrant.errors import ModelError, ModelNotFoundError
@@ -83,6 +77,11 @@ quiet_trees = pytest.mark.filterwarnings("ignore:.*does not define `arg_constrai
 
 def make_benepar(path: Path) -> Path:
     """A random benepar model that reads characters, as benepar saves it in training: one file."""
+    # benepar, spaCy and torch take seconds to import, so not at the head, which each of pytest's workers reads.
+    import torch
+    from benepar.nkutil import HParams
+    from benepar.parse_chart import ChartParser
+
     settings = HParams(**TREE_SETTINGS, use_chars_lstm=True, use_pretrained=False, force_root_constituent=True)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -98,6 +97,9 @@ def make_benepar(path: Path) -> Path:
 
 def make_pretrained_benepar(folder: Path) -> Path:
     """A random benepar model on a BERT, as benepar's published ones are saved: a folder."""
+    import torch
+    import transformers
+
     checkpoint = torch.load(make_benepar(folder.with_suffix(".pt")))
     weights = {name: w for name, w in checkpoint["state_dict"].items() if not name.startswith("char_encoder.")}
     encoder = transformers.AutoModel.from_pretrained(make_bert(folder))
@@ -151,6 +153,8 @@ def test_benepar_finds_phrases_in_any_text(tmp_path: Path, caplog: pytest.LogCap
 @quiet_trees
 def test_the_phrases_are_those_of_benepars_own_trees(tmp_path: Path) -> None:
     """The parser without spaCy draws a tree whose nodes of the five classes are the phrases that are found."""
+    import benepar
+
     model = str(make_benepar(tmp_path / "tree.pt"))
     sentence = "Zork painted seven yellow harbour walls yesterday"
     tree = benepar.Parser(model).parse(benepar.InputSentence(words=sentence.split()))
@@ -165,6 +169,8 @@ def test_the_phrases_are_those_of_benepars_own_trees(tmp_path: Path) -> None:
 @quiet_trees
 def test_a_pretrained_benepar_parses_or_says_which_transformers_it_needs(tmp_path: Path) -> None:
     """All published models are of this kind, and benepar 0.2 cannot load them with transformers 5."""
+    import transformers
+
     model = str(make_pretrained_benepar(tmp_path / "tree"))
     if int(transformers.__version__.partition(".")[0]) >= 5:
         with pytest.raises(ModelError, match="transformers<5"):
@@ -187,6 +193,9 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a benepar model, and what is none."""
+    import spacy
+    import torch
+
     folder = tmp_path_factory.mktemp("models")
     make_benepar(folder / "tree.pt")
     make_bert(folder / "bert")

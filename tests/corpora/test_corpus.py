@@ -10,8 +10,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
-import transformers
 from cli_runner import Run
 from tiny_models import make_bert
 from tiny_wordnet import make_sentence_wordnet
@@ -135,6 +133,9 @@ def ner_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make_ner(folder: Path, labels: list[str]) -> Path:
     """A random BERT with a token-classification head."""
+    import torch
+    import transformers
+
     make_bert(folder)
     config = transformers.BertConfig.from_pretrained(folder, id2label=dict(enumerate(labels)), num_labels=len(labels))
     with torch.random.fork_rng():

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from cli_runner import Run
 from safetensors.numpy import save_file
 from tiny_models import make_bert
@@ -133,6 +132,8 @@ def test_a_label_that_is_no_number_stays_as_it_is() -> None:
 )
 def test_a_state_of_something_else_is_refused(tmp_path: Path, metadata: dict[str, str], name: str) -> None:
     """A state.safetensors that no run wrote is named, with what to do."""
+    import torch
+
     network = torch.nn.Linear(2, 2)
     path = tmp_path / "state.safetensors"
     save_file({name: np.zeros(2, dtype=np.float32)}, path, metadata=metadata)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import normalized_mutual_info_score
 
 from training.evaluation.bootstrap import paired_bootstrap
 from training.evaluation.outcome import mean_outcome, nmi_outcome, pearson_outcome
@@ -44,6 +43,8 @@ def test_a_split_keeps_groups_whole() -> None:
 
 def test_nmi_agrees_with_scikit_learn_and_accepts_weights() -> None:
     """With weights of 1 it equals scikit-learn's; a weight of 2 counts an item twice."""
+    from sklearn.metrics import normalized_mutual_info_score
+
     rng = np.random.default_rng(0)
     labels, clusters = rng.integers(0, 3, 50), rng.integers(0, 4, 50)
     found = nmi_outcome(labels, [clusters])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from evaluation_data import made_up_names, task_outcome, write_table
-from sklearn.metrics import f1_score
 
 from training.evaluation.datasets.data import FolderData
 from training.evaluation.tasks.entity_types import balanced_names, held_out_names
@@ -66,6 +65,8 @@ def test_a_balanced_sample_fills_rare_types(folder: Path) -> None:
 
 def test_a_name_with_two_types_counts_for_either() -> None:
     """A prediction is correct if it is one of them; macro-F1 agrees with scikit-learn on the resolved types."""
+    from sklearn.metrics import f1_score
+
     predicted = ["ORG", "GPE", "PERSON", "LAW"]
     scores = score_predictions(predicted, [{"ORG", "FAC"}, {"GPE"}, {"ORG", "GPE"}, {"LAW"}])
 

@@ -86,7 +86,7 @@ def test_a_graph_quantised_in_blocks_agrees_with_torch(network: PearlNetwork, fp
     check_int8_graph(tmp_path / "model.onnx", network)
 
 
-@pytest.mark.parametrize("with_characters", [False, True])
+@pytest.mark.parametrize("with_characters", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_fp32_graph_is_exact(network: PearlNetwork, fp32_graph: Path, tmp_path: Path, with_characters: bool) -> None:
     """Without quantisation torch and ONNX agree to rounding, with a character encoder too."""
     if with_characters:

@@ -105,6 +105,7 @@ def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_pa
         fit(before, tokenizer, maker(plain=plain), config(), tmp_path / "none")
 
 
+@pytest.mark.draws
 def test_a_run_leaves_a_log_and_curves(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """Losses, rates and scores are in CSV files and in a picture; the network is in evaluation mode."""
     seen: list[tuple[int, bool]] = []

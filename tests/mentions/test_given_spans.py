@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import spacy
 from exact_linker import KNOWN, Names, found
 
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
@@ -73,6 +72,8 @@ def test_a_doc_without_recognition_is_read_as_text() -> None:
 
 def test_a_real_spacy_document_works() -> None:
     """It is read as text until it has entities, and then its entities are the spans."""
+    import spacy
+
     doc = spacy.blank("en")(TEXT)
     assert found(annotate(Names(KNOWN), doc)) == [("heart attack", "mi"), ("New York", "ny")]
     doc.ents = [spacy.tokens.Span(doc, 1, 3, label="DISEASE"), spacy.tokens.Span(doc, 5, 6, label="GPE")]
@@ -82,6 +83,8 @@ def test_a_real_spacy_document_works() -> None:
 
 def test_spacys_entities_keep_their_offsets_in_characters() -> None:
     """The entities of a pipeline are the spans, also after emoji, combining marks and CRLF."""
+    import spacy
+
     names = ["Zu\u0308rich", "\U0001d510ünchen", "👩\u200d🔬 Lab", "heart attack"]
     pipeline = spacy.blank("en")
     ruler: Any = pipeline.add_pipe("entity_ruler")

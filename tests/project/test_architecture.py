@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections import Counter
@@ -75,17 +76,23 @@ def modules() -> Iterator[tuple[str, Path]]:
 MODULES = dict(modules())
 
 
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a module's syntax tree, the module itself first; read once for all tests."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+
+
 def imports_of(name: str, path: Path) -> Iterator[Import]:
     """All imports of a module, also those within functions and type-checking blocks."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    nodes = nodes_of(path)
     for_types = {
         inner
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             named = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -98,7 +105,10 @@ def imports_of(name: str, path: Path) -> Iterator[Import]:
         yield from (Import(name, target, place, node in for_types) for target in named)
 
 
-IMPORTS = [found for name, path in MODULES.items() for found in imports_of(name, path)]
+@functools.cache
+def all_imports() -> list[Import]:
+    """All imports of the three packages."""
+    return [found for name, path in MODULES.items() for found in imports_of(name, path)]
 
 
 def part(module: str) -> str:
@@ -121,7 +131,7 @@ def is_allowed(found: Import) -> bool:
 
 def test_packages_import_downwards_only() -> None:
     """No part of the project imports a part above it."""
-    own = [found for found in IMPORTS if found.imported.split(".")[0] in PACKAGES]
+    own = [found for found in all_imports() if found.imported.split(".")[0] in PACKAGES]
 
     assert len(own) > 10
     assert [f"{found.place} imports {found.imported}" for found in own if not is_allowed(found)] == []
@@ -166,7 +176,7 @@ DISTRIBUTION = {"PIL": "pillow", "qdrant_edge": "qdrant-edge-py", "sklearn": "sc
 
 def third_parties() -> Iterator[tuple[Import, str]]:
     """Imports of third-party modules, with their distribution."""
-    for found in IMPORTS:
+    for found in all_imports():
         top = found.imported.split(".")[0]
         if top in PACKAGES or top in sys.stdlib_module_names or found.for_types:
             continue
@@ -216,7 +226,7 @@ def beside(folder: str) -> dict[str, set[str]]:
     """
     start = f"{folder}." if folder else ""
     imports: dict[str, set[str]] = {}
-    for found in IMPORTS:
+    for found in all_imports():
         if found.for_types or any(is_package(name) for name in (found.importer, found.imported)):
             continue
         if not (found.importer.startswith(start) and found.imported.startswith(start)):
@@ -307,9 +317,8 @@ def test_long_functions_have_a_reason() -> None:
     """A function of over 60 lines has a reason behind its `def`."""
     found = []
     for path in SOURCES:
-        text = path.read_text("utf-8")
-        lines = text.splitlines()
-        for node in ast.walk(ast.parse(text)):
+        lines = path.read_text("utf-8").splitlines()
+        for node in nodes_of(path):
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.end_lineno is None:
                 continue
             is_long = node.end_lineno - node.lineno >= LONG_FUNCTION
@@ -333,7 +342,7 @@ def test_every_folder_has_a_docstring() -> None:
 def names_in(path: Path) -> set[str]:
     """Names that a module defines or imports, anywhere in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             found.add(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -350,7 +359,7 @@ def test_scripts_import_what_exists() -> None:
     imports = [
         (f"{path.relative_to(ROOT)}:{node.lineno}", node.module, alias.name)
         for path in scripts
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES
         for alias in node.names
     ]
@@ -364,16 +373,15 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 def texts_with_flags(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of the strings in a module that name a flag, docstrings and whole commands apart."""
-    tree = ast.parse(path.read_text("utf-8"))
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             skipped.add(node.value)  # a docstring
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "FormatOption":
             skipped.update(ast.walk(node))  # a declaration of a flag
         if isinstance(node, ast.JoinedStr) and "pearl-qdrant " in ast.unparse(node):
             skipped.update(ast.walk(node))  # a command to type
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if node in skipped or not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         if FLAG.search(node.value) and "pearl-qdrant " not in node.value:

@@ -25,7 +25,10 @@ from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs"),
+    pytest.mark.usefixtures("cold_children"),
+]
 
 N_ENTITIES = 220
 

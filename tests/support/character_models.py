@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import torch
-import transformers
 from tiny_models import DIM, MAX_LENGTH, MAX_POSITIONS, N_HEADS, N_LAYERS, make_albert, make_bert, make_roberta
 from tokenizers import Tokenizer
 
@@ -36,6 +35,8 @@ def make_cased_bert(folder: Path) -> Path:
 
 def make_luke(folder: Path) -> Path:
     """A LUKE, which is a RoBERTa with embeddings of entities beside it."""
+    import transformers
+
     make_roberta(folder)
     config = transformers.LukeConfig(
         vocab_size=Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size(),
