@@ -1,0 +1,134 @@
+"""Learned names that become names of the base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingest import load_base, update_base
+from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.linking.learned import learning
+from pearl_qdrant.store.edge.store import EdgeStore
+
+PAIRS = [("Gotham", "nyc")] * 3 + [("GOTHAM", "nyc"), ("the paper", "nyt"), ("the paper", "nyp"), ("Empire", "nys")]
+
+
+def names(store: Path) -> dict[str, set[str]]:
+    """The names of each entity of the collection `base`."""
+    opened = EdgeStore(store)
+    found: dict[str, set[str]] = {}
+    for point in opened.open("base").scroll():
+        found.setdefault(point.entity_id, set()).add(point.name)
+    opened.close()
+    return found
+
+
+def test_names_that_were_seen_often_enough_are_added(linker: EntityLinker) -> None:
+    """The most frequent form of a name is added to its entity, and is exact from then on; no name of two is."""
+    learned = linker.learn(PAIRS, add_aliases=2)
+
+    assert learned.batch.aliases == (("Gotham", "nyc"),)
+    assert "Gotham" in linker.entity("nyc").aliases
+    assert linker.known_names(["Gotham", "the paper", "Empire"]) == {"Gotham"}
+    assert (linker.link("gotham").entity_id, linker.link("gotham").rule) == ("nyc", "exact name")
+
+
+def test_counts_of_earlier_batches_add_up(linker: EntityLinker) -> None:
+    """A name is added when all that was learned reaches the number; a name of the entity is not added again."""
+    linker.accept("Gotham", "nyc")
+    assert linker.learn([("Gotham", "nyc"), ("NYTimes", "nyt")], add_aliases=3).batch.aliases == ()
+    assert linker.learn([("Gotham", "nyc"), ("NYTIMES", "nyt")], add_aliases=3).batch.aliases == (("Gotham", "nyc"),)
+    assert linker.learn([("gotham", "nyc")], add_aliases=1).batch.aliases == ()
+
+
+def test_an_undo_removes_them(linker: EntityLinker, store_path: Path) -> None:
+    """Undone, the base has its own names alone; an undone undo brings them back."""
+    before = linker.entity("nyc")
+    linker.learn(PAIRS, add_aliases=2)
+    undone = linker.undo_learned(1)
+    assert linker.entity("nyc") == before
+    linker.undo_learned(undone.number)
+    assert "Gotham" in linker.entity("nyc").aliases
+
+
+def test_an_undo_leaves_names_that_the_base_has_itself(linker: EntityLinker) -> None:
+    """If a user adds the name by hand, it is no learned name any more."""
+    linker.learn(PAIRS, add_aliases=2)
+    linker.add([Entity("nyc", "New York", ("Gotham",))])
+    linker.undo_learned(1)
+
+    assert linker.entity("nyc").aliases == ("Gotham",)
+
+
+def test_if_the_names_cannot_be_written_nothing_is_learned(
+    linker: EntityLinker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch whose names could not be added is undone, so that it can be learned again."""
+
+    def fail(*args: object) -> None:
+        raise StoreError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "sync_aliases", fail)
+        with pytest.raises(StoreError, match="no"):
+            linker.learn(PAIRS, add_aliases=2)
+    assert linker.link("Gotham").learned == ()
+
+    assert linker.learn(PAIRS, add_aliases=2).batch.is_effective
+
+
+ROWS = "id\tname\taliases\nnyc\tNew York City\tNYC\nnyt\tThe New York Times\tNYTimes\n"
+
+
+@pytest.fixture
+def base(tmp_path: Path, model: Path) -> Path:
+    """A base that was loaded and has learned names; its file."""
+    path = tmp_path / "base.tsv"
+    path.write_text(ROWS, encoding="utf-8")
+    load_base(path, "base", store=tmp_path / "store", model=model)
+    with EntityLinker.open("base", store=str(tmp_path / "store")) as linker:
+        linker.learn([("Gotham", "nyc"), ("the paper", "nyt")] * 3, add_aliases=2)
+    return path
+
+
+def test_an_update_keeps_what_was_learned(base: Path, tmp_path: Path, model: Path) -> None:
+    """Learned names stay in an update, follow their entity, and go with it; nobody is asked about them."""
+    base.write_text("id\tname\taliases\nnyc\tCity of New York\tNYC\n", encoding="utf-8")
+    asked = []
+    result = update_base(
+        base, "base", store=tmp_path / "store", model=model, may_remove=lambda n, total: asked.append(n) is None
+    )
+
+    assert asked == [3], "of the paper and the old canonical name"
+    assert result.removed == 3
+    assert names(tmp_path / "store") == {"nyc": {"City of New York", "NYC", "Gotham"}}
+    with EntityLinker.open("base", store=str(tmp_path / "store")) as linker:
+        link = linker.link("Gotham")
+        assert (link.canonical_name, link.learned[0].as_written) == ("City of New York", 3)
+
+
+def test_a_rebuild_has_them_again(base: Path, tmp_path: Path, model: Path) -> None:
+    """A base that is loaded from the start has learned names and counts as before."""
+    before = names(tmp_path / "store")
+    load_base(base, "base", store=tmp_path / "store", model=model, restart=True)
+
+    assert names(tmp_path / "store") == before
+    with EntityLinker.open("base", store=str(tmp_path / "store")) as linker:
+        assert linker.link("the paper").learned[0].as_written == 3
+
+
+def test_a_load_of_the_same_base_is_still_nothing_to_do(base: Path, tmp_path: Path, model: Path) -> None:
+    """Learned names do not make a finished base look unfinished or edited."""
+    assert load_base(base, "base", store=tmp_path / "store", model=model).unchanged
+
+
+def test_a_deleted_collection_forgets(base: Path, tmp_path: Path, model: Path) -> None:
+    """`collections delete` deletes what was learned, too."""
+    store = EdgeStore(tmp_path / "store")
+    store.delete("base")
+    store.close()
+    load_base(base, "base", store=tmp_path / "store", model=model)
+
+    assert names(tmp_path / "store") == {"nyc": {"New York City", "NYC"}, "nyt": {"The New York Times", "NYTimes"}}

@@ -1,0 +1,178 @@
+"""A linker that learned: its links, at once and after it was opened again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from linker_base import ENTITIES, fill
+
+from pearl_qdrant import Entity, EntityLinker, Link, NilReason
+from pearl_qdrant.errors import EntityNotFoundError, LearningError, LinkerClosedError
+from pearl_qdrant.linking.learned import names
+from pearl_qdrant.linking.ranking.explain import explain_link
+
+
+def probability(link: Link, entity_id: str) -> float:
+    """The probability of a candidate; 0 if it is none."""
+    return next((c.probability or 0.0 for c in link.candidates if c.entity_id == entity_id), 0.0)
+
+
+def test_an_accepted_link_is_the_answer_from_then_on(linker: EntityLinker) -> None:
+    """One accept makes an entity the answer that the search does not even find; its rule says so."""
+    batch = linker.accept("zzz qqq", "horse")
+    link = linker.link("zzz qqq")
+
+    assert (link.entity_id, link.rule, batch.number, batch.kind) == ("horse", "learned name", 1, "accept")
+    assert [(one.entity_id, one.as_written) for one in link.learned] == [("horse", 1)]
+
+
+def test_a_learned_entity_that_the_search_did_not_find_becomes_a_candidate(linker: EntityLinker) -> None:
+    """With a limit of one candidate, the learned one is it."""
+    linker.add([Entity(f"c{i}", f"Company {i}") for i in range(30)])
+    before = linker.link("Company 7")
+    linker.accept("Company 7", "mi")
+    link = linker.link("Company 7", limit=1)
+
+    assert "mi" not in [c.entity_id for c in before.candidates]
+    assert [c.entity_id for c in link.candidates] == ["mi"]
+    assert link.canonical_name == "myocardial infarction"
+    assert link.candidates[0].dense_score is None
+
+
+def test_a_name_that_was_never_linked_becomes_nil(linker: EntityLinker) -> None:
+    """Learning NIL for a name makes it NIL, with the reason."""
+    assert linker.link("Big Apple").entity_id == "nyc"
+    linker.accept("Big Apple", None)
+    link = linker.link("Big Apple")
+
+    assert (link.entity_id, link.nil_reason) == (None, NilReason.BELOW_THRESHOLD)
+    assert link.rule == "learned name"
+
+
+def test_a_rejected_entity_gives_way(linker: EntityLinker) -> None:
+    """After a reject, the next candidate of the name is the answer."""
+    before = linker.link("New York")
+    linker.reject("New York", "nyc")
+    link = linker.link("New York")
+
+    assert (before.entity_id, link.entity_id) == ("nyc", "nys")
+    assert probability(link, "nyc") < probability(before, "nyc")
+    assert link.learned[0].rejected == 1
+
+
+def test_equal_counts_are_ambiguous(linker: EntityLinker) -> None:
+    """If a name meant two entities equally often, nothing separates them but the order of `first`."""
+    linker.learn([("the city paper", "nyt"), ("the city paper", "nyp")] * 20)
+
+    link = linker.link("the city paper", threshold=0.6)
+    assert link.nil_reason is NilReason.AMBIGUOUS
+    assert {c.entity_id for c in link.candidates[:2]} == {"nyt", "nyp"}
+    assert linker.link("the city paper", on_tie="first").entity_id in ("nyt", "nyp")
+
+
+def test_a_type_filter_still_applies(linker: EntityLinker) -> None:
+    """A learned entity without the wanted type does not count; with it, it does."""
+    linker.accept("zzz qqq", "nyt")
+
+    assert linker.link("zzz qqq", types=["GPE"]).rule != "learned name"
+    assert linker.link("zzz qqq", types=["newspaper"]).entity_id == "nyt"
+    assert linker.link("zzz qqq", types=["GPE"], type_mode="off").entity_id == "nyt"
+
+
+def test_an_entity_that_was_deleted_does_not_count(linker: EntityLinker) -> None:
+    """If a learned entity is deleted, the model decides again; if it comes back, it counts again."""
+    linker.accept("zzz qqq", "horse")
+    linker.delete(["horse"])
+    deleted = linker.link("zzz qqq")
+    linker.add([Entity("horse", "unicorn")])
+
+    assert deleted.rule != "learned name"
+    assert linker.link("zzz qqq").entity_id == "horse"
+
+
+def test_what_was_learned_is_there_when_it_is_opened_again(store_path: Path) -> None:
+    """Another linker, later, gives the same answers."""
+    with EntityLinker.open("base", store=str(store_path)) as linker:
+        linker.accept("zzz qqq", "horse")
+        linker.reject("New York", "nyc")
+        before = list(linker.link_batch(["zzz qqq", "ZZZ QQQ", "New York", "NYTimes"]))
+    with EntityLinker.open("base", store=str(store_path)) as again:
+        assert list(again.link_batch(["zzz qqq", "ZZZ QQQ", "New York", "NYTimes"])) == before
+
+
+def test_every_linker_of_the_process_knows_it_at_once(store_path: Path, linker: EntityLinker) -> None:
+    """A second linker on the collection that is open already answers by what the first one learned, and undid."""
+    with EntityLinker.open("base", store=str(store_path)) as other:
+        linker.accept("zzz qqq", "horse")
+        assert other.link("zzz qqq").entity_id == "horse"
+        assert other.accept("zzz qqq", "horse").number == 2
+        assert len(linker.learned_batches()) == 2
+        linker.undo_learned(1)
+        other.undo_learned(2)
+        assert linker.link("zzz qqq").learned == other.link("zzz qqq").learned == ()
+
+
+def test_links_are_not_read_where_nothing_was_learned(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without learned names, not even the name of a mention is made."""
+    monkeypatch.setattr(names, "name_of", lambda mention: pytest.fail("looked up"))
+
+    assert linker.link("NYTimes").entity_id == "nyt"
+
+
+def test_explain_shows_the_counts(linker: EntityLinker) -> None:
+    """`--explain` says that the name was learned, and how often it meant what."""
+    linker.learn([("the paper", "nyt")] * 3 + [("The Paper", None), ("the paper", "nyp")])
+    linker.reject("the paper", "nyp")
+    lines = explain_link(linker.link("the paper"), linker.calibration)
+
+    assert "what was learned of this name" in lines[0]
+    assert lines[1:4] == [
+        "learned: nyt: 3 as written",
+        "learned: nyp: 1 as written, 1 rejected",
+        "learned: NIL: 1 in other forms",
+    ]
+
+
+def test_annotate_uses_what_was_learned(linker: EntityLinker) -> None:
+    """A learned name is found and linked in running text, too."""
+    linker.learn([("Gotham", "nyc")] * 5)
+    found = linker.annotate("She left Gotham in May.")
+
+    assert [(one.text, one.link.entity_id) for one in found] == [("Gotham", "nyc")]
+
+
+def test_several_collections_learn_apart(tmp_path: Path, model: Path) -> None:
+    """With several collections, the one that learns must be named; NIL in one leaves the other."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    fill(tmp_path, "other", str(model), [Entity("ny2", "New York", (), ("city",), ("GPE",))])
+    with EntityLinker.open("base", "other", store=str(tmp_path)) as linker:
+        with pytest.raises(ValueError, match="name the collection"):
+            linker.accept("New York", "nyc")
+        linker.accept("New York", None, collection="base")
+        link = linker.link("New York")
+        assert (link.kb, link.entity_id) == ("other", "ny2")
+        assert linker.learned_batches("other") == ()
+        assert len(linker.learned_batches("base")) == 1
+
+
+def test_bad_arguments_are_errors(linker: EntityLinker) -> None:
+    """Unknown ids and mentions that are no text are refused, and nothing is learned."""
+    with pytest.raises(EntityNotFoundError, match="No entity 'nobody' in base"):
+        linker.accept("NYC", "nobody")
+    with pytest.raises(EntityNotFoundError, match="No entity 'nobody' in base"):
+        linker.reject("NYC", "nobody")
+    for mention in ("", " ", "\ud800", "x" * 20_000):
+        with pytest.raises(LearningError, match="cannot be learned"):
+            linker.accept(mention, "nyc")
+
+    assert linker.learned_batches() == ()
+
+
+def test_a_closed_linker_learns_nothing(store_path: Path) -> None:
+    """After close, learning is an error like any other use."""
+    linker = EntityLinker.open("base", store=str(store_path))
+    linker.close()
+    for use in (lambda: linker.accept("a", "nyc"), lambda: linker.learn([("a", "nyc")]), linker.learned_batches):
+        with pytest.raises(LinkerClosedError):
+            use()

@@ -1,0 +1,97 @@
+"""Learning in a collection on a server, which several processes may teach at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from linker_base import ENTITIES
+from qdrant_double import QdrantDouble
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.linking.learned import learned_batches
+from pearl_qdrant.linking.learned.ledger import LearnedRow, append_batch, read_ledger
+from pearl_qdrant.store.points import name_points, names_of
+from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.server.store import ServerStore
+
+
+@pytest.fixture
+def server(model: Path) -> Iterator[QdrantDouble]:
+    """A server with the collection `base`."""
+    with QdrantDouble() as double:
+        store = ServerStore.connect(double.url)
+        encoder = load_encoder(str(model), device="cpu")
+        made = Manifest.for_model(encoder.info, collection="base", kb="base")
+        collection = store.create(made.model_copy(update={"model": str(model), "state": "ready"}))
+        encoded = encoder.encode([name for entity in ENTITIES for name in entity.names()])
+        points = name_points("base", names_of(ENTITIES), encoded)
+        collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
+        store.close()
+        yield double
+
+
+def test_a_server_learns_and_forgets(server: QdrantDouble) -> None:
+    """Learning, listing and undoing work as in a folder, and the ledger is no collection in the list."""
+    with EntityLinker.open("base", store=server.url) as linker:
+        linker.learn([("Gotham", "nyc")] * 3, add_aliases=2)
+        assert linker.link("Gotham").entity_id == "nyc"
+    with EntityLinker.open("base", store=server.url) as again:
+        assert again.link("GOTHAM").learned[0].other_forms == 3
+        again.undo_learned(1)
+        assert again.link("Gotham").learned == ()
+        assert "Gotham" not in again.entity("nyc").aliases
+    assert len(learned_batches("base", store=server.url)) == 2
+    store = ServerStore.connect(server.url)
+    assert store.collections() == ["base"]
+    store.close()
+
+
+def test_where_nothing_was_learned_a_link_takes_no_more_requests(server: QdrantDouble) -> None:
+    """Without learned names, the ledger is asked for once, on opening."""
+    with EntityLinker.open("base", store=server.url) as linker:
+        linker.link("NYTimes")
+        server.requests.clear()
+        linker.link("NYTimes")
+        assert len(server.requests) <= 2
+
+
+def two(server: QdrantDouble) -> tuple[Store, Store]:
+    """Two stores, as of two processes."""
+    return ServerStore.connect(server.url), ServerStore.connect(server.url)
+
+
+def test_two_processes_that_learn_at_once_are_both_kept(server: QdrantDouble) -> None:
+    """Both saw the same ledger and took the same number; both count, and each can be undone by its key."""
+    first, second = two(server)
+    keys = [
+        append_batch(store.open("base"), 1, "accept", [LearnedRow("Gotham", "nyc", 1)]).key for store in (first, second)
+    ]
+    assert [one.key for one in read_ledger(first.open("base")).batches] == keys
+    for store in (first, second):
+        store.close()
+    with EntityLinker.open("base", store=server.url) as linker:
+        assert linker.link("Gotham").learned[0].as_written == 2
+        linker.undo_learned(keys[0])
+        assert linker.link("Gotham").learned[0].as_written == 1
+
+
+def test_a_process_that_dies_while_it_learns_leaves_nothing(
+    server: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If only some parts of a batch arrive, none of them counts."""
+    monkeypatch.setattr("pearl_qdrant.store.server.ledger.PART_BYTES", 10)
+    store, _ = two(server)
+    collection = store.open("base")
+    append_batch(collection, 1, "learn", [LearnedRow(f"name {i}", "nyc", 1) for i in range(5)])
+    client = server.client
+    name = "base.pearl-qdrant-learned"
+    points, _ = client.scroll(name, limit=100)
+    client.delete(name, [points[3].id])
+
+    assert read_ledger(collection).batches == ()
+    store.close()
