@@ -87,11 +87,13 @@ def test_a_graph_quantised_in_blocks_agrees_with_torch(network: PearlNetwork, fp
 
 
 @pytest.mark.parametrize("with_characters", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_an_fp32_graph_is_exact(network: PearlNetwork, fp32_graph: Path, tmp_path: Path, with_characters: bool) -> None:
+def test_an_fp32_graph_is_exact(request: pytest.FixtureRequest, tmp_path: Path, with_characters: bool) -> None:
     """Without quantisation torch and ONNX agree to rounding, with a character encoder too."""
     if with_characters:
         network = make_network(make_bert(tmp_path / "bert"))
         fp32_graph = export_fp32(network, tmp_path / "model.onnx")
+    else:
+        network, fp32_graph = request.getfixturevalue("network"), request.getfixturevalue("fp32_graph")
     embedding, logits = run(fp32_graph)
     with torch.inference_mode():
         expected, expected_logits = network(IDS, MASK)

@@ -25,10 +25,7 @@ from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs"),
-    pytest.mark.usefixtures("cold_children"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
 
 N_ENTITIES = 220
 

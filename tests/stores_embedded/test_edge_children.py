@@ -31,8 +31,6 @@ from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
 
-pytestmark = pytest.mark.usefixtures("cold_children")
-
 # The writing process
 
 

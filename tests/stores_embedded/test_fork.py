@@ -28,7 +28,6 @@ from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.server.store import ServerStore
 
 pytestmark = [
-    pytest.mark.usefixtures("cold_children"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),  # of threads, since 3.12
 ]

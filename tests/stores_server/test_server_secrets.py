@@ -23,20 +23,25 @@ KEY = 's3cret-"k3y"-of-30-characters/x'
 ANY = r".*"
 
 
-@pytest.fixture
-def double() -> Iterator[QdrantDouble]:
-    """A server."""
-    with QdrantDouble() as double:
-        yield double
+@pytest.fixture(scope="module")
+def store(running: QdrantDouble) -> Iterator[ServerStore]:
+    """A store that is opened with a key; requests are tried twice."""
+    opened = ServerStore.connect(running.url, api_key=KEY, retry=RetryPolicy(tries=2, first_wait_s=0.001))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
-    """A collection that is opened with a key; requests are tried twice."""
-    retry = RetryPolicy(tries=2, first_wait_s=0.001)
-    store = ServerStore.connect(double.url, api_key=KEY, retry=retry)
-    yield store.create(manifest_of())
-    store.close()
+def double(running: QdrantDouble) -> QdrantDouble:
+    """An empty server."""
+    running.reset()
+    return running
+
+
+@pytest.fixture
+def collection(double: QdrantDouble, store: ServerStore) -> ServerCollection:
+    """An empty collection of that store."""
+    return store.create(manifest_of())
 
 
 def all_texts(error: BaseException) -> str:
