@@ -7,7 +7,7 @@ string is kept apart from what was seen of other forms, and not every form speak
     one in capitals, five at most         `US`       does not count what was seen of `us`, a word
     any other, several words too          `Us`       counts what was seen of all
 
-The counts of a million distinct pairs take 330 MB.
+The counts of a million distinct pairs take 290 MB.
 """
 
 from __future__ import annotations
