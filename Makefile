@@ -31,7 +31,7 @@ demo: $(VENV)/.installed
 	PATH="$$(cd "$(BIN)" && pwd):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 4 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 4 --dist load -m "slow and not server" --timeout 3600 $(PYTEST_ARGS)

@@ -50,6 +50,7 @@ on_edge = pytest.mark.parametrize("chain", ["edge"], indirect=True)
 on_server = pytest.mark.parametrize("chain", ["server"], indirect=True)
 
 
+@pytest.mark.slow
 @on_edge
 def test_a_killed_load_ends_as_one_that_was_not_killed(chain: Chain) -> None:
     """After kill -9 at a checkpoint and again in a compaction, the same command leaves the same points.
@@ -93,6 +94,7 @@ def test_a_store_that_goes_away_is_told_of(chain: Chain) -> None:
     lose_store(chain)
 
 
+@pytest.mark.slow
 @on_edge
 def test_a_full_disk_is_told_of(chain: Chain) -> None:
     """If the disk fills up, the error tells me to free some space; then the same command resumes."""
