@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from linker_base import ENTITIES
 from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
@@ -95,3 +96,12 @@ def test_a_process_that_dies_while_it_learns_leaves_nothing(
 
     assert read_ledger(collection).batches == ()
     store.close()
+
+
+def test_a_key_that_may_not_see_the_ledger_still_links(server: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """With a key for the collection alone, the linker opens and says that it links without what was learned."""
+    server.faults.append(Fault("status", match=r"GET .*pearl-qdrant-learned", status=403, error="forbidden"))
+    with EntityLinker.open("base", store=server.url) as linker:
+        assert linker.link("NYTimes").entity_id == "nyt"
+
+    assert "Collection 'base' is linked without what it learned" in caplog.text

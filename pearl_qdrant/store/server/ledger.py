@@ -7,6 +7,7 @@ that dies leaves nothing that counts. Two processes never write the same point.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,8 +18,10 @@ from uuid import uuid4, uuid5
 
 from qdrant_client import models
 
-from pearl_qdrant.errors import CollectionExistsError
+from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError
 from pearl_qdrant.store.server.connection import Connection
+
+_log = logging.getLogger(__name__)
 
 LEDGER_SUFFIX = ".pearl-qdrant-learned"
 """Ends the name of a ledger. Lists of collections leave such names out."""
@@ -47,8 +50,15 @@ class ServerLedger:
         return self.collection + LEDGER_SUFFIX
 
     def read_lines(self) -> Iterator[bytes]:
-        """Yield the lines of all calls that are complete, in the order of the calls; none if there is no ledger."""
-        if not self._exists():
+        """Yield the lines of all calls that are complete, in the order of the calls; none if there is no ledger.
+
+        A key that may read the collection alone cannot see whether there is one: that is a warning in the log.
+        """
+        try:
+            if not self._exists():
+                return
+        except StoreRejectedError as error:
+            _log.warning("Collection '%s' is linked without what it learned: %s", self.collection, error)
             return
         calls: dict[tuple[int, str], dict[int, dict[str, Any]]] = {}
         for payload in self._payloads():
