@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,18 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import EntityLinker
 
 
-@pytest.fixture
-def store_path(tmp_path: Path, model: Path) -> Path:
-    """A store with the collection `base`."""
-    path = tmp_path / "store"
+@pytest.fixture(scope="session")
+def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store with the collection `base`, which tests copy: a copy is faster than writing one."""
+    path = tmp_path_factory.mktemp("filled") / "store"
     fill(path, "base", str(model), ENTITIES, is_loaded=True)
     return path
+
+
+@pytest.fixture
+def store_path(filled_store: Path, tmp_path: Path) -> Path:
+    """A store with the collection `base`, where `run` looks for it."""
+    return shutil.copytree(filled_store, tmp_path / "store")
 
 
 @pytest.fixture

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
-from linker_base import ENTITIES, fill
 
 
 @pytest.fixture(autouse=True)
-def labelled(tmp_path: Path, model: Path) -> Path:
+def labelled(tmp_path: Path, store_path: Path) -> Path:
     """A file of labelled mentions, beside a store with a collection."""
-    fill(tmp_path / "store", "base", str(model), ENTITIES, is_loaded=True)
     path = tmp_path / "labelled.tsv"
     path.write_text("mention\tid\nGotham\tnyc\nGotham\tnyc\nfoo\tnobody\n", encoding="utf-8")
     return path
