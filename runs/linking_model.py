@@ -66,7 +66,7 @@ EVERYDAY_ROWS = 60_000
 """Rows of the general base that the everyday mentions are made from."""
 PER_KIND = 400
 """Everyday mentions of each kind and base, at most."""
-ALIAS_WEIGHT, ALIAS_DECISION_WEIGHT = 4.5, 0.45
+ALIAS_WEIGHT, ALIAS_DECISION_WEIGHT = 4.5, 0.15
 """Weights of all tasks of aliases together, in the ranking and in the decision; the everyday mentions of one base
 have 1. Which of two names is nearer is best learned from hard aliases; how many of them there are is not."""
 SAME_FIELD = dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases")

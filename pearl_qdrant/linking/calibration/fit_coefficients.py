@@ -45,7 +45,8 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, prior: float = 
     scale = np.maximum(samples.features[present].std(axis=0), _LEAST_SCALE) if present.any() else np.ones(len(FEATURES))
     ranking = _fit(_ranking_choices(samples, present), shipped.features, scale, prior)
     choices = _decision_choices(samples, present, ranking)
-    centre = np.concatenate([shipped.decision, -shipped.nil_features])
+    decision = np.zeros(len(FEATURES)) if shipped.decision is None else shipped.decision
+    centre = np.concatenate([decision, -shipped.nil_features])
     fitted = _fit(choices, centre, np.concatenate([scale, np.ones(len(NIL_FEATURES))]), prior)
     n = len(FEATURES)
     return RankingModel(ranking, fitted[:n], -fitted[n:])

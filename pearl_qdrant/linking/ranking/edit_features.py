@@ -72,7 +72,8 @@ class WordChanges(NamedTuple):
         replaced_rare: If so: the rarity in English of the mention's rarest such word (`lexical.word_rarity`).
         only_added: Whether only the mention has such words.
         added_known: If so: how frequent the most frequent one is in the base.
-        added_rare: If so: the rarity of the rarest one. Those of `a case of X` are frequent.
+        added_rare: If so: the rarity in English of the rarest one.
+        added_plain: If so: whether they are frequent in English and rare in the base: `a case of X`.
         only_missing: Whether only the name has such words.
         missing_rare: If so: the rarity of the rarest one.
         is_code: Whether a code differs: a number, a single letter, a short word in capitals.
@@ -85,6 +86,7 @@ class WordChanges(NamedTuple):
     only_added: float = 0.0
     added_known: float = 0.0
     added_rare: float = 0.0
+    added_plain: float = 0.0
     only_missing: float = 0.0
     missing_rare: float = 0.0
     is_code: bool = False
@@ -120,8 +122,9 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
         of_base = max(known.get(word, 0.0) for word in ours)
         return WordChanges(share, 1.0, of_base, max(map(word_rarity, ours)), is_code=is_code)
     if ours:
-        of_base = max(known.get(word, 0.0) for word in ours)
-        return WordChanges(only_added=1.0, added_known=of_base, added_rare=max(map(word_rarity, ours)), is_code=is_code)
+        of_base, rare = max(known.get(word, 0.0) for word in ours), max(map(word_rarity, ours))
+        plain = (1 - of_base) * (1 - rare)
+        return WordChanges(only_added=1.0, added_known=of_base, added_rare=rare, added_plain=plain, is_code=is_code)
     if theirs:
         return WordChanges(only_missing=1.0, missing_rare=max(map(word_rarity, theirs)), is_code=is_code)
     return WordChanges(is_code=is_code)

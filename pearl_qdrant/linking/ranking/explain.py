@@ -26,6 +26,7 @@ _WORDS: Mapping[str, str] = {
     "replaced_rare": "another word, which is rare in English",
     "only_added": "the mention has more words",
     "added_rare": "a word that it has more is rare in English",
+    "added_plain": "the words that it has more are frequent in English and rare in the base",
     "only_missing": "the name has more words",
     "missing_rare": "a word that it has more is rare in English",
     "added_known": "a word that it has more is frequent in the base",
@@ -56,7 +57,7 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
         return lines
     coefficients = (model or shipped_model()).by_name()
     best = link.candidates[0]
-    lines += [f"for {_label(best)}:", *_parts(best, coefficients["decision"])]
+    lines += [f"for {_label(best)}:", *_parts(best, coefficients.get("decision", coefficients["features"]))]
     other = next((c for c in link.candidates[1:] if not (best.tie and c.tie)), None)
     if other is not None:
         if link.rule is None:

@@ -39,6 +39,7 @@ Features of a candidate, computed from its best name:
     only_added          only the mention has such words
     added_known         if so: the frequency in the base of the most frequent one, in [0, 1]
     added_rare          if so: the rarity in English of the rarest one
+    added_plain         if so: (1 - `added_known`) (1 - `added_rare`), words of any text and not of the base
     only_missing        only the name has such words
     missing_rare        if so: the rarity in English of the rarest one
     canonical           the name is the canonical one
@@ -93,6 +94,7 @@ FEATURES = (
     "only_added",
     "added_known",
     "added_rare",
+    "added_plain",
     "only_missing",
     "missing_rare",
     "canonical",
@@ -130,12 +132,13 @@ class RankingModel:
 
     Attributes:
         features: Of the ranking, (len(FEATURES),).
-        decision: Of the decision, for the first candidate, (len(FEATURES),).
+        decision: Of the decision, for the first candidate, (len(FEATURES),). None: the logit of NIL is that of the NIL
+            features alone, as in calibrations that older versions stored.
         nil_features: Of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL.
     """
 
     features: FloatArray
-    decision: FloatArray
+    decision: FloatArray | None
     nil_features: FloatArray
 
     @classmethod
@@ -146,26 +149,29 @@ class RankingModel:
             ValueError: If a name is unknown.
         """
         loaded = json.loads(text)
-        return cls.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
+        return cls.from_names(loaded["features"], loaded.get("decision"), loaded["nil_features"])
 
     @classmethod
     def from_names(
-        cls, features: Mapping[str, float], decision: Mapping[str, float], nil_features: Mapping[str, float]
+        cls, features: Mapping[str, float], decision: Mapping[str, float] | None, nil_features: Mapping[str, float]
     ) -> RankingModel:
         """Coefficients by name; missing ones are 0.
 
         Raises:
             ValueError: If a name is unknown.
         """
-        return cls(_in_order(features, FEATURES), _in_order(decision, FEATURES), _in_order(nil_features, NIL_FEATURES))
+        of_decision = None if decision is None else _in_order(decision, FEATURES)
+        return cls(_in_order(features, FEATURES), of_decision, _in_order(nil_features, NIL_FEATURES))
 
     def by_name(self) -> dict[str, dict[str, float]]:
-        """The coefficients by name, in the form that `from_json` reads."""
-        return {
+        """The coefficients by name, in the form that `from_json` reads; without `decision` where there is none."""
+        found = {
             "features": dict(zip(FEATURES, self.features.tolist(), strict=True)),
-            "decision": dict(zip(FEATURES, self.decision.tolist(), strict=True)),
             "nil_features": dict(zip(NIL_FEATURES, self.nil_features.tolist(), strict=True)),
         }
+        if self.decision is not None:
+            found["decision"] = dict(zip(FEATURES, self.decision.tolist(), strict=True))
+        return found
 
     def nil_logits(
         self, logits: FloatArray, features: npt.NDArray[np.floating], nil_features: FloatArray
@@ -181,7 +187,7 @@ class RankingModel:
             (...,). Without any candidate there is nothing to compare with: the NIL features alone.
         """
         of_mention: FloatArray = nil_features @ self.nil_features
-        if not logits.shape[-1]:
+        if self.decision is None or not logits.shape[-1]:
             return of_mention
         first = logits.argmax(axis=-1)[..., None]
         of_first = np.take_along_axis(features, first[..., None], axis=-2)[..., 0, :] @ self.decision
@@ -195,7 +201,8 @@ class RankingModel:
     def without(self, feature: str) -> RankingModel:
         """A copy with one coefficient set to 0, for an ablation."""
         keep = np.array([name != feature for name in FEATURES], dtype=np.float64)
-        return RankingModel(self.features * keep, self.decision * keep, self.nil_features)
+        decision = None if self.decision is None else self.decision * keep
+        return RankingModel(self.features * keep, decision, self.nil_features)
 
 
 def _in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:

@@ -32,8 +32,6 @@ def model_of(stored: LinkCalibration) -> RankingModel | None:
     if stored.features is None or stored.nil_features is None:
         return None
     try:
-        if stored.decision is None:
-            raise ValueError("there are no coefficients of the decision")
         return RankingModel.from_names(stored.features, stored.decision, stored.nil_features)
     except ValueError as error:
         raise CalibrationError(
