@@ -15,6 +15,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
+from pearl_qdrant.linking.documents.methods import DocumentLinker
 from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
 from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
@@ -48,7 +49,7 @@ ASYNC_BATCH = 256
 """Mentions per thread call of `alink_batch`."""
 
 
-class EntityLinker(Learner):
+class EntityLinker(DocumentLinker, Learner):
     """Links mentions to the entities of one or several collections. Safe to use from several threads.
 
     Open one with `open`. Use it as a context manager, or call `close`.
@@ -200,9 +201,10 @@ class EntityLinker(Learner):
                 types (entity types, native or coarse; empty for all),
                 type_mode ("hard": filter by types, "soft": prefer them, "off": ignore types),
                 limit (maximum number of candidates, 10),
-                threshold (minimum probability; None for the linker's own) and
+                threshold (minimum probability; None for the linker's own),
                 on_tie (several entities of one name: "canonical" lets popularity or the canonical name decide, "null"
-                makes the mention NIL, "first" takes the first of them).
+                makes the mention NIL, "first" takes the first of them) and
+                context (text around the mention; None for none).
 
         Returns:
             The link. For NIL its `entity_id` is None, and `nil_reason` gives the reason.
@@ -222,10 +224,7 @@ class EntityLinker(Learner):
         Options and errors as for `link`.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        threshold = self._calibration.threshold if chosen.threshold is None else chosen.threshold
-        scored = self.score_batch(mentions, chosen)
-        links = (self._learned.decide(one, self._calibration, chosen, threshold) for one in scored)
-        return (replace(link, warnings=self._warnings) for link in links) if self._warnings else links
+        return map(self._decider(chosen), self._scored(mentions, chosen))
 
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
@@ -284,7 +283,7 @@ class EntityLinker(Learner):
             options: How to annotate; the defaults of `AnnotateOptions` if None.
             spans: Known places of mentions; see `linking.mention_detection.annotate`.
             keywords: Fields of `AnnotateOptions`; each replaces that field of `options`: types, threshold, context,
-                on_tie, include_nil, nested.
+                on_tie, include_nil, nested, document.
 
         Raises:
             UnknownTypeError: If no entity of the collections has one of the `types`.
@@ -293,6 +292,8 @@ class EntityLinker(Learner):
         chosen = (options or AnnotateOptions()).updated(**keywords)
         with self._lifetime.in_use():
             self._check_types(chosen)
+            if chosen.document:
+                return self._annotate_document(text, chosen, spans)
             return annotate(self, text, chosen, spans=spans)
 
     def annotate_batch(
@@ -305,7 +306,8 @@ class EntityLinker(Learner):
         chosen = (options or AnnotateOptions()).updated(**keywords)
         with self._lifetime.in_use():
             self._check_types(chosen)
-        return self._lifetime.while_open(annotate_batch(self, texts, chosen))
+        found = self._annotate_documents(texts, chosen) if chosen.document else annotate_batch(self, texts, chosen)
+        return self._lifetime.while_open(found)
 
     def _check_types(self, options: AnnotateOptions) -> None:
         """Raise for an unknown type even if the text has no mention."""

@@ -33,6 +33,7 @@ class LinkOptions:
             base has it, else the entity whose canonical name it is; if they do not separate them, the mention is NIL
             with the reason `ambiguous`. "null" makes it NIL whenever several entities have the name; "first" links
             the first in the order of "canonical", then by id. All of them are the first candidates in any case.
+        context: Text around the mentions: each is linked as a mention of it (`linking.documents`). None for none.
 
     Raises:
         ValueError: If a value is out of range.
@@ -43,6 +44,7 @@ class LinkOptions:
     limit: int = DEFAULT_LIMIT
     threshold: float | None = None
     on_tie: OnTie = "canonical"
+    context: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
@@ -66,6 +68,7 @@ class LinkKeywords(TypedDict, total=False):
     limit: int
     threshold: float | None
     on_tie: OnTie
+    context: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class AnnotateOptions:
         on_tie: What to do with several entities of one name, as in `LinkOptions`.
         include_nil: Whether to return spans that look like mentions but have no entity, too.
         nested: Whether to return mentions inside other mentions, too: York in New York.
+        document: Whether to link the mentions of a passage together, as those of a document (`linking.documents`).
 
     Raises:
         ValueError: If a value is out of range.
@@ -90,6 +94,7 @@ class AnnotateOptions:
     on_tie: OnTie = "canonical"
     include_nil: bool = False
     nested: bool = False
+    document: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
@@ -115,6 +120,7 @@ class AnnotateKeywords(TypedDict, total=False):
     on_tie: OnTie
     include_nil: bool
     nested: bool
+    document: bool
 
 
 def _as_types(types: Sequence[str]) -> tuple[str, ...]:

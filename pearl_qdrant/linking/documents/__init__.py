@@ -1,0 +1,7 @@
+"""Linking in documents: what the other mentions and the words of a text say of the candidates of a mention.
+
+model.py            features and coefficients of one log-linear model
+mentions.py         a mention of a document with its features
+popularity.py, partial_names.py, coherence.py      the features, one family a module
+resolve.py          all features of a document, in their order
+"""

@@ -1,0 +1,155 @@
+"""Coherence: entities of the other mentions of a document that are the same as a candidate, or linked to it.
+
+Links are those of the base itself: ids, joined by |, in the field `links_to` of a point (a column of a table of names).
+Each other string of the document stands for its most probable entity. Only mentions that names leave open get these
+features, and only their best candidates.
+
+    same_entity     the highest probability with which another string means the candidate
+    linked          sqrt(sum of p * l / (1/2 + sum of p)) over the other strings: p is the probability of the entity,
+                    l is 1/2 for a link to or from the candidate, and 3/2 for both
+    shared_links    the same, with the cosine of the two sets of links for l
+
+The features depend on the probabilities of the other mentions, and so on theirs: they are set twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pearl_qdrant.linking.documents.mentions import DocumentMention, EntityKey
+from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
+from pearl_qdrant.store.schema import NamePoint
+
+LINKS_FIELD = "links_to"
+"""The payload field with the ids that an entity is linked to."""
+
+BEST = 12
+"""Candidates that coherence can help."""
+
+OPEN = 0.95
+"""A first candidate more probable than this needs no help."""
+
+PASSES = 2
+"""How often the features are set; the second time by the probabilities of the first."""
+
+LEAST_PROBABILITY = 0.1
+"""Entities of other mentions less probable than this do not count."""
+
+LEAST_LINKS = 3
+"""Entities with fewer links share none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The most probable entity of a string of the document.
+
+    Attributes:
+        words: The folded words of the string.
+        key: The entity.
+        probability: Of it, in (0, 1].
+        links: The ids that it is linked to.
+    """
+
+    words: tuple[str, ...]
+    key: EntityKey
+    probability: float
+    links: frozenset[str]
+
+
+def links_of(point: NamePoint) -> frozenset[str]:
+    """The ids that an entity is linked to, empty if the base has none."""
+    text = point.extra.get(LINKS_FIELD)
+    return _parsed(text) if text else frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> frozenset[str]:
+    return frozenset(one.strip() for one in text.split("|")) - {""}
+
+
+def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> None:
+    """Set the features of coherence for the best candidates of open mentions.
+
+    Args:
+        mentions: The mentions of a document.
+        model: Gives the probabilities of all entities.
+    """
+    # What was open at first is set in each pass; the features of the passes before must not close it.
+    open_rows: list[list[int]] | None = None
+    for _ in range(PASSES):
+        probabilities = [model.probabilities(mention.values, mention.of_decision) for mention in mentions]
+        anchors = _anchors(mentions, probabilities)
+        if len(anchors) < 2:
+            return
+        if open_rows is None:
+            open_rows = [_best_of_open(mention, p) for mention, p in zip(mentions, probabilities, strict=True)]
+        known: dict[tuple[tuple[str, ...], EntityKey], tuple[float, float, float]] = {}
+        for mention, rows in zip(mentions, open_rows, strict=True):
+            for row in rows:
+                entity = mention.entities[row]
+                at = mention.words, entity.key
+                if at not in known:
+                    known[at] = coherence(entity.point, mention.words, anchors)
+                mention.values[row, _COLUMNS] = known[at]
+            if rows:
+                first = mention.values[int((mention.values @ model.features).argmax())]
+                mention.of_decision[_NIL_COLUMNS] = first[_COLUMNS]
+
+
+_NAMES = ("same_entity", "linked", "shared_links")
+_COLUMNS = [COLUMN[name] for name in _NAMES]
+_NIL_COLUMNS = [NIL_COLUMN[name] for name in _NAMES]
+
+
+def _best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[int]:
+    """The rows of the candidates that coherence can help; none if the first one needs no help."""
+    if mention.is_id or not len(probabilities) or probabilities.max() > OPEN:
+        return []
+    best: list[int] = np.argsort(-probabilities, kind="stable")[:BEST].tolist()
+    return best
+
+
+def coherence(point: NamePoint, words: tuple[str, ...], anchors: Sequence[Anchor]) -> tuple[float, float, float]:
+    """The features `same_entity`, `linked` and `shared_links` of an entity.
+
+    Args:
+        point: One of its names.
+        words: Folded words of the mention; anchors of the same words do not count.
+        anchors: The entities of the document.
+    """
+    same = linked = shared = 0.0
+    total = 0.5
+    key, links = (point.kb, point.entity_id), links_of(point)
+    for anchor in anchors:
+        if anchor.words == words:
+            continue
+        total += anchor.probability
+        if anchor.key == key:
+            same = max(same, anchor.probability)
+        elif anchor.key[0] == key[0] and (anchor.links or links):
+            n_links = (anchor.key[1] in links) + (key[1] in anchor.links)
+            linked += anchor.probability * (0.0, 0.5, 1.5)[n_links]
+            if len(links) >= LEAST_LINKS and len(anchor.links) >= LEAST_LINKS:
+                n_common = len(links & anchor.links)
+                if n_common:
+                    shared += anchor.probability * n_common / math.sqrt(len(links) * len(anchor.links))
+    return same, math.sqrt(linked / total), math.sqrt(shared / total)
+
+
+def _anchors(mentions: Sequence[DocumentMention], probabilities: Sequence[FloatArray]) -> list[Anchor]:
+    """One anchor for each distinct string, by its first mention."""
+    found: dict[tuple[str, ...], Anchor] = {}
+    for mention, p in zip(mentions, probabilities, strict=True):
+        if mention.words in found or not len(mention.entities):
+            continue
+        at = 0 if mention.is_id else int(p.argmax())
+        probability = 1.0 if mention.is_id else float(p[at])
+        if probability >= LEAST_PROBABILITY:
+            entity = mention.entities[at]
+            found[mention.words] = Anchor(mention.words, entity.key, probability, links_of(entity.point))
+    return list(found.values())

@@ -1,0 +1,103 @@
+"""A mention of a document: its candidates, and what the features say of them so far. No computation of features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.documents.model import COLUMN, FEATURES, NIL_COLUMN, NIL_FEATURES, FloatArray
+from pearl_qdrant.linking.ranking.rules import BONUS
+from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
+
+MOST_CERTAIN = 6.0
+"""Logits beyond which the decision of the ranking model counts for no more."""
+
+_ARTICLES = frozenset(("the", "a", "an"))
+
+EntityKey = tuple[str, str]
+"""Base and id of an entity."""
+
+
+@dataclass(slots=True)
+class DocumentMention:
+    """A mention of a document with its candidates.
+
+    Attributes:
+        start: Offset of its first character; orders the mentions of the document.
+        scored: The mention and its candidates, as the ranking model leaves them.
+        words: Its folded words, without an article at the start.
+        entities: The candidates, and those that a longer mention of the document added.
+        values: Their features, (k, len(FEATURES)).
+        of_decision: Features of the decision, (len(NIL_FEATURES),).
+        row: The row of each entity.
+        is_id: Whether the mention is the id of an entity, which nothing in a document can change.
+    """
+
+    start: int
+    scored: ScoredMention
+    words: tuple[str, ...]
+    entities: list[ScoredEntity]
+    values: FloatArray
+    of_decision: FloatArray
+    row: dict[EntityKey, int] = field(default_factory=dict)
+    is_id: bool = False
+
+    def add(self, entity: ScoredEntity) -> int:
+        """The row of an entity, which becomes a candidate if it is none yet."""
+        row = self.row.get(entity.key)
+        if row is None:
+            row = self.row[entity.key] = len(self.entities)
+            self.entities.append(entity)
+            values = np.zeros(len(FEATURES))
+            if row:  # what a search does not find is no nearer than the last of what it finds
+                values[COLUMN["names"]] = self.values[:, COLUMN["names"]].min()
+            self.values = np.vstack([self.values, values])
+        return row
+
+
+def document_mention(scored: ScoredMention, start: int) -> DocumentMention:
+    """A mention with the features that the ranking model and its rules give.
+
+    Args:
+        scored: The mention with its candidates.
+        start: Offset of its first character in the document.
+    """
+    words = fold_name(scored.mention).split()
+    while len(words) > 1 and words[0] in _ARTICLES:
+        del words[0]
+    found = scored.found
+    values = np.zeros((len(found), len(FEATURES)))
+    of_decision = np.zeros(len(NIL_FEATURES))
+    of_decision[NIL_COLUMN["bias"]] = 1.0
+    is_id = scored.rule == "entity id"
+    has_exact = False
+    if found and not is_id:
+        raw = np.array([entity.logit - entity.offset for entity in found])
+        exact = np.array([entity.name.is_same_spelling and entity.offset > BONUS / 2 for entity in found])
+        has_exact = bool(exact.any())
+        values[:, COLUMN["names"]] = raw - raw.max()
+        if all(entity.point.popularity is None for entity in found):
+            values[:, COLUMN["exact_name"]] = exact
+            logits = np.array(scored.logits)
+            if has_exact:
+                own = logits[exact]
+                shares = own - own.max()
+                values[exact, COLUMN["namesakes"]] = shares - np.log(np.exp(shares).mean())
+            else:
+                values[:, COLUMN["namesakes"]] = [entity.offset for entity in found]
+        if not has_exact:
+            decided = float(raw.max() + np.log(np.exp(raw - raw.max()).sum())) - scored.nil_logit
+            of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
+    if not found:
+        of_decision[NIL_COLUMN["names"]] = -MOST_CERTAIN
+    of_decision[NIL_COLUMN["exact_name"]] = has_exact or is_id
+    row = {entity.key: i for i, entity in enumerate(found)}
+    return DocumentMention(start, scored, tuple(words), list(found), values, of_decision, row, is_id)
+
+
+def log_popularity(popularity: float | None) -> float:
+    """log(1 + popularity); 0 if it is unknown."""
+    return 0.0 if popularity is None else math.log1p(popularity)

@@ -1,0 +1,153 @@
+"""The log-linear model of a document: what its other mentions and its words say of the candidates of one mention.
+
+    logit_i   = sum over features of coefficient * value_i                       which candidate
+    d         = sum over NIL features of coefficient * value                     whether any
+    p_i       = exp(logit_i) / sum_j exp(logit_j) * logistic(d)
+
+It works on the candidates of the ranking model. The coefficients are in `documents.json`; `runs/document_model.py` fits
+them and documents the data. A coefficient has the sign that its feature's meaning requires, or is 0.
+
+Features of a candidate:
+    names           the logit of the ranking model, without what rules add
+    exact_name      the mention is a name of it, up to spelling; only where the base has no popularity
+    namesakes       its share among entities of one name, as a logit (`ranking.rules`); only there, too
+    popularity      log(1 + popularity)                                                     `popularity.py`
+    surname         probability of the person whose longer name ends with the mention       `partial_names.py`
+    first_name      the same, where the longer name begins with it
+    part_of_name    the same for an entity that is no person
+    acronym         the same, where the mention has the initials of the longer name
+    other_form      the same, where the other mention is of the same stem: Israeli, Israel
+    same_entity     probability that another string of the document means it                `coherence.py`
+    linked          how many of the entities of the document are linked to it
+    shared_links    how many links they have in common with it
+
+Features of the decision:
+    bias            1
+    names           the decision of the ranking model, in [-6, 6]; 0 for an exact name
+    exact_name      the mention is a name of the base, up to spelling
+    popular_name    if so: log(1 + popularity) of the first candidate
+    part            probability of the entities of the other name that the mention is a part or form of
+    part_of_nil     if it is a part or form of another name: the probability that this one has no entity
+    same_entity, linked, shared_links     those of the first candidate
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+FEATURES = (
+    "names",
+    "exact_name",
+    "namesakes",
+    "popularity",
+    "surname",
+    "first_name",
+    "part_of_name",
+    "acronym",
+    "other_form",
+    "same_entity",
+    "linked",
+    "shared_links",
+)
+
+NIL_FEATURES = (
+    "bias",
+    "names",
+    "exact_name",
+    "popular_name",
+    "part",
+    "part_of_nil",
+    "same_entity",
+    "linked",
+    "shared_links",
+)
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "partial names": ("surname", "first_name", "part_of_name", "acronym", "other_form"),
+    "popularity": ("popularity",),
+    "coherence": ("same_entity", "linked", "shared_links"),
+}
+"""What a caller can switch off (`without`), and the features that it has."""
+
+COLUMN = {name: i for i, name in enumerate(FEATURES)}
+NIL_COLUMN = {name: i for i, name in enumerate(NIL_FEATURES)}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentModel:
+    """The coefficients of the model.
+
+    Attributes:
+        features: Of the candidates, (len(FEATURES),).
+        decision: Of the decision, (len(NIL_FEATURES),).
+    """
+
+    features: FloatArray
+    decision: FloatArray
+
+    @classmethod
+    def from_json(cls, text: str) -> DocumentModel:
+        """Read coefficients by name; missing ones are 0.
+
+        Raises:
+            ValueError: If a name is unknown.
+        """
+        loaded = json.loads(text)
+        return cls(_in_order(loaded["features"], FEATURES), _in_order(loaded["decision"], NIL_FEATURES))
+
+    def by_name(self) -> dict[str, dict[str, float]]:
+        """The coefficients by name, in the form that `from_json` reads."""
+        return {
+            "features": dict(zip(FEATURES, self.features.tolist(), strict=True)),
+            "decision": dict(zip(NIL_FEATURES, self.decision.tolist(), strict=True)),
+        }
+
+    def probabilities(self, values: FloatArray, of_mention: FloatArray) -> FloatArray:
+        """Probabilities of the candidates; 1 minus their sum is that of NIL.
+
+        Args:
+            values: Of the candidates, (k, len(FEATURES)).
+            of_mention: Of the decision, (len(NIL_FEATURES),).
+
+        Returns:
+            (k,).
+        """
+        if not len(values):
+            return np.zeros(0)
+        logits = values @ self.features
+        odds = np.exp(logits - logits.max())
+        probability: FloatArray = odds / odds.sum() / (1.0 + np.exp(-(of_mention @ self.decision)))
+        return probability
+
+
+def check_parts(without: Iterable[str]) -> frozenset[str]:
+    """The names of parts to switch off, checked.
+
+    Raises:
+        ValueError: If one of them is no part of the model.
+    """
+    chosen = frozenset((without,) if isinstance(without, str) else without)
+    if unknown := chosen - set(PARTS):
+        raise ValueError(f"without is one or several of {', '.join(map(repr, PARTS))}, not {min(unknown)!r}")
+    return chosen
+
+
+def _in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:
+    if unknown := set(coefficients) - set(names):
+        raise ValueError(f"unknown feature {min(unknown)!r}; there are: {', '.join(names)}")
+    return np.array([float(coefficients.get(name, 0.0)) for name in names])
+
+
+@lru_cache(maxsize=1)
+def shipped_document_model() -> DocumentModel:
+    """The coefficients that come with this package."""
+    return DocumentModel.from_json(files(__package__).joinpath("documents.json").read_text("utf-8"))

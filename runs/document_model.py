@@ -1,0 +1,293 @@
+"""Fits the model of linking in documents (`linking/documents/documents.json`) on labelled mentions in documents.
+
+    python runs/document_model.py --data DATA --work FOLDER [--write]
+
+DATA has documents.jsonl (corpus, doc_id, text), mentions.tsv (corpus, doc_id, start, end, gold_id) and a table of
+names for each task below. FOLDER keeps the loaded bases and the scored mentions. Fitted on the training parts, printed
+for the development parts: the first candidate of mentions whose entity is in the base, and answers at the default
+threshold.
+
+The ranking is a conditional logistic regression over the candidates of each mention, the decision a logistic
+regression of whether the right entity is among them. Features of a mention depend on probabilities of the others, and
+so on the coefficients: both are fitted several times in turn.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from ingest import load_base
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.linking.decision import decide
+from pearl_qdrant.linking.documents.linking import CANDIDATES
+from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
+from pearl_qdrant.linking.documents.model import FEATURES, NIL_FEATURES, PARTS, DocumentModel, FloatArray
+from pearl_qdrant.linking.documents.resolve import rescored, set_features
+from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
+from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.settings import DEFAULT_LIMIT
+
+WEIGHT_DECAY = 1e-4
+"""Of both fits, on the mean loss of a mention, in nats."""
+
+ROUNDS = 4
+"""Fits in turn with new values of the features."""
+
+FREE = frozenset(("namesakes",))
+"""Features that are not fitted: shares are logits already, so that their coefficient is 1."""
+
+NEGATIVE = frozenset(("part_of_nil",))
+"""Features that lower a logit."""
+
+UNSIGNED = frozenset(("bias", "exact_name", "popular_name"))
+"""Features of the decision that may raise or lower it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A base with the corpora that are linked to it.
+
+    Attributes:
+        base: File with its names.
+        train, develop: Corpora.
+        links: File with the links of its entities, or None.
+    """
+
+    base: str
+    train: tuple[str, ...]
+    develop: tuple[str, ...]
+    links: str | None = None
+
+
+TASKS = {
+    "aida": Task("base_aida.tsv", ("aida-train",), ("aida-dev",), "links_aida.tsv"),
+    "mesh": Task(
+        "base_mesh.tsv",
+        ("bio-bc5cdr-training", "bio-ncbi-train"),
+        ("bio-bc5cdr-development", "bio-ncbi-devel"),
+    ),
+}
+
+
+@dataclass(slots=True)
+class Document:
+    """A document with its mentions, their right ids (none for NIL) and, once set, their features."""
+
+    corpus: str
+    text: str
+    spans: list[DocumentSpan]
+    gold: list[frozenset[str]]
+    mentions: list[DocumentMention]
+
+
+def read_documents(data: Path, corpora: Sequence[str]) -> list[Document]:
+    """The documents of some corpora that have mentions."""
+    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+    with (data / "mentions.tsv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            if row["corpus"] in corpora:
+                rows.setdefault((row["corpus"], row["doc_id"]), []).append(row)
+    documents = []
+    with (data / "documents.jsonl").open(encoding="utf-8") as lines:
+        for line in lines:
+            one = json.loads(line)
+            mentions = sorted(rows.get((one["corpus"], one["doc_id"]), ()), key=lambda row: int(row["start"]))
+            if mentions:
+                spans = document_spans(one["text"], [(int(row["start"]), int(row["end"])) for row in mentions])
+                gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in mentions]
+                documents.append(Document(one["corpus"], one["text"], spans, gold, []))
+    return documents
+
+
+def load(data: Path, work: Path, name: str) -> None:
+    """Load the base of a task, with its links as a column, unless it is loaded."""
+    task = TASKS[name]
+    base = data / task.base
+    if task.links is not None:
+        links = dict(line.split("\t") for line in (data / task.links).read_text("utf-8").splitlines()[1:])
+        base = work / task.base
+        if not base.exists():
+            header, *rows = (data / task.base).read_text("utf-8").rstrip("\n").split("\n")
+            lines = [f"{row}\t{links.get(row.split(chr(9))[0], '')}" for row in rows]
+            base.write_text("\n".join([f"{header}\tlinks_to", *lines]) + "\n", "utf-8")
+    load_base(base, name, store=str(work / "store"))
+
+
+def score(work: Path, name: str, documents: Sequence[Document], part: str) -> dict[str, ScoredMention]:
+    """The scored strings of some documents; kept in the folder."""
+    path = work / f"{name}-{part}-{CANDIDATES}.pickle"
+    if path.exists():
+        known: dict[str, ScoredMention] = pickle.loads(path.read_bytes())  # noqa: S301 - our own file
+        return known
+    queries = list(dict.fromkeys(span.query for document in documents for span in document.spans))
+    with EntityLinker.open(name, store=str(work / "store")) as linker:
+        scored = dict(zip(queries, linker.score_batch(queries, limit=CANDIDATES), strict=True))
+    path.write_bytes(pickle.dumps(scored))
+    return scored
+
+
+def set_all(
+    documents: Sequence[Document],
+    scored: dict[str, ScoredMention],
+    model: DocumentModel,
+    without: frozenset[str] = frozenset(),
+) -> None:
+    """Set the features of all mentions."""
+    for document in documents:
+        document.mentions = [document_mention(scored[span.query], span.start) for span in document.spans]
+        set_features(document.mentions, model, without=without)
+
+
+def fit_features(documents: Sequence[Document], start: FloatArray, without: frozenset[str]) -> FloatArray:
+    """Coefficients of the ranking."""
+    rows, right = [], []
+    for document in documents:
+        for mention, gold in zip(document.mentions, document.gold, strict=True):
+            is_right = np.array([entity.point.entity_id in gold for entity in mention.entities])
+            if not mention.is_id and is_right.any() and not is_right.all():
+                rows.append(mention.values)
+                right.append(is_right)
+    values, is_right = np.vstack(rows), np.concatenate(right)
+    n = np.array([len(one) for one in rows])
+    first, number = np.concatenate([[0], np.cumsum(n)[:-1]]), np.repeat(np.arange(len(n)), n)
+    off = {name for part in without for name in PARTS[part]} | FREE
+    fitted = np.array([i for i, name in enumerate(FEATURES) if name not in off])
+
+    def loss(chosen: FloatArray) -> tuple[float, FloatArray]:
+        coefficients = start.copy()
+        coefficients[fitted] = chosen
+        logits = values @ coefficients
+        odds = np.exp(logits - np.maximum.reduceat(logits, first)[number])
+        of_all, of_right = np.add.reduceat(odds, first), np.add.reduceat(odds * is_right, first) + 1e-12
+        slope = odds * is_right / of_right[number] - odds / of_all[number]
+        gradient = -(slope @ values)[fitted] / len(n) + WEIGHT_DECAY * chosen
+        return float((np.log(of_all) - np.log(of_right)).mean() + WEIGHT_DECAY / 2 * chosen @ chosen), gradient
+
+    bounds = [(0.0, None)] * len(fitted)
+    result = minimize(loss, start[fitted], jac=True, method="L-BFGS-B", bounds=bounds)
+    coefficients = np.where([name in off - FREE for name in FEATURES], 0.0, start)
+    coefficients[fitted] = result.x
+    return coefficients
+
+
+def fit_decision(documents: Sequence[Document]) -> FloatArray:
+    """Coefficients of the decision."""
+    pairs = [pair for d in documents for pair in zip(d.mentions, d.gold, strict=True) if not pair[0].is_id]
+    values = np.array([mention.of_decision for mention, _ in pairs])
+    is_known: npt.NDArray[np.float64] = np.array(
+        [any(entity.point.entity_id in gold for entity in mention.entities) for mention, gold in pairs], dtype=float
+    )
+
+    def loss(chosen: FloatArray) -> tuple[float, FloatArray]:
+        logits = values @ chosen
+        share = 1 / (1 + np.exp(-logits))
+        gradient = (share - is_known) @ values / len(values) + WEIGHT_DECAY * chosen
+        return float(
+            np.mean(np.logaddexp(0, logits) - is_known * logits) + WEIGHT_DECAY / 2 * chosen @ chosen
+        ), gradient
+
+    bounds = [
+        (None, None) if name in UNSIGNED else (None, 0.0) if name in NEGATIVE else (0.0, None) for name in NIL_FEATURES
+    ]
+    result = minimize(loss, np.zeros(len(NIL_FEATURES)), jac=True, method="L-BFGS-B", bounds=bounds)
+    fitted: FloatArray = result.x
+    return fitted
+
+
+def fit(
+    documents: Sequence[Document], scored: dict[str, ScoredMention], without: frozenset[str] = frozenset()
+) -> DocumentModel:
+    """Fit both in turn, with the features as the coefficients so far make them."""
+    start = {"names": 1.0, "exact_name": 5.0, "namesakes": 1.0, "popularity": 0.8, "surname": 3.0}
+    model = DocumentModel(
+        np.array([start.get(name, 0.0) for name in FEATURES]),
+        np.array([{"names": 1.0, "exact_name": 3.0}.get(name, 0.0) for name in NIL_FEATURES]),
+    )
+    for _ in range(ROUNDS):
+        set_all(documents, scored, model, without)
+        model = DocumentModel(fit_features(documents, model.features, without), fit_decision(documents))
+    return model
+
+
+def report(label: str, documents: Sequence[Document], model: DocumentModel) -> None:
+    """Print the figures of one corpus at a time."""
+    for corpus in dict.fromkeys(document.corpus for document in documents):
+        first = right_known = right_nil = n_known = n_nil = 0
+        for document in documents:
+            if document.corpus != corpus:
+                continue
+            for mention, gold in zip(document.mentions, document.gold, strict=True):
+                scored = rescored(mention, model, limit=DEFAULT_LIMIT)
+                link = decide(scored, Calibration(), DEFAULT_LIMIT, Calibration().threshold, "canonical")
+                if gold:
+                    n_known += 1
+                    first += bool(scored.found) and scored.found[0].point.entity_id in gold
+                    right_known += link.entity_id in gold
+                else:
+                    n_nil += 1
+                    right_nil += link.entity_id is None
+        share = 100 * (right_known + right_nil) / (n_known + n_nil)
+        click.echo(
+            f"{label:36} {corpus:24} first {100 * first / n_known:5.1f}  linkable {100 * right_known / n_known:5.1f}  "
+            f"NIL {100 * right_nil / max(1, n_nil):5.1f}  all {share:5.1f}"
+        )
+
+
+@click.command()
+@click.option("--data", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--work", type=click.Path(path_type=Path), required=True)
+@click.option("--task", "names", multiple=True, type=click.Choice(list(TASKS)), default=list(TASKS), show_default=True)
+@click.option("--train-documents", default=300, show_default=True, help="Training documents of a corpus, at most.")
+@click.option("--documents", default=60, show_default=True, help="Development documents of a corpus, at most.")
+@click.option("--ablation", is_flag=True, help="Fit without each part, too.")
+@click.option("--write", is_flag=True, help="Replace the coefficients of the package.")
+def main(
+    data: Path, work: Path, names: Sequence[str], train_documents: int, documents: int, ablation: bool, write: bool
+) -> None:
+    """Fit, and print what is right in the development parts."""
+    work.mkdir(parents=True, exist_ok=True)
+    train: list[Document] = []
+    develop: list[Document] = []
+    scored: dict[str, dict[str, ScoredMention]] = {}
+    for name in names:
+        load(data, work, name)
+        for part, corpora in (("train", TASKS[name].train), ("develop", TASKS[name].develop)):
+            read = read_documents(data, corpora)
+            scored[f"{name}-{part}"] = score(work, name, read, part)
+            most = train_documents if part == "train" else documents
+            for corpus in corpora:
+                own = [document for document in read if document.corpus == corpus]
+                random.Random(0).shuffle(own)
+                (train if part == "train" else develop).extend(own[:most])
+    of_train = {query: one for name in names for query, one in scored[f"{name}-train"].items()}
+    of_develop = {query: one for name in names for query, one in scored[f"{name}-develop"].items()}
+    every = frozenset(PARTS)
+    runs = [("names alone", every), *((f"{p} alone", every - {p}) for p in PARTS)] if ablation else []
+    runs += [(f"without {p}", frozenset((p,))) for p in PARTS] if ablation else []
+    for label, without in [*runs, ("all", frozenset[str]())]:
+        model = fit(train, of_train, without)
+        set_all(develop, of_develop, model, without)
+        report(label, develop, model)
+    shown = {part: {k: round(v, 3) for k, v in values.items()} for part, values in model.by_name().items()}
+    click.echo(json.dumps(shown))
+    if write:
+        path = Path(__file__).parents[1] / "pearl_qdrant" / "linking" / "documents" / "documents.json"
+        path.write_text(
+            json.dumps({**shown, "tasks": list(names), "mentions": sum(len(d.gold) for d in train)}, indent=2) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""Features of the mentions of a document, on candidates made by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pearl_qdrant.linking.documents.coherence import Anchor, coherence, links_of
+from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
+from pearl_qdrant.linking.documents.model import (
+    COLUMN,
+    FEATURES,
+    NIL_COLUMN,
+    DocumentModel,
+    check_parts,
+    shipped_document_model,
+)
+from pearl_qdrant.linking.documents.partial_names import is_other_form, part_of, set_partial_names
+from pearl_qdrant.linking.documents.popularity import set_popularity
+from pearl_qdrant.linking.documents.resolve import rescored, set_features
+from pearl_qdrant.linking.ranking.model import FEATURES as RANKING_FEATURES
+from pearl_qdrant.linking.ranking.model import NIL_FEATURES
+from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.store.schema import NamePoint
+
+MODEL = shipped_document_model()
+
+
+def entity(
+    key: str, name: str, logit: float = 0.0, *, kind: str = "PERSON", popularity: float | None = None, links: str = ""
+) -> ScoredEntity:
+    """A candidate."""
+    extra = {"links_to": links} if links else {}
+    point = NamePoint("kb", key, name, name, True, types=(kind,), popularity=popularity, extra=extra)
+    return ScoredEntity(MatchedName(point, 0.5, folded=name.casefold()), np.zeros(len(RANKING_FEATURES)), logit)
+
+
+def mention(text: str, *entities: ScoredEntity, nil_logit: float = 0.0, start: int = 0) -> DocumentMention:
+    """A mention with its candidates, best first."""
+    return document_mention(ScoredMention(text, list(entities), nil_logit, np.zeros(len(NIL_FEATURES))), start)
+
+
+def value(of: DocumentMention, key: str, feature: str) -> float:
+    """A feature of a candidate."""
+    return float(of.values[of.row["kb", key], COLUMN[feature]])
+
+
+@pytest.mark.parametrize(
+    "short, long, part",
+    [
+        ("Clinton", "Bill Clinton", "end"),
+        ("CLINTON", "President Clinton", "end"),
+        ("Bill", "Bill Clinton", "start"),
+        ("the University", "University of Cambridge", "start"),
+        ("Security", "National Security Agency", "middle"),
+        ("KDP", "Kurdistan Democratic Party", "acronym"),
+        ("U.N.", "United Nations", "acronym"),
+        ("Clinton", "Clintonville Park", None),
+        ("Bill Clinton", "Bill Clinton", None),
+        ("kdp", "Kurdistan Democratic Party", None),
+        ("York New", "New York Post", None),
+    ],
+)
+def test_parts_of_longer_names(short: str, long: str, part: str | None) -> None:
+    """Whole words in their order, or initials in capitals, are a part of a longer name."""
+    assert part_of(mention(short), mention(long)) == part
+
+
+@pytest.mark.parametrize(
+    "word, other, same",
+    [("israeli", "israel", True), ("german", "germany", True), ("iran", "iraq", False), ("york", "york", False)],
+)
+def test_other_forms_of_a_word(word: str, other: str, same: bool) -> None:
+    """Two words are forms of one if they begin with the same letters, most of both."""
+    assert is_other_form(word, other) is same
+
+
+def test_a_surname_takes_the_person_of_the_full_name() -> None:
+    """The entity of the longer mention becomes the first candidate, even where no search had found it."""
+    full = mention("Bill Clinton", entity("bill", "Bill Clinton", 20.0, popularity=900.0))
+    short = mention("Clinton", entity("town", "Clinton, Iowa", 2.0, kind="GPE", popularity=900.0), start=30)
+
+    set_features([full, short], MODEL)
+    found = rescored(short, MODEL, limit=10)
+
+    assert found.found[0].point.entity_id == "bill"
+    assert value(short, "bill", "surname") > 0.3
+    assert found.logits[0] > found.nil_logit
+
+
+def test_a_mention_between_two_people_takes_the_nearer_one_before_it() -> None:
+    """Of several full names the nearest one before the mention counts, not one after it."""
+    first = mention("Hillary Clinton", entity("hillary", "Hillary Clinton", 20.0))
+    second = mention("Bill Clinton", entity("bill", "Bill Clinton", 20.0), start=20)
+    short = mention("Clinton", start=40)
+    last = mention("Chelsea Clinton", entity("chelsea", "Chelsea Clinton", 20.0), start=60)
+
+    set_partial_names([first, second, short, last], MODEL)
+
+    assert list(short.row) == [("kb", "bill")]
+
+
+def test_a_part_of_a_name_without_entity_gets_none() -> None:
+    """A longer mention that is NIL makes its part more probably NIL, not less."""
+    full = mention("Joe Nobody", entity("other", "Joe Nobel", -20.0), nil_logit=20.0)
+    short = mention("Nobody", entity("none", "Nobody", 1.0), start=20)
+
+    set_partial_names([full, short], MODEL)
+
+    assert short.of_decision[NIL_COLUMN["part_of_nil"]] > 0.5
+
+
+def test_popularity_is_logarithmic_and_unknown_is_least() -> None:
+    """Entities without popularity count as the least popular candidate; a base without any has zeros."""
+    one = mention("X", entity("a", "A", popularity=99.0), entity("b", "B"), entity("c", "C", popularity=9.0))
+    none = mention("X", entity("a", "A"), entity("b", "B"))
+
+    set_popularity(one)
+    set_popularity(none)
+
+    assert one.values[:, COLUMN["popularity"]].tolist() == pytest.approx([math.log(100), math.log(10), math.log(10)])
+    assert not none.values[:, COLUMN["popularity"]].any()
+
+
+def test_linked_entities_of_a_document_help_each_other() -> None:
+    """Of two cities of one name the one with links to and from the rest of the document comes first."""
+    texas = entity("texas", "Paris", kind="GPE", popularity=10.0, links="usa|dallas")
+    france = entity("france", "Paris", kind="GPE", popularity=10.0, links="seine|louvre")
+    others = [
+        mention("Dallas", entity("dallas", "Dallas", 20.0, kind="GPE", popularity=10.0, links="usa|texas"), start=1),
+        mention("USA", entity("usa", "USA", 20.0, kind="GPE", popularity=10.0, links="dallas|texas"), start=2),
+    ]
+
+    for pair in ((texas, france), (france, texas)):
+        paris = mention("Paris", *pair)
+        set_features([paris, *others], MODEL)
+        assert rescored(paris, MODEL, limit=10).found[0].point.entity_id == "texas"
+
+
+def test_coherence_of_an_entity() -> None:
+    """Anchors of the mention's own words do not count; links count from both sides, in the same base only."""
+    point = entity("a", "A", links="b|c| d ").point
+    anchors = [
+        Anchor(("x",), ("kb", "a"), 0.7, frozenset()),
+        Anchor(("own",), ("kb", "b"), 1.0, frozenset("a")),
+        Anchor(("y",), ("kb", "b"), 1.0, frozenset(("c", "d", "e"))),
+        Anchor(("z",), ("other", "c"), 1.0, frozenset("a")),
+    ]
+
+    same, linked, shared = coherence(point, ("own",), anchors)
+
+    assert same == 0.7
+    assert linked == pytest.approx(math.sqrt(0.5 / (0.5 + 0.7 + 1.0 + 1.0)))
+    assert shared == pytest.approx(math.sqrt(2 / 3 / (0.5 + 0.7 + 1.0 + 1.0)))
+    assert links_of(entity("a", "A").point) == frozenset()
+
+
+def test_without_other_mentions_and_popularity_the_order_stays() -> None:
+    """A document of one mention changes nothing where the base has no popularity."""
+    one = mention("X", entity("a", "A", 3.0), entity("b", "B", 1.0), entity("c", "C", -1.0))
+
+    set_features([one], MODEL)
+
+    assert [e.point.entity_id for e in rescored(one, MODEL, limit=2).found] == ["a", "b"]
+
+
+def test_parts_that_are_off_leave_their_features_zero() -> None:
+    """Each part of the model can be switched off."""
+    full = mention("Bill Clinton", entity("bill", "Bill Clinton", 20.0, popularity=900.0))
+    short = mention("Clinton", entity("town", "Clinton, Iowa", 2.0, kind="GPE", popularity=900.0), start=30)
+
+    set_features([full, short], MODEL, without=frozenset(("partial names", "popularity", "coherence")))
+
+    assert len(short.entities) == 1
+    assert not short.values[:, COLUMN["popularity"] :].any()
+
+
+def test_an_id_is_left_alone() -> None:
+    """Nothing in a document changes a mention that is an entity id."""
+    scored = replace(mention("Q1", entity("Q1", "One", 5.0)).scored, rule="entity id")
+    one = document_mention(scored, 0)
+
+    set_features([one, mention("Q1 Two", entity("b", "Q1 Two", 9.0))], MODEL)
+
+    assert rescored(one, MODEL, limit=1) is scored
+
+
+def test_mentions_without_candidates_stay_empty() -> None:
+    """A document whose mentions found nothing is no error."""
+    mentions = [mention(""), mention("🦄"), mention("the"), mention("a the")]
+
+    set_features(mentions, MODEL)
+
+    assert [rescored(one, MODEL, limit=1).found for one in mentions] == [[], [], [], []]
+
+
+def test_the_shipped_coefficients_have_the_sign_of_their_meaning() -> None:
+    """No feature lowers a candidate, and each part has a coefficient that is not 0."""
+    assert (MODEL.features >= 0).all()
+    assert MODEL.by_name()["features"]["surname"] > 0
+    assert len(MODEL.features) == len(FEATURES)
+
+
+def test_unknown_names_are_errors() -> None:
+    """A misspelled part or coefficient names what there is."""
+    with pytest.raises(ValueError, match="'partial names', 'popularity', 'coherence', not 'popular'"):
+        check_parts(["popular"])
+    with pytest.raises(ValueError, match="unknown feature 'x'"):
+        DocumentModel.from_json('{"features": {"x": 1}, "decision": {}}')
