@@ -11,7 +11,7 @@ from linker_base import fill
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY, ID_CERTAINTY
+from pearl_qdrant.linking.ranking.rules import CANONICAL_SHARE, EXACT_CERTAINTY, ID_CERTAINTY, shares
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, Scorer, put_first, score_names
 from pearl_qdrant.store.schema import NamePoint
 
@@ -62,6 +62,17 @@ def test_a_canonical_name_goes_before_an_alias(linker: EntityLinker) -> None:
     assert link.candidates[1].entity_id == "D3"
     assert linker.link("Breast Cancer", on_tie="null").nil_reason is NilReason.AMBIGUOUS
     assert linker.link("Breast Cancer", on_tie="first").entity_id == "D2"
+
+
+def test_equal_popularity_decides_nothing() -> None:
+    """Where all namesakes are as popular, the canonical name goes first, as in a base without popularity."""
+    names = (("a", "Ox"), ("b", "cow"))
+    points = [NamePoint("kb", key, "Ox", name, key == "a", popularity=1.0) for key, name in names]
+
+    parts, rule = shares([MatchedName(point, None) for point in points], "ox")
+
+    assert rule == "canonical name"
+    assert parts == pytest.approx([CANONICAL_SHARE, 1 - CANONICAL_SHARE])
 
 
 def test_popularity_decides_where_the_base_has_it(linker: EntityLinker) -> None:

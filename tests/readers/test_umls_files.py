@@ -50,6 +50,7 @@ def test_every_form_of_a_release_gives_the_same_entities(tmp_path: Path, form: s
         ("OTHER",),
         None,
         {"sab": "MADEUP,OTHER", "srl": "0"},
+        2.0,  # as many sources
     )
     assert entities[DRUG].kb_types[:3] == ("T109", "Organic Chemical", "A1.4.1.2.1")
     assert entities[DRUG].kb_types.count("CHEM") == entities[DRUG].kb_types.count("A1") == 1

@@ -25,6 +25,7 @@ def test_an_item_is_an_entity() -> None:
         ("PERSON",),
         "made-up writer",
         {"sitelinks": "2"},
+        2.0,
     )
 
 
@@ -75,7 +76,7 @@ def test_empty_maps_may_be_lists() -> None:
     """A dump may write an empty map as []."""
     row = item(1, aliases={}, claims=[], sitelinks=[], descriptions=[]) | {"aliases": []}
 
-    assert read(dump(row)) == [Entity("Q1", "name 1", extra={"sitelinks": "0"})]
+    assert read(dump(row)) == [Entity("Q1", "name 1", extra={"sitelinks": "0"}, popularity=0.0)]
     assert read(dump(row, item(2) | {"labels": []}), report=(report := ReadReport()))
     assert report.filtered == {"no_label": 1}
 

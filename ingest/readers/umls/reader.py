@@ -178,7 +178,7 @@ def _make_entities(
             n_left_out += after - first
             continue
         kb_types, types = combinations[place]
-        sab = all_sabs[first]
+        sab, n_sources = all_sabs[first], 1
         if after - first == 1:
             name, aliases = all_names[first], ()
         else:
@@ -186,9 +186,9 @@ def _make_entities(
             name, aliases = names[0], names[1:]
             sabs = set(all_sabs[first:after])
             if len(sabs) > 1:
-                sab = ",".join(sorted(sabs))
+                sab, n_sources = ",".join(sorted(sabs)), len(sabs)
         extra = {"sab": sab} if level == UNKNOWN_LEVEL else {"sab": sab, "srl": _LEVELS[level]}
-        yield Entity(id_, name, aliases, kb_types, types, find_definition(run), extra)
+        yield Entity(id_, name, aliases, kb_types, types, find_definition(run), extra, float(n_sources))
     if n_left_out:
         report.filter_out(SEMANTIC_TYPE, n_left_out)
 

@@ -186,7 +186,8 @@ class WikidataReader(ReaderBase):
         descriptions = (_clean(item.descriptions.get(key)) for key in self._languages)
         description = next((text for text in descriptions if text and "\0" not in text), None)
         kb_types, coarse = types.kb_types, types.types
-        return Entity(item.id, names[0], names[1:], kb_types, coarse, description, extra)
+        popularity = None if item.sitelinks is None else float(item.sitelinks)
+        return Entity(item.id, names[0], names[1:], kb_types, coarse, description, extra, popularity)
 
 
 def is_wikidata(path: str | os.PathLike[str]) -> bool:

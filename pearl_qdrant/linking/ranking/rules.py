@@ -3,8 +3,8 @@
     entity id        the mention is an id of the base
     exact name       the mention has the spelling key of a name (`lexical.keys`): equal but for case, accents, spaces.
                      Names that are equal but for case go first (`C++`, not `C`), then those with equal words
-    namesakes        several entities have that name: the popularity of each decides, where the base has it;
-                     otherwise the canonical name goes before an alias; the letter case of the mention counts in
+    namesakes        several entities have that name: the popularity of each decides, where the base has it and it
+                     differs; otherwise the canonical name goes before an alias; the letter case of the mention counts in
                      both; otherwise nothing separates them
 
 Rules do not change features or coefficients. An entity that a rule names gets `BONUS` added to its logit, and the
@@ -87,7 +87,7 @@ def shares(names: Sequence[MatchedName], mention: str) -> tuple[list[float], Rul
     known = [value for value in popularity if value is not None]
     n_canonical = sum(canonical)
     rule: RuleName = "namesakes"
-    if len(known) == len(names):
+    if len(known) == len(names) and len(set(known)) > 1:
         logits = [POPULARITY_WEIGHT * math.log1p(value) for value in known]
         logits = [logit + CANONICAL_WEIGHT * one for logit, one in zip(logits, canonical, strict=True)]
         rule = "popularity"
