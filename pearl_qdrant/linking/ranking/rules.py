@@ -4,8 +4,8 @@
     exact name       the mention has the spelling key of a name (`lexical.keys`): equal but for case, accents, spaces.
                      Names that are equal but for case go first (`C++`, not `C`), then those with equal words
     namesakes        several entities have that name: the popularity of each decides, where the base has it and it
-                     differs; otherwise the canonical name goes before an alias; the letter case of the mention counts in
-                     both; otherwise nothing separates them
+                     differs; otherwise the canonical name goes before an alias; the letter case of the mention
+                     counts in both; otherwise nothing separates them
 
 Rules do not change features or coefficients. An entity that a rule names gets `BONUS` added to its logit, and the
 softmax over the candidates is multiplied by the precision of the rule (`ScoredMention.certainty`), so that 1 minus the
