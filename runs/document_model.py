@@ -32,7 +32,7 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.documents.linking import CANDIDATES
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
-from pearl_qdrant.linking.documents.model import FEATURES, NIL_FEATURES, PARTS, DocumentModel, FloatArray
+from pearl_qdrant.linking.documents.model import FEATURES, NIL_FEATURES, PARTS, UNFITTED, DocumentModel, FloatArray
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
 from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
 from pearl_qdrant.linking.ranking.model import Calibration
@@ -44,9 +44,6 @@ WEIGHT_DECAY = 1e-4
 
 ROUNDS = 4
 """Fits in turn with new values of the features."""
-
-FREE = frozenset(("namesakes",))
-"""Features that are not fitted: shares are logits already, so that their coefficient is 1."""
 
 NEGATIVE = frozenset(("part_of_nil",))
 """Features that lower a logit."""
@@ -162,7 +159,7 @@ def fit_features(documents: Sequence[Document], start: FloatArray, without: froz
     values, is_right = np.vstack(rows), np.concatenate(right)
     n = np.array([len(one) for one in rows])
     first, number = np.concatenate([[0], np.cumsum(n)[:-1]]), np.repeat(np.arange(len(n)), n)
-    off = {name for part in without for name in PARTS[part]} | FREE
+    off = {name for part in without for name in PARTS[part]} | UNFITTED
     fitted = np.array([i for i, name in enumerate(FEATURES) if name not in off])
 
     def loss(chosen: FloatArray) -> tuple[float, FloatArray]:
@@ -177,7 +174,7 @@ def fit_features(documents: Sequence[Document], start: FloatArray, without: froz
 
     bounds = [(0.0, None)] * len(fitted)
     result = minimize(loss, start[fitted], jac=True, method="L-BFGS-B", bounds=bounds)
-    coefficients = np.where([name in off - FREE for name in FEATURES], 0.0, start)
+    coefficients = np.where([name in off - UNFITTED for name in FEATURES], 0.0, start)
     coefficients[fitted] = result.x
     return coefficients
 
@@ -198,22 +195,30 @@ def fit_decision(documents: Sequence[Document]) -> FloatArray:
             np.mean(np.logaddexp(0, logits) - is_known * logits) + WEIGHT_DECAY / 2 * chosen @ chosen
         ), gradient
 
-    bounds = [
-        (None, None) if name in UNSIGNED else (None, 0.0) if name in NEGATIVE else (0.0, None) for name in NIL_FEATURES
-    ]
-    result = minimize(loss, np.zeros(len(NIL_FEATURES)), jac=True, method="L-BFGS-B", bounds=bounds)
+    bounds = [_bounds(name) for name in NIL_FEATURES]
+    start = np.array([float(name in UNFITTED) for name in NIL_FEATURES])
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted: FloatArray = result.x
     return fitted
+
+
+def _bounds(name: str) -> tuple[float | None, float | None]:
+    """What the coefficient of a feature of the decision may be."""
+    if name in UNFITTED:
+        return 1.0, 1.0
+    if name in UNSIGNED:
+        return None, None
+    return (None, 0.0) if name in NEGATIVE else (0.0, None)
 
 
 def fit(
     documents: Sequence[Document], scored: dict[str, ScoredMention], without: frozenset[str] = frozenset()
 ) -> DocumentModel:
     """Fit both in turn, with the features as the coefficients so far make them."""
-    start = {"names": 1.0, "exact_name": 5.0, "namesakes": 1.0, "popularity": 0.8, "surname": 3.0}
+    start = {"names": 1.0, "rules": 1.0, "popularity": 0.8, "surname": 3.0}
     model = DocumentModel(
         np.array([start.get(name, 0.0) for name in FEATURES]),
-        np.array([{"names": 1.0, "exact_name": 3.0}.get(name, 0.0) for name in NIL_FEATURES]),
+        np.array([{"names": 1.0, "rules": 1.0, "exact_name": 3.0}.get(name, 0.0) for name in NIL_FEATURES]),
     )
     for _ in range(ROUNDS):
         set_all(documents, scored, model, without)

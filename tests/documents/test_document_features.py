@@ -150,7 +150,7 @@ def test_coherence_of_an_entity() -> None:
         Anchor(("z",), ("other", "c"), 1.0, frozenset("a")),
     ]
 
-    same, linked, shared = coherence(point, ("own",), anchors)
+    same, linked, shared = coherence(point, ("own",), anchors, {})
 
     assert same == 0.7
     assert linked == pytest.approx(math.sqrt(0.5 / (0.5 + 0.7 + 1.0 + 1.0)))

@@ -28,7 +28,7 @@ from pearl_qdrant.store.schema import NamePoint
 LINKS_FIELD = "links_to"
 """The payload field with the ids that an entity is linked to."""
 
-BEST = 12
+BEST = 10
 """Candidates that coherence can help."""
 
 OPEN = 0.95
@@ -61,6 +61,10 @@ class Anchor:
     links: frozenset[str]
 
 
+Relations = dict[EntityKey, dict[EntityKey, tuple[float, float]]]
+"""Of a candidate and the entity of an anchor: the weight of their links, and the cosine of their sets of links."""
+
+
 def links_of(point: NamePoint) -> frozenset[str]:
     """The ids that an entity is linked to, empty if the base has none."""
     text = point.extra.get(LINKS_FIELD)
@@ -81,6 +85,7 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
     """
     # What was open at first is set in each pass; the features of the passes before must not close it.
     open_rows: list[list[int]] | None = None
+    relations: Relations = {}
     for _ in range(PASSES):
         probabilities = [model.probabilities(mention.values, mention.of_decision) for mention in mentions]
         anchors = _anchors(mentions, probabilities)
@@ -94,7 +99,7 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
                 entity = mention.entities[row]
                 at = mention.words, entity.key
                 if at not in known:
-                    known[at] = coherence(entity.point, mention.words, anchors)
+                    known[at] = coherence(entity.point, mention.words, anchors, relations)
                 mention.values[row, _COLUMNS] = known[at]
             if rows:
                 first = mention.values[int((mention.values @ model.features).argmax())]
@@ -114,31 +119,49 @@ def _best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[i
     return best
 
 
-def coherence(point: NamePoint, words: tuple[str, ...], anchors: Sequence[Anchor]) -> tuple[float, float, float]:
+def coherence(
+    point: NamePoint, words: tuple[str, ...], anchors: Sequence[Anchor], known: Relations
+) -> tuple[float, float, float]:
     """The features `same_entity`, `linked` and `shared_links` of an entity.
 
     Args:
         point: One of its names.
-        words: Folded words of the mention; anchors of the same words do not count.
+        words: Folded words of the mention; the anchor of the same words does not count.
         anchors: The entities of the document.
+        known: What two entities have in common, as far as it was computed for this document.
     """
     same = linked = shared = 0.0
     total = 0.5
     key, links = (point.kb, point.entity_id), links_of(point)
+    of_key = known.setdefault(key, {})
     for anchor in anchors:
         if anchor.words == words:
             continue
         total += anchor.probability
         if anchor.key == key:
             same = max(same, anchor.probability)
-        elif anchor.key[0] == key[0] and (anchor.links or links):
-            n_links = (anchor.key[1] in links) + (key[1] in anchor.links)
-            linked += anchor.probability * (0.0, 0.5, 1.5)[n_links]
-            if len(links) >= LEAST_LINKS and len(anchor.links) >= LEAST_LINKS:
-                n_common = len(links & anchor.links)
-                if n_common:
-                    shared += anchor.probability * n_common / math.sqrt(len(links) * len(anchor.links))
+            continue
+        relation = of_key.get(anchor.key)
+        if relation is None:
+            relation = of_key[anchor.key] = _relation(key, links, anchor)
+        linked += anchor.probability * relation[0]
+        shared += anchor.probability * relation[1]
     return same, math.sqrt(linked / total), math.sqrt(shared / total)
+
+
+def _relation(key: EntityKey, links: frozenset[str], anchor: Anchor) -> tuple[float, float]:
+    """The weight of the links between an entity and an anchor, and the cosine of their sets of links."""
+    if key[0] != anchor.key[0]:
+        return 0.0, 0.0
+    n_links = (anchor.key[1] in links) + (key[1] in anchor.links)
+    cosine = 0.0
+    if len(links) >= LEAST_LINKS and len(anchor.links) >= LEAST_LINKS:
+        cosine = len(links & anchor.links) / math.sqrt(len(links) * len(anchor.links))
+    return _LINK_WEIGHT[n_links], cosine
+
+
+_LINK_WEIGHT = (0.0, 0.5, 1.5)
+"""For no link, a link one way, and links both ways."""
 
 
 def _anchors(mentions: Sequence[DocumentMention], probabilities: Sequence[FloatArray]) -> list[Anchor]:

@@ -24,8 +24,11 @@ from pearl_qdrant.records import Annotation, Link
 CANDIDATES = 30
 """Entities for each mention of a document: of news, 80 % have the right one among 10, 86 % among 30."""
 
-MOST_NAMES = 4
-"""Longer names of a context that are searched for a mention, at most: the last ones."""
+CANDIDATES_IN_CONTEXT = 15
+"""Entities for one mention with a context, which has little to choose by."""
+
+MOST_NAMES = 1
+"""Longer names of a context that are searched for a mention, at most: the last ones. Each costs as much as one."""
 
 MENTIONS_AT_ONCE = 64
 """Mentions with a context that are searched together."""
@@ -107,7 +110,7 @@ def score_in_context(
     """
     names = capitalised_names(context)
     remaining = iter(mentions)
-    wide = options.updated(limit=max(options.limit, CANDIDATES), context=None)
+    wide = options.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT), context=None)
     model = shipped_document_model()
     while batch := take(remaining, MENTIONS_AT_ONCE):
         longer = [_longer_names(mention, names) for mention in batch]

@@ -53,7 +53,8 @@ class DocumentMention:
             self.entities.append(entity)
             values = np.zeros(len(FEATURES))
             if row:  # what a search does not find is no nearer than the last of what it finds
-                values[COLUMN["names"]] = self.values[:, COLUMN["names"]].min()
+                for name in ("names", "rules"):
+                    values[COLUMN[name]] = self.values[:, COLUMN[name]].min()
             self.values = np.vstack([self.values, values])
         return row
 
@@ -71,31 +72,33 @@ def document_mention(scored: ScoredMention, start: int) -> DocumentMention:
     found = scored.found
     values = np.zeros((len(found), len(FEATURES)))
     of_decision = np.zeros(len(NIL_FEATURES))
-    of_decision[NIL_COLUMN["bias"]] = 1.0
     is_id = scored.rule == "entity id"
-    has_exact = False
-    if found and not is_id:
-        raw = np.array([entity.logit - entity.offset for entity in found])
-        exact = np.array([entity.name.is_same_spelling and entity.offset > BONUS / 2 for entity in found])
-        has_exact = bool(exact.any())
-        values[:, COLUMN["names"]] = raw - raw.max()
-        if all(entity.point.popularity is None for entity in found):
-            values[:, COLUMN["exact_name"]] = exact
-            logits = np.array(scored.logits)
-            if has_exact:
-                own = logits[exact]
-                shares = own - own.max()
-                values[exact, COLUMN["namesakes"]] = shares - np.log(np.exp(shares).mean())
-            else:
-                values[:, COLUMN["namesakes"]] = [entity.offset for entity in found]
-        if not has_exact:
-            decided = float(raw.max() + np.log(np.exp(raw - raw.max()).sum())) - scored.nil_logit
-            of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
     if not found:
-        of_decision[NIL_COLUMN["names"]] = -MOST_CERTAIN
-    of_decision[NIL_COLUMN["exact_name"]] = has_exact or is_id
+        of_decision[NIL_COLUMN["rules"]] = -MOST_CERTAIN
+    elif all(entity.point.popularity is None for entity in found):
+        logits = np.array(scored.logits)
+        values[:, COLUMN["rules"]] = logits - logits.max()
+        known = log_sum_exp(logits) - scored.nil_logit
+        # The certainty of a rule multiplies the probability; here it is a part of the decision.
+        share = scored.certainty / (1.0 + math.exp(-max(-MOST_CERTAIN, min(known, BONUS))))
+        of_decision[NIL_COLUMN["rules"]] = math.log(share / (1.0 - min(share, 1.0 - 1e-9)))
+    else:
+        raw = np.array([entity.logit - entity.offset for entity in found])
+        values[:, COLUMN["names"]] = raw - raw.max()
+        of_decision[NIL_COLUMN["bias"]] = 1.0
+        if is_id or any(entity.name.is_same_spelling and entity.offset > BONUS / 2 for entity in found):
+            of_decision[NIL_COLUMN["exact_name"]] = 1.0
+        else:
+            decided = log_sum_exp(raw) - scored.nil_logit
+            of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
     row = {entity.key: i for i, entity in enumerate(found)}
     return DocumentMention(start, scored, tuple(words), list(found), values, of_decision, row, is_id)
+
+
+def log_sum_exp(logits: FloatArray) -> float:
+    """log(sum(exp(logits))) of at least one logit."""
+    highest = float(logits.max())
+    return highest + math.log(float(np.exp(logits - highest).sum()))
 
 
 def log_popularity(popularity: float | None) -> float:

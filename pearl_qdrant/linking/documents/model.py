@@ -8,10 +8,9 @@ It works on the candidates of the ranking model. The coefficients are in `docume
 them and documents the data. A coefficient has the sign that its feature's meaning requires, or is 0.
 
 Features of a candidate:
-    names           the logit of the ranking model, without what rules add
-    exact_name      the mention is a name of it, up to spelling; only where the base has no popularity
-    namesakes       its share among entities of one name, as a logit (`ranking.rules`); only there, too
+    names           the logit of the ranking model, without what rules add, where the base has popularity
     popularity      log(1 + popularity)                                                     `popularity.py`
+    rules           the logit of the ranking model and its rules, where the base has no popularity; as it is
     surname         probability of the person whose longer name ends with the mention       `partial_names.py`
     first_name      the same, where the longer name begins with it
     part_of_name    the same for an entity that is no person
@@ -22,10 +21,11 @@ Features of a candidate:
     shared_links    how many links they have in common with it
 
 Features of the decision:
-    bias            1
-    names           the decision of the ranking model, in [-6, 6]; 0 for an exact name
-    exact_name      the mention is a name of the base, up to spelling
+    bias            1 where the base has popularity
+    names           there: the decision of the ranking model, in [-6, 6]; 0 for an exact name
+    exact_name      there: the mention is a name of the base, up to spelling
     popular_name    if so: log(1 + popularity) of the first candidate
+    rules           the decision of the ranking model and its rules, where the base has no popularity; as it is
     part            probability of the entities of the other name that the mention is a part or form of
     part_of_nil     if it is a part or form of another name: the probability that this one has no entity
     same_entity, linked, shared_links     those of the first candidate
@@ -46,9 +46,8 @@ FloatArray = npt.NDArray[np.float64]
 
 FEATURES = (
     "names",
-    "exact_name",
-    "namesakes",
     "popularity",
+    "rules",
     "surname",
     "first_name",
     "part_of_name",
@@ -64,6 +63,7 @@ NIL_FEATURES = (
     "names",
     "exact_name",
     "popular_name",
+    "rules",
     "part",
     "part_of_nil",
     "same_entity",
@@ -77,6 +77,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "coherence": ("same_entity", "linked", "shared_links"),
 }
 """What a caller can switch off (`without`), and the features that it has."""
+
+UNFITTED = frozenset(("rules",))
+"""Features with the coefficient 1: a base without popularity keeps the order and the decisions of names."""
 
 COLUMN = {name: i for i, name in enumerate(FEATURES)}
 NIL_COLUMN = {name: i for i, name in enumerate(NIL_FEATURES)}

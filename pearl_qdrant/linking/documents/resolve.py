@@ -7,14 +7,11 @@ through.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from pearl_qdrant.linking.documents.coherence import set_coherence
-from pearl_qdrant.linking.documents.mentions import DocumentMention
+from pearl_qdrant.linking.documents.mentions import DocumentMention, log_sum_exp
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel
 from pearl_qdrant.linking.documents.partial_names import set_partial_names
 from pearl_qdrant.linking.documents.popularity import set_popularity
@@ -64,18 +61,16 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
         return mention.scored
     logits = mention.values @ model.features
     found = in_order(
-        replace(entity, logit=float(logit), offset=0.0, tie=False)
-        for entity, logit in zip(mention.entities, logits, strict=True)
+        ScoredEntity(entity.name, entity.features, logit)
+        for entity, logit in zip(mention.entities, logits.tolist(), strict=True)
     )
+    n_kept = max(limit, sum(entity.tie for entity in found))
     first = found[0]
-    found = [replace(entity, is_namesake=_has_name_of(entity, first)) for entity in found]
-    highest = float(logits.max())
-    total = highest + math.log(float(np.exp(logits - highest).sum()))
-    nil_logit = total - float(mention.of_decision @ model.decision)
+    kept = [replace(one, is_namesake=True) if _has_name_of(one, first) else one for one in found[:n_kept]]
+    nil_logit = log_sum_exp(logits) - float(mention.of_decision @ model.decision)
     is_same = bool(mention.scored.found) and (first.name.is_same_spelling or first.key == mention.scored.found[0].key)
     rule = mention.scored.rule if is_same else None
-    n_kept = max(limit, sum(entity.tie for entity in found))
-    return replace(mention.scored, found=found[:n_kept], nil_logit=nil_logit, rule=rule, certainty=1.0)
+    return replace(mention.scored, found=kept, nil_logit=nil_logit, rule=rule, certainty=1.0)
 
 
 def _has_name_of(entity: ScoredEntity, first: ScoredEntity) -> bool:
