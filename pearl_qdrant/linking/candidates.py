@@ -32,6 +32,9 @@ from pearl_qdrant.store.schema import NamePoint
 QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""
 
+SAME_WORDS_GAP = 8
+"""Letters by which names with the same key of sorted words differ at most; small words and endings are not in it."""
+
 MAX_SAME_NAME = 10_000
 """Maximum number of names fetched if many entities share one name. The first entity by id is chosen among these."""
 
@@ -208,15 +211,16 @@ def _set_string_scores(
     ]
     folded = [fold_name(name) for name in rows]
     scores = score_pairs(mentions, idf.weighted(folded_rows(folded)), pairs)
-    keys = [name_keys(one) for one in folded]
+    keys = [joined(one.split()) for one in folded]
     triples = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
     for name, (i, row), (cosine, of_mention, of_name) in zip(chain.from_iterable(found), pairs, triples, strict=True):
         name.folded = folded[row]
-        spelling, _, words = keys[row]
-        if queries.spellings[i] and spelling:
-            name.is_same_spelling = spelling == queries.spellings[i]
-            name.has_same_words = words == queries.words[i] and " " in words
-            name.edit_similarity = edit_similarity(queries.spellings[i], spelling)
+        spelling, of_mention_key = keys[row], queries.spellings[i]
+        if of_mention_key and spelling:
+            name.is_same_spelling = spelling == of_mention_key
+            name.edit_similarity = edit_similarity(of_mention_key, spelling)
+            is_near = abs(len(spelling) - len(of_mention_key)) <= SAME_WORDS_GAP and not name.is_same_spelling
+            name.has_same_words = is_near and " " in queries.words[i] and name_keys(folded[row])[2] == queries.words[i]
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
 
