@@ -59,6 +59,12 @@ if TYPE_CHECKING:
 @click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities with the same name.")
 @click.option("--nil", "include_nil", is_flag=True, help="Also print spans that look like mentions but have no entity.")
 @click.option("--nested", is_flag=True, help="Also print mentions inside other mentions.")
+@click.option(
+    "--document",
+    "is_document",
+    is_flag=True,
+    help="Link the mentions of a passage together, as those of a document: partial names, entities linked in the base.",
+)
 @strict_option
 @json_option
 def annotate(
@@ -75,6 +81,7 @@ def annotate(
     context: str | None,
     include_nil: bool,
     nested: bool,
+    is_document: bool,
     strict: bool,
     as_json: bool,
 ) -> None:
@@ -98,7 +105,7 @@ def annotate(
         raise click.UsageError("--format is for --file.")
     from pearl_qdrant.linking.options import AnnotateOptions
 
-    options = AnnotateOptions(types, threshold, context, cast("OnTie", on_tie), include_nil, nested)
+    options = AnnotateOptions(types, threshold, context, cast("OnTie", on_tie), include_nil, nested, is_document)
     with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
         for key, found in _annotated(linker, text, file, cast("PassageFormat | None", kind), options):
             if as_json:

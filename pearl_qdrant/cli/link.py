@@ -20,11 +20,12 @@ from pearl_qdrant.cli.common.options import (
     strict_option,
     type_option,
 )
-from pearl_qdrant.cli.common.terminal import echo, echo_json, table_lines
+from pearl_qdrant.cli.common.terminal import echo, echo_json, table_lines, visible
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.options import OnTie, TypeMode
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.linking.options import LinkOptions, OnTie, TypeMode
     from pearl_qdrant.records import Candidate, Link
 
 
@@ -35,6 +36,21 @@ if TYPE_CHECKING:
     "file",
     type=InputFile(),
     help="File with one mention per line, UTF-8; - is stdin. An empty line gets an empty answer.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["lines", "jsonl"]),
+    show_default="jsonl for a file that ends in .jsonl or .ndjson, else lines",
+    help="One mention a line (lines), or documents with the places of their mentions as JSON objects, one a line "
+    "(jsonl): the mentions of a document are linked together.",
+)
+@click.option("--context", metavar="TEXT", help="Text around the mentions; chooses between their candidates.")
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(["partial names", "popularity", "coherence"]),
+    help="Documents: leave out this part of what a document says of its mentions; may be repeated.",
 )
 @click.option(
     "--collection", "collections", multiple=True, metavar="NAME", help="Collection to search; may be repeated."
@@ -70,6 +86,9 @@ if TYPE_CHECKING:
 def link(
     mentions: tuple[str, ...],
     file: BinaryIO | None,
+    kind: str | None,
+    context: str | None,
+    without: tuple[str, ...],
     collections: tuple[str, ...],
     store: str,
     model: str | None,
@@ -85,31 +104,62 @@ def link(
 ) -> None:
     """Link mentions to entities, or report that there is none (NIL).
 
+    The mentions of a document are linked together: a partial name takes the entity of a longer mention, and entities
+    that the base links to each other are preferred. A line of such a file:
+    {"id": 7, "text": "She left NYC.", "mentions": [{"start": 9, "end": 12}]}
+
     \b
     pearl-qdrant link "heart attack" "NYTimes"
     pearl-qdrant link "Paris" --type PERSON --json
     pearl-qdrant link "NYTimes" --explain
     pearl-qdrant link --file mentions.txt --json > links.jsonl
+    pearl-qdrant link --file documents.jsonl --json > links.jsonl
+    pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
     """
     if bool(mentions) == bool(file):
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
+    if kind is not None and file is None:
+        raise click.UsageError("--format is for --file.")
+    has_documents = file is not None and (kind or _kind_of(name_of(file))) == "jsonl"
+    if context is not None and has_documents:
+        raise click.UsageError("--context is for mentions without a text; a document is the context of its mentions.")
+    if without and not has_documents:
+        raise click.UsageError("--without is for documents (--file with JSON Lines).")
+    from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
 
+    options = LinkOptions(types, cast("TypeMode", type_mode), limit, threshold, cast("OnTie", on_tie), context)
     with open_linker(store, collections, model=model, device=device, threshold=threshold, strict=strict) as linker:
-        links = linker.link_batch(
-            mentions if file is None else _read_mentions(file),
-            types=types,
-            type_mode=cast("TypeMode", type_mode),
-            limit=limit,
-            on_tie=cast("OnTie", on_tie),
-        )
-        for found in links:
+        if file is not None and has_documents:
+            found_links = _in_documents(linker, file, options, without)
+        else:
+            given = mentions if file is None else _read_mentions(file)
+            found_links = (({}, one) for one in linker.link_batch(given, options))
+        for key, found in found_links:
             if as_json:
-                echo_json(_as_record(found, explain))
+                echo_json({**key, **_as_record(found, explain)})
                 continue
-            echo(*_as_text(found, with_base=len(set(collections)) > 1))
+            head, *table = _as_text(found, with_base=len(set(collections)) > 1)
+            echo("".join(f"{visible(str(value))}:" for name, value in key.items() if name != "end") + head, *table)
             if explain and found.mention.strip():
                 echo(*(f"    {line}" for line in explain_link(found, linker.calibration, linker.model)))
+
+
+def _kind_of(name: str) -> str:
+    return "jsonl" if name.lower().endswith((".jsonl", ".ndjson")) else "lines"
+
+
+def _in_documents(
+    linker: EntityLinker, file: BinaryIO, options: LinkOptions, without: tuple[str, ...]
+) -> Iterator[tuple[dict[str, object], Link]]:
+    """The links of all mentions of the documents of a file, with the id or line of the document and the place."""
+    from pearl_qdrant.linking.documents.files import read_document_lines
+
+    for one in read_document_lines(file, name_of(file)):
+        passage = one.passage
+        document: dict[str, object] = {"line": passage.line} if passage.id is None else {"id": passage.id}
+        for found in linker.link_document(passage.text, one.spans, options, without=without):
+            yield {**document, "start": found.start, "end": found.end}, found.link
 
 
 _WIDEST = 80  # characters of a name in the table; --json prints the whole name

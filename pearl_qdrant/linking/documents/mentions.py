@@ -9,6 +9,7 @@ import numpy as np
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents.model import COLUMN, FEATURES, NIL_COLUMN, NIL_FEATURES, FloatArray
+from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
 
@@ -66,7 +67,7 @@ def document_mention(scored: ScoredMention, start: int) -> DocumentMention:
         scored: The mention with its candidates.
         start: Offset of its first character in the document.
     """
-    words = fold_name(scored.mention).split()
+    words = fold_name(clean_mention(scored.mention)).split()
     while len(words) > 1 and words[0] in _ARTICLES:
         del words[0]
     found = scored.found

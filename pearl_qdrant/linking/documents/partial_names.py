@@ -3,7 +3,7 @@
     Bill Clinton ... Clinton                        the surname of a person, or the first name
     University of Cambridge ... the University      a part of any other name
     Kurdistan Democratic Party ... KDP              its initials
-    Israel ... Israeli                              another form of its last word: both begin with the same letters
+    Israel ... Israeli                              another form of its last word, both capitalised
 
 Of several longer mentions with the words (of another form: of several mentions), the nearest one before the mention
 counts, else the first one after it. Its entities become candidates of the mention, each with the probability that it
@@ -19,7 +19,7 @@ import numpy as np
 
 from pearl_qdrant.linking.documents.mentions import DocumentMention
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.linking.mentions import clean_mention
 
 Part = Literal["start", "middle", "end", "acronym", "form"]
 
@@ -70,7 +70,7 @@ def part_of(short: DocumentMention, long: DocumentMention) -> Part | None:
             return "start"
         if any(of[i : i + n] == words for i in range(1, len(of) - n)):
             return "middle"
-    letters = short.scored.mention.replace(".", "").replace(" ", "")
+    letters = clean_mention(short.scored.mention).replace(".", "").replace(" ", "")
     is_acronym = letters.isupper() and len(letters) in _ACRONYM_LETTERS and len(of) > 1
     return "acronym" if is_acronym and "".join(words) in _initials(of) else None
 
@@ -86,9 +86,13 @@ def _set_other_forms(mentions: Sequence[DocumentMention], model: DocumentModel) 
     for numbers in of_stem.values():
         for number in numbers:
             mention = mentions[number]
-            if mention.is_id or mention.of_decision[NIL_COLUMN["part"]]:
+            if mention.is_id or mention.of_decision[NIL_COLUMN["part"]] or not _is_capitalised(mention):
                 continue
-            others = [i for i in numbers if is_other_form(mention.words[-1], mentions[i].words[-1])]
+            others = [
+                i
+                for i in numbers
+                if is_other_form(mention.words[-1], mentions[i].words[-1]) and _is_capitalised(mentions[i])
+            ]
             if others:
                 before = [i for i in others if i < number]
                 taken.append((mention, mentions[before[-1] if before else others[0]]))
@@ -131,7 +135,8 @@ def _take(mention: DocumentMention, other: DocumentMention, part: Part, probabil
         if probability >= LEAST_PROBABILITY:
             entity = other.entities[at]
             row = mention.add(entity)
-            mention.values[row, COLUMN[_feature(part, entity.point)]] = probability
+            is_person = _is_capitalised(mention) and "PERSON" in (entity.point.types or (entity.point.predicted_type,))
+            mention.values[row, COLUMN[_feature(part, is_person=is_person)]] = probability
             mention.values[row, COLUMN["popularity"]] = other.values[at, COLUMN["popularity"]]
             total += probability
     mention.of_decision[NIL_COLUMN["part"]] = total
@@ -145,9 +150,14 @@ _PERSON: Mapping[Part, str] = {
 }
 
 
-def _feature(part: Part, point: NamePoint) -> str:
+def _feature(part: Part, *, is_person: bool) -> str:
     """The feature that a part of the name of an entity sets."""
     if part in ("acronym", "form"):
         return "acronym" if part == "acronym" else "other_form"
-    types = point.types or (point.predicted_type,)
-    return _PERSON[part] if "PERSON" in types else "part_of_name"
+    return _PERSON[part] if is_person else "part_of_name"
+
+
+def _is_capitalised(mention: DocumentMention) -> bool:
+    """Whether the last word of a mention begins with a capital: names do, and other nouns have other forms."""
+    words = clean_mention(mention.scored.mention).split()
+    return bool(words) and words[-1][0].isupper()

@@ -1,0 +1,177 @@
+"""`link_document`, `link` with a context and `annotate` of a document, from Python and on the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from linker_base import fill
+
+from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.errors import FormatError, UnknownTypeError
+from pearl_qdrant.linking.documents.files import read_document_lines
+from pearl_qdrant.linking.documents.linking import capitalised_names
+
+TEXT = "Bill Clinton met the mayor of Gotham. Later Clinton left the National Security Agency (NSA)."
+SPANS = [(0, 12), (30, 36), (44, 51), (87, 90)]
+
+ENTITIES = [
+    Entity("bill", "Bill Clinton", (), ("person",), ("PERSON",), popularity=900.0),
+    Entity("iowa", "Clinton, Iowa", (), ("city",), ("GPE",), popularity=90.0),
+    Entity("gotham", "Gotham", (), ("city",), ("GPE",), popularity=50.0),
+    Entity("nsa", "National Security Agency", (), ("agency",), ("ORG",), popularity=80.0),
+]
+
+
+@pytest.fixture(scope="module")
+def store_path(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store with the collection `people`."""
+    path = tmp_path_factory.mktemp("store")
+    fill(path, "people", str(model), ENTITIES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def linker(store_path: Path) -> Iterator[EntityLinker]:
+    """A linker over the collection `people`."""
+    with EntityLinker.open("people", store=str(store_path), threshold=0.0) as opened:
+        yield opened
+
+
+def test_one_link_for_each_span_in_its_order(linker: EntityLinker) -> None:
+    """Spans in any order get their links in that order; a surname the person, an abbreviation its long form."""
+    found = linker.link_document(TEXT, reversed(SPANS))
+
+    assert [one.text for one in found] == ["NSA", "Clinton", "Gotham", "Bill Clinton"]
+    assert [one.link.candidates[0].entity_id for one in found] == ["nsa", "bill", "gotham", "bill"]
+    assert found[0].long_form == "National Security Agency"
+
+
+def test_partial_names_can_be_switched_off(linker: EntityLinker) -> None:
+    """Without partial names and coherence the surname is linked as a mention alone."""
+    found = linker.link_document(TEXT, SPANS[2:3])
+    switched = linker.link_document(TEXT, SPANS, without=["partial names", "coherence"])
+
+    assert switched[2].link.candidates[0].entity_id == found[0].link.candidates[0].entity_id
+
+
+def test_an_empty_document_has_no_links(linker: EntityLinker) -> None:
+    """No spans give no annotations."""
+    assert linker.link_document("", []) == []
+    assert linker.link_document(TEXT, []) == []
+
+
+def test_mistakes_are_named(linker: EntityLinker) -> None:
+    """Missing spans, spans outside the text, unknown parts and unknown types are errors."""
+    with pytest.raises(ValueError, match="pass spans, as"):
+        linker.link_document(TEXT)
+    with pytest.raises(ValueError, match="span 0 is from 0 to 900"):
+        linker.link_document(TEXT, [(0, 900)])
+    with pytest.raises(ValueError, match="without is one or several of"):
+        linker.link_document(TEXT, SPANS, without=["names"])
+    with pytest.raises(UnknownTypeError):
+        linker.link_document(TEXT, SPANS, types=["planet"])
+    with pytest.raises(TypeError, match="a passage is a str"):
+        linker.link_document(7, SPANS)  # type: ignore[arg-type]
+
+
+def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
+    """A mention takes the entity of a longer name in its context; each mention of a batch by itself."""
+    links = list(linker.link_batch(["Clinton", "Gotham", ""], context="President Bill Clinton went home."))
+
+    assert [link.candidates[0].entity_id for link in links[:2]] == ["bill", "gotham"]
+    assert links[2].entity_id is None
+    assert linker.link("Clinton", context="Bill Clinton").candidates[0].entity_id == "bill"
+
+
+def test_a_context_needs_no_hashable_mentions(linker: EntityLinker) -> None:
+    """Mentions that are no text become NIL in a context, too; an unknown type is an error at once."""
+    links = list(linker.link_batch([None, 3, "Gotham"], context="x"))  # type: ignore[list-item]
+
+    assert [link.entity_id for link in links] == [None, None, "gotham"]
+    with pytest.raises(UnknownTypeError):
+        linker.link_batch(["Gotham"], context="x", types=["planet"])
+    with pytest.raises(TypeError):
+        linker.link_batch("Gotham", context="x")
+
+
+def test_names_of_a_context() -> None:
+    """Runs of capitalised words with small words between them, each once; lines may break them."""
+    text = (
+        "Yesterday Bill\nClinton and the University of Cambridge met. Then Bill Clinton, of Iowa, left Ann de Vos"
+    )
+
+    assert capitalised_names(text) == [
+        "Yesterday Bill Clinton and the University of Cambridge",
+        "Then Bill Clinton",
+        "Ann de Vos",
+    ]
+    assert capitalised_names("") == []
+
+
+def test_annotate_links_a_document_together(linker: EntityLinker) -> None:
+    """With `document` the surname is found and linked as its full name is; batches as single texts."""
+    alone = linker.annotate(TEXT, document=True, threshold=0.0)
+    batch = list(linker.annotate_batch([TEXT, ""], document=True, threshold=0.0))
+
+    assert {one.text: one.link.entity_id for one in alone}["Clinton"] == "bill"
+    assert batch == [alone, []]
+
+
+def test_documents_on_the_command_line(run: Run, store_path: Path, tmp_path: Path) -> None:
+    """A file of documents gives one record a mention, with the id or line of its document and its place."""
+    path = tmp_path / "documents.jsonl"
+    mentions = [{"start": start, "end": end} for start, end in SPANS]
+    rows = [{"id": "a", "text": TEXT, "mentions": mentions}, {"text": "Gotham", "mentions": [{"start": 0, "end": 6}]}]
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    common = ("link", "--store", str(store_path), "--threshold", "0", "--file")
+
+    as_json = run(*common, str(path), "--json")
+    as_text = run(*common, str(path))
+
+    records = [json.loads(line) for line in as_json.out.splitlines()]
+    assert as_json.status == 0
+    assert [(r.get("id"), r.get("line"), r["start"], r["entity_id"]) for r in records] == [
+        ("a", None, 0, "bill"),
+        ("a", None, 30, "gotham"),
+        ("a", None, 44, "bill"),
+        ("a", None, 87, "nsa"),
+        (None, 2, 0, "gotham"),
+    ]
+    assert as_text.out.startswith("a:0:Bill Clinton  ->  Bill Clinton")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("Gotham", "--without", "popularity"), "--without is for documents"),
+        (("Gotham", "--format", "jsonl"), "--format is for --file"),
+        (("--file", "-", "--format", "jsonl", "--context", "x"), "a document is the context"),
+    ],
+)
+def test_options_that_do_not_fit(run: Run, words: tuple[str, ...], message: str) -> None:
+    """Options for documents without documents are usage errors."""
+    outcome = run("link", *words)
+
+    assert outcome.status == 2
+    assert message in outcome.err
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("{", "not JSON"),
+        ('{"text": "x"}', "not an object with a text and mentions"),
+        ('{"text": "x", "mentions": [{"start": 0, "end": 9}]}', "span 0 is from 0 to 9"),
+        ('{"text": "x", "mentions": [[0]]}', "span 0 is"),
+        ('{"text": "x", "mentions": [], "id": []}', r"the id is \[\]"),
+    ],
+)
+def test_bad_documents_name_their_line(line: str, message: str) -> None:
+    """An error names the file and the line, and says what is wrong."""
+    with pytest.raises(FormatError, match=rf"d\.jsonl:2: .*{message}"):
+        list(read_document_lines(io.BytesIO(b"\n" + line.encode()), "d.jsonl"))
