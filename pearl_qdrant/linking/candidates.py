@@ -219,10 +219,15 @@ def _set_string_scores(
         if of_mention_key and spelling:
             name.is_same_spelling = spelling == of_mention_key
             name.edit_similarity = edit_similarity(of_mention_key, spelling)
-            is_near = abs(len(spelling) - len(of_mention_key)) <= SAME_WORDS_GAP and not name.is_same_spelling
-            name.has_same_words = is_near and " " in queries.words[i] and name_keys(folded[row])[2] == queries.words[i]
+            if " " in queries.words[i] and abs(len(spelling) - len(of_mention_key)) <= SAME_WORDS_GAP:
+                name.has_same_words = not name.is_same_spelling and _has_words(folded[row], queries.words[i])
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
+
+
+def _has_words(folded: str, words: str) -> bool:
+    """Whether a folded name has this key of sorted words; the first letters of each word save most keys."""
+    return all(word[:3] in folded for word in words.split()) and name_keys(folded)[2] == words
 
 
 def _others_of_best_name(
