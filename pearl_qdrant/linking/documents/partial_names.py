@@ -3,11 +3,12 @@
     Bill Clinton ... Clinton                        the surname of a person, or the first name
     University of Cambridge ... the University      a part of any other name
     Kurdistan Democratic Party ... KDP              its initials
-    Israel ... Israeli                              another form of its last word, both capitalised
+    Israel ... Israeli                              another form of its last word
 
-Of several longer mentions with the words (of another form: of several mentions), the nearest one before the mention
-counts, else the first one after it. Its entities become candidates of the mention, each with the probability that it
-has for the other one.
+Only mentions whose last word begins with a capital are parts or forms of others: `cancer` after `breast cancer` may be
+any cancer. Of several longer mentions with the words (of another form: of several mentions), the nearest one before the
+mention counts, else the first one after it. Its entities become candidates of the mention, each with the probability
+that it has for the other one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def set_partial_names(mentions: Sequence[DocumentMention], model: DocumentModel)
                 with_word.setdefault(word, []).append(number)
     for number in sorted(range(len(mentions)), key=lambda i: (-len(mentions[i].words), i)):
         mention = mentions[number]
-        if not mention.words or mention.is_id:
+        if not mention.words or mention.is_id or not _is_capitalised(mention):
             continue
         longer: tuple[int, Part] | None = None
         for other in with_word.get(mention.words[0], ()):
@@ -135,7 +136,7 @@ def _take(mention: DocumentMention, other: DocumentMention, part: Part, probabil
         if probability >= LEAST_PROBABILITY:
             entity = other.entities[at]
             row = mention.add(entity)
-            is_person = _is_capitalised(mention) and "PERSON" in (entity.point.types or (entity.point.predicted_type,))
+            is_person = "PERSON" in (entity.point.types or (entity.point.predicted_type,))
             mention.values[row, COLUMN[_feature(part, is_person=is_person)]] = probability
             mention.values[row, COLUMN["popularity"]] = other.values[at, COLUMN["popularity"]]
             total += probability
@@ -158,6 +159,6 @@ def _feature(part: Part, *, is_person: bool) -> str:
 
 
 def _is_capitalised(mention: DocumentMention) -> bool:
-    """Whether the last word of a mention begins with a capital: names do, and other nouns have other forms."""
+    """Whether the last word of a mention begins with a capital, as names do."""
     words = clean_mention(mention.scored.mention).split()
     return bool(words) and words[-1][0].isupper()

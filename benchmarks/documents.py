@@ -1,0 +1,169 @@
+"""Measures linking in documents on mentions whose places are known: a dictionary, mentions alone, and documents.
+
+    python benchmarks/documents.py --data DATA --base base_aida.tsv --links links_aida.tsv --corpus aida-dev
+
+DATA has documents.jsonl (corpus, doc_id, text), mentions.tsv (corpus, doc_id, start, end, gold_id) and the base. The
+dictionary takes the most popular entity that has the mention as a name, up to case. An answer is right if it is one of
+the gold ids, or NIL where the base has none. `first` is the first candidate of mentions whose entity is in the base,
+`linkable` the answer for them, `all` the answers for all mentions.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ingest import load_base
+from pearl_qdrant import EntityLinker, Link
+
+PARTS = ("partial names", "popularity", "coherence")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text with the places of its mentions and their right ids, none for NIL."""
+
+    text: str
+    spans: list[tuple[int, int]]
+    gold: list[frozenset[str]]
+
+
+def read_documents(data: Path, corpus: str) -> list[Document]:
+    """The documents of a corpus that have mentions."""
+    rows: dict[str, list[dict[str, str]]] = {}
+    with (data / "mentions.tsv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            if row["corpus"] == corpus:
+                rows.setdefault(row["doc_id"], []).append(row)
+    documents = []
+    with (data / "documents.jsonl").open(encoding="utf-8") as lines:
+        for one in map(json.loads, lines):
+            if one["corpus"] == corpus and one["doc_id"] in rows:
+                own = rows[one["doc_id"]]
+                spans = [(int(row["start"]), int(row["end"])) for row in own]
+                gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in own]
+                documents.append(Document(one["text"], spans, gold))
+    return documents
+
+
+def base_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a base."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def with_links(base: Path, links: Path, folder: Path) -> Path:
+    """A copy of a base with a column of linked ids."""
+    of_id = dict(line.split("\t") for line in links.read_text("utf-8").splitlines()[1:])
+    header, *rows = base.read_text("utf-8").rstrip("\n").split("\n")
+    path = folder / base.name
+    lines = [f"{header}\tlinks_to", *(f"{row}\t{of_id.get(row.split(chr(9))[0], '')}" for row in rows)]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def dictionary(base: Path) -> dict[str, str]:
+    """The most popular entity of each name, up to case."""
+    best: dict[str, tuple[float, str]] = {}
+    for row in base_rows(base):
+        popularity = float(row.get("popularity") or 0)
+        for name in (row["name"], *(row.get("aliases") or "").split("|")):
+            key = name.casefold()
+            if key and (key not in best or popularity > best[key][0]):
+                best[key] = popularity, row["id"]
+    return {name: key for name, (_, key) in best.items()}
+
+
+def show(label: str, documents: Sequence[Document], answers: Sequence[tuple[str | None, str | None]]) -> None:
+    """Print one line: answers are pairs of the first candidate and the answer, in the order of the mentions."""
+    gold = [one for document in documents for one in document.gold]
+    known = [(first, answer, one) for (first, answer), one in zip(answers, gold, strict=True) if one]
+    right = sum(answer in one if one else answer is None for (_, answer), one in zip(answers, gold, strict=True))
+    click.echo(
+        f"{label:34}  first {100 * sum(f in one for f, _, one in known) / len(known):5.1f}  "
+        f"linkable {100 * sum(a in one for _, a, one in known) / len(known):5.1f}  all {100 * right / len(gold):5.1f}"
+    )
+
+
+def _pair(link: Link) -> tuple[str | None, str | None]:
+    return (link.candidates[0].entity_id if link.candidates else None), link.entity_id
+
+
+@click.command()
+@click.option("--data", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--base", default="base_aida.tsv", show_default=True)
+@click.option("--links", help="Table of ids and the ids that they are linked to.")
+@click.option("--corpus", "corpora", multiple=True, default=("aida-dev",), show_default=True)
+@click.option("--documents", "n_documents", default=60, show_default=True, help="Documents of a corpus, at most.")
+@click.option("--ablation", is_flag=True, help="Switch each part off, too, without another fit.")
+@click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
+@click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
+def main(
+    data: Path,
+    base: str,
+    links: str | None,
+    corpora: Sequence[str],
+    n_documents: int,
+    ablation: bool,
+    has_annotate: bool,
+    store: Path | None,
+) -> None:
+    """Load the base and print what is right."""
+    with tempfile.TemporaryDirectory() as folder:
+        location = str(store or Path(folder) / "store")
+        path = data / base if links is None else with_links(data / base, data / links, Path(folder))
+        name = Path(base).stem
+        load_base(path, name, store=location)
+        names = dictionary(data / base)
+        with EntityLinker.open(name, store=location) as linker:
+            for corpus in corpora:
+                documents = read_documents(data, corpus)[:n_documents]
+                click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
+                measure(linker, documents, names, ablation=ablation)
+                if has_annotate:
+                    for is_document in (False, True):
+                        found_in_text(linker, documents, is_document=is_document)
+
+
+def measure(linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, ablation: bool) -> None:
+    """Print the figures of all ways to link given mentions."""
+    mentions = [document.text[start:end] for document in documents for start, end in document.spans]
+    of_dictionary = [names.get(mention.casefold()) for mention in mentions]
+    show("dictionary with popularity", documents, [(one, one) for one in of_dictionary])
+    distinct = list(dict.fromkeys(mentions))
+    alone = dict(zip(distinct, linker.link_batch(distinct), strict=True))
+    show("mentions alone", documents, [_pair(alone[mention]) for mention in mentions])
+    runs = [("documents", ()), *((f"documents without {part}", (part,)) for part in PARTS if ablation)]
+    for label, without in runs:
+        start = time.process_time()
+        found = [one for d in documents for one in linker.link_document(d.text, d.spans, without=without)]
+        seconds = time.process_time() - start
+        show(label, documents, [_pair(one.link) for one in found])
+        click.echo(f"{'':34}  {1000 * seconds / len(mentions):.1f} ms of processor time a mention")
+
+
+def found_in_text(linker: EntityLinker, documents: Sequence[Document], *, is_document: bool) -> None:
+    """Print precision, recall and F1 of `annotate`: place and entity must be right."""
+    right = n_found = n_gold = 0
+    for one in documents:
+        gold = {span: ids for span, ids in zip(one.spans, one.gold, strict=True) if ids}
+        found = linker.annotate(one.text, document=is_document)
+        n_gold, n_found = n_gold + len(gold), n_found + len(found)
+        right += sum(a.link.entity_id in gold.get((a.start, a.end), ()) for a in found)
+    precision, recall = right / max(1, n_found), right / max(1, n_gold)
+    f1 = 2 * precision * recall / max(1e-9, precision + recall)
+    click.echo(
+        f"annotate{', as documents' * is_document:26}  precision {100 * precision:.1f}  recall {100 * recall:.1f}  "
+        f"F1 {100 * f1:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
