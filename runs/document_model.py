@@ -143,7 +143,10 @@ def set_all(
 ) -> None:
     """Set the features of all mentions."""
     for document in documents:
-        document.mentions = [document_mention(scored[span.query], span.start) for span in document.spans]
+        document.mentions = [
+            document_mention(scored[span.query], span.start, has_popularity="popularity" not in without)
+            for span in document.spans
+        ]
         set_features(document.mentions, model, without=without)
 
 
@@ -285,13 +288,19 @@ def main(
         model = fit(train, of_train, without)
         set_all(develop, of_develop, model, without)
         report(label, develop, model)
-    shown = {part: {k: round(v, 3) for k, v in values.items()} for part, values in model.by_name().items()}
-    click.echo(json.dumps(shown))
+    alone = fit(train, of_train, frozenset(("coherence",)))
+    set_all(develop, of_develop, alone, frozenset(("coherence",)))
+    report("without coherence", develop, alone)
+    fitted: dict[str, object] = {"coherence": _rounded(model), "no_coherence": _rounded(alone)}
+    click.echo(json.dumps(fitted))
     if write:
         path = Path(__file__).parents[1] / "pearl_qdrant" / "linking" / "documents" / "documents.json"
-        path.write_text(
-            json.dumps({**shown, "tasks": list(names), "mentions": sum(len(d.gold) for d in train)}, indent=2) + "\n"
-        )
+        fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train)}
+        path.write_text(json.dumps(fitted, indent=2) + "\n", "utf-8")
+
+
+def _rounded(model: DocumentModel) -> dict[str, dict[str, float]]:
+    return {part: {name: round(value, 3) for name, value in of.items()} for part, of in model.by_name().items()}
 
 
 if __name__ == "__main__":

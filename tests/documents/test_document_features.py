@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pearl_qdrant.linking.documents.coherence import Anchor, coherence, links_of
+from pearl_qdrant.linking.documents.coherence import Anchor, coherence, is_coherent, links_of
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
@@ -176,6 +176,31 @@ def test_parts_that_are_off_leave_their_features_zero() -> None:
 
     assert len(short.entities) == 1
     assert not short.values[:, COLUMN["popularity"] :].any()
+
+
+def test_a_popular_exact_name_alone_is_no_nil() -> None:
+    """A document of one mention has no coherence, and its coefficients do not count on it."""
+    model = shipped_document_model(is_coherent=False)
+    found = entity("a", "Gotham", 30.0, popularity=5000.0)
+    found = replace(found, name=replace(found.name, is_same_spelling=True), offset=25.0)
+    one = mention("Gotham", found)
+
+    set_features([one], model, without=frozenset(("coherence",)))
+
+    assert not is_coherent([one])
+    assert model.probabilities(one.values, one.of_decision)[0] > 0.5
+
+
+def test_popularity_that_is_off_leaves_the_rules() -> None:
+    """Without popularity a mention keeps what the ranking and its rules say."""
+    scored = mention("X", entity("a", "A", 3.0, popularity=9.0), entity("b", "B", 1.0, popularity=900.0)).scored
+    one = document_mention(scored, 0, has_popularity=False)
+
+    set_features([one], MODEL, without=frozenset(("popularity", "coherence")))
+
+    again = rescored(one, MODEL, limit=2)
+    assert [e.point.entity_id for e in again.found] == ["a", "b"]
+    assert again.logits[0] - again.logits[1] == pytest.approx(2.0)
 
 
 def test_an_id_is_left_alone() -> None:

@@ -101,9 +101,7 @@ def test_a_context_needs_no_hashable_mentions(linker: EntityLinker) -> None:
 
 def test_names_of_a_context() -> None:
     """Runs of capitalised words with small words between them, each once; lines may break them."""
-    text = (
-        "Yesterday Bill\nClinton and the University of Cambridge met. Then Bill Clinton, of Iowa, left Ann de Vos"
-    )
+    text = "Yesterday Bill\nClinton and the University of Cambridge met. Then Bill Clinton, of Iowa, left Ann de Vos"
 
     assert capitalised_names(text) == [
         "Yesterday Bill Clinton and the University of Cambridge",

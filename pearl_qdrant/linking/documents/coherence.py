@@ -40,6 +40,9 @@ PASSES = 2
 LEAST_PROBABILITY = 0.1
 """Entities of other mentions less probable than this do not count."""
 
+LEAST_STRINGS = 3
+"""Distinct strings of a document from which on coherence counts."""
+
 LEAST_LINKS = 3
 """Entities with fewer links share none."""
 
@@ -74,6 +77,17 @@ def links_of(point: NamePoint) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> frozenset[str]:
     return frozenset(one.strip() for one in text.split("|")) - {""}
+
+
+def is_coherent(mentions: Sequence[DocumentMention]) -> bool:
+    """Whether coherence can say something: there are several strings, and the base has links.
+
+    A base without popularity keeps what names decide, so that coherence can only add to it.
+    """
+    if len({mention.words for mention in mentions}) < LEAST_STRINGS:
+        return False
+    firsts = [mention.entities[0].point for mention in mentions if mention.entities]
+    return any(point.extra.get(LINKS_FIELD) for point in firsts) or all(point.popularity is None for point in firsts)
 
 
 def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.documents.coherence import is_coherent
 from pearl_qdrant.linking.documents.mentions import document_mention
 from pearl_qdrant.linking.documents.model import shipped_document_model
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
@@ -90,8 +91,11 @@ def score_document(
     wide = options.updated(limit=max(options.limit, CANDIDATES), context=None)
     distinct = list(dict.fromkeys(place.query for place in places))
     scored = dict(zip(distinct, linker.score_batch(distinct, wide), strict=True))
-    mentions = [document_mention(scored[place.query], place.start) for place in places]
-    model = shipped_document_model()
+    has_popularity = "popularity" not in without
+    mentions = [document_mention(scored[place.query], place.start, has_popularity=has_popularity) for place in places]
+    if not is_coherent(mentions):
+        without |= {"coherence"}
+    model = shipped_document_model(is_coherent="coherence" not in without)
     # Features look at mentions before and after each one; spans may come in any order.
     set_features(sorted(mentions, key=lambda mention: mention.start), model, without=without)
     return [rescored(mention, model, limit=options.limit) for mention in mentions]
@@ -111,7 +115,7 @@ def score_in_context(
     names = capitalised_names(context)
     remaining = iter(mentions)
     wide = options.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT), context=None)
-    model = shipped_document_model()
+    model = shipped_document_model(is_coherent=False)
     while batch := take(remaining, MENTIONS_AT_ONCE):
         longer = [_longer_names(mention, names) for mention in batch]
         distinct = list(dict.fromkeys(name for found in longer for name in found))
@@ -121,7 +125,7 @@ def score_in_context(
         for found, answer in zip(longer, answers[len(distinct) :], strict=True):
             document = [document_mention(scored[name], start) for start, name in enumerate(found)]
             own = document_mention(answer, len(document))
-            set_features([*document, own], model)
+            set_features([*document, own], model, without=frozenset(("coherence",)))
             yield rescored(own, model, limit=options.limit)
 
 

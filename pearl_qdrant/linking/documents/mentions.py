@@ -60,12 +60,13 @@ class DocumentMention:
         return row
 
 
-def document_mention(scored: ScoredMention, start: int) -> DocumentMention:
+def document_mention(scored: ScoredMention, start: int, *, has_popularity: bool = True) -> DocumentMention:
     """A mention with the features that the ranking model and its rules give.
 
     Args:
         scored: The mention with its candidates.
         start: Offset of its first character in the document.
+        has_popularity: Whether popularity counts; else the base is taken for one without it.
     """
     words = fold_name(clean_mention(scored.mention)).split()
     while len(words) > 1 and words[0] in _ARTICLES:
@@ -76,7 +77,7 @@ def document_mention(scored: ScoredMention, start: int) -> DocumentMention:
     is_id = scored.rule == "entity id"
     if not found:
         of_decision[NIL_COLUMN["rules"]] = -MOST_CERTAIN
-    elif all(entity.point.popularity is None for entity in found):
+    elif not has_popularity or all(entity.point.popularity is None for entity in found):
         logits = np.array(scored.logits)
         values[:, COLUMN["rules"]] = logits - logits.max()
         known = log_sum_exp(logits) - scored.nil_logit

@@ -150,7 +150,13 @@ def _in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatA
     return np.array([float(coefficients.get(name, 0.0)) for name in names])
 
 
-@lru_cache(maxsize=1)
-def shipped_document_model() -> DocumentModel:
-    """The coefficients that come with this package."""
-    return DocumentModel.from_json(files(__package__).joinpath("documents.json").read_text("utf-8"))
+@lru_cache(maxsize=2)
+def shipped_document_model(*, is_coherent: bool = True) -> DocumentModel:
+    """The coefficients that come with this package.
+
+    Args:
+        is_coherent: Whether coherence counts. Without it the other features, and above all the decision, need
+            coefficients of their own.
+    """
+    loaded = json.loads(files(__package__).joinpath("documents.json").read_text("utf-8"))
+    return DocumentModel.from_json(json.dumps(loaded["coherence" if is_coherent else "no_coherence"]))

@@ -1,6 +1,6 @@
 """Measures linking in documents on mentions whose places are known: a dictionary, mentions alone, and documents.
 
-    python benchmarks/documents.py --data DATA --base base_aida.tsv --links links_aida.tsv --corpus aida-dev
+    python benchmarks/documents/measure.py --data DATA --base base_aida.tsv --links links_aida.tsv --corpus aida-dev
 
 DATA has documents.jsonl (corpus, doc_id, text), mentions.tsv (corpus, doc_id, start, end, gold_id) and the base. The
 dictionary takes the most popular entity that has the mention as a name, up to case. An answer is right if it is one of
