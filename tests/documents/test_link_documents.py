@@ -88,6 +88,12 @@ def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
     assert linker.link("Clinton", context="Bill Clinton").candidates[0].entity_id == "bill"
 
 
+def test_a_context_that_says_nothing_changes_nothing(linker: EntityLinker) -> None:
+    """A mention without a longer name in its context is linked as it is alone."""
+    assert linker.link("Gotham", context="Nothing here.") == linker.link("Gotham")
+    assert linker.link("Clinton", context="") == linker.link("Clinton")
+
+
 def test_a_context_needs_no_hashable_mentions(linker: EntityLinker) -> None:
     """Mentions that are no text become NIL in a context, too; an unknown type is an error at once."""
     links = list(linker.link_batch([None, 3, "Gotham"], context="x"))  # type: ignore[list-item]

@@ -114,17 +114,22 @@ def score_in_context(
     """
     names = capitalised_names(context)
     remaining = iter(mentions)
-    wide = options.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT), context=None)
+    alone = options.updated(context=None)
+    wide = alone.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT))
     model = shipped_document_model(is_coherent=False)
     while batch := take(remaining, MENTIONS_AT_ONCE):
         longer = [_longer_names(mention, names) for mention in batch]
+        # A context without such a name says nothing of a mention, which is then linked as it is alone.
+        plain = linker.score_batch([m for m, found in zip(batch, longer, strict=True) if not found], alone)
         distinct = list(dict.fromkeys(name for found in longer for name in found))
-        # A mention may be anything, even what cannot be a key of a dictionary; names of the context are text.
-        answers = list(linker.score_batch([*distinct, *batch], wide))
+        answers = linker.score_batch([*distinct, *(m for m, found in zip(batch, longer, strict=True) if found)], wide)
         scored = dict(zip(distinct, answers, strict=False))
-        for found, answer in zip(longer, answers[len(distinct) :], strict=True):
+        for found in longer:
+            if not found:
+                yield next(plain)
+                continue
             document = [document_mention(scored[name], start) for start, name in enumerate(found)]
-            own = document_mention(answer, len(document))
+            own = document_mention(next(answers), len(document))
             set_features([*document, own], model, without=frozenset(("coherence",)))
             yield rescored(own, model, limit=options.limit)
 
