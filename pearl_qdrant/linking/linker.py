@@ -224,7 +224,8 @@ class EntityLinker(DocumentLinker, Learner):
         Options and errors as for `link`.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        return map(self._decider(chosen), self._scored(mentions, chosen))
+        decide = self._decider(chosen)
+        return (decide(scored) for scored in self._scored(mentions, chosen))
 
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
