@@ -47,20 +47,20 @@ def name_keys(folded: str) -> tuple[str, str, str]:
     return joined(words), joined(variants), " ".join(sorted_words)
 
 
-def key_rows(folded: Sequence[str], weights: Sequence[float] = (1.0, 1.0, 1.0)) -> SparseRows:
+def key_rows(keys: Sequence[tuple[str, str, str]], weights: Sequence[float] = (1.0, 1.0, 1.0)) -> SparseRows:
     """Sparse vectors of the keys alone, for a search.
 
     Args:
-        folded: n names that `fold_name` folded.
+        keys: Of n names, by `name_keys`.
         weights: Values of the three keys.
 
     Returns:
         n rows of at most three features; empty rows for names without letters and digits.
     """
     indices, values, offsets = [], [], [0]
-    for name in folded:
-        if name:
-            found = {_hash(i, key): weights[i] for i, key in reversed(list(enumerate(name_keys(name))))}
+    for of_name in keys:
+        if of_name[0]:
+            found = {_hash(i, key): weights[i] for i, key in reversed(list(enumerate(of_name)))}
             for index in sorted(found):
                 indices.append(index)
                 values.append(found[index])
@@ -78,7 +78,7 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
         n rows; the values of n-grams have unit length, keys come on top.
     """
     folded = [fold_name(name) for name in names]
-    grams, keys = folded_rows(folded), key_rows(folded, WEIGHTS)
+    grams, keys = folded_rows(folded), key_rows([name_keys(name) for name in folded], WEIGHTS)
     owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in (grams, keys)]
     packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, (grams, keys), strict=True)]
     # Keys come first: where the hash of a key is that of an n-gram of the same name, the key's value stays.

@@ -32,9 +32,6 @@ from pearl_qdrant.store.schema import NamePoint
 QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""
 
-SAME_WORDS_GAP = 8
-"""Letters by which names with the same key of sorted words differ at most; small words and endings are not in it."""
-
 MAX_SAME_NAME = 10_000
 """Maximum number of names fetched if many entities share one name. The first entity by id is chosen among these."""
 
@@ -99,9 +96,9 @@ def find_candidates(
         exclude: Names to exclude, by the number of the mention.
     """
     folded = [fold_name(mention) for mention in mentions]
-    spellings = [joined(one.split()) for one in folded]
-    words = [name_keys(one)[2] for one in folded]
-    queries = Queries(mentions, spellings, words, folded_rows(folded), key_rows(folded))
+    keys = [name_keys(one) for one in folded]
+    spellings = [spelling for spelling, _, _ in keys]
+    queries = Queries(mentions, spellings, [words for _, _, words in keys], folded_rows(folded), key_rows(keys))
 
     def is_own_name(number: int, point: NamePoint) -> bool:
         is_same = joined(fold_name(point.name).split()) == spellings[number]
@@ -219,8 +216,8 @@ def _set_string_scores(
         if of_mention_key and spelling:
             name.is_same_spelling = spelling == of_mention_key
             name.edit_similarity = edit_similarity(of_mention_key, spelling)
-            if " " in queries.words[i] and abs(len(spelling) - len(of_mention_key)) <= SAME_WORDS_GAP:
-                name.has_same_words = not name.is_same_spelling and _has_words(folded[row], queries.words[i])
+            if " " in queries.words[i] and not name.is_same_spelling:
+                name.has_same_words = _has_words(folded[row], queries.words[i])
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
 

@@ -60,6 +60,7 @@ def test_an_empty_load_starts_no_process(store: EdgeStore, children: list[edge_p
     assert children == []
 
 
+@pytest.mark.usefixtures("cold_children")
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     store: EdgeStore, children: list[edge_process.EdgeProcess]
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
 
 
+@pytest.mark.usefixtures("cold_children")
 def test_ctrl_c_does_not_stop_the_writing_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C in a terminal also reaches the writing process, which ignores it."""
     collection = store.create(manifest_of())
@@ -262,6 +264,7 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
 
+@pytest.mark.usefixtures("cold_children")
 def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C stops the building of the graph; the collection works as before."""
 

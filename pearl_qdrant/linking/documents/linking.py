@@ -112,7 +112,7 @@ def score_in_context(
         context: Any text around them.
         options: As for `link`.
     """
-    names = capitalised_names(context)
+    names = [(name, f" {fold_name(name)} ") for name in capitalised_names(context)]
     remaining = iter(mentions)
     alone = options.updated(context=None)
     wide = alone.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT))
@@ -154,10 +154,9 @@ def capitalised_names(text: str) -> list[str]:
     return list(found)
 
 
-def _longer_names(mention: object, names: Sequence[str]) -> list[str]:
-    """The names that have all words of a mention and others."""
+def _longer_names(mention: object, names: Sequence[tuple[str, str]]) -> list[str]:
+    """The names, given with their folded words, that have all words of a mention and others."""
     own = f" {fold_name(clean_mention(mention))} "
     if not own.strip():
         return []
-    folded = [(name, f" {fold_name(name)} ") for name in names]
-    return [name for name, words in folded if own in words and own != words][-MOST_NAMES:]
+    return [name for name, words in names if own in words and own != words][-MOST_NAMES:]

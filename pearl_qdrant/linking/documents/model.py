@@ -34,13 +34,15 @@ Features of the decision:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
+
+from pearl_qdrant.linking.ranking.model import in_order
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,7 +107,7 @@ class DocumentModel:
             ValueError: If a name is unknown.
         """
         loaded = json.loads(text)
-        return cls(_in_order(loaded["features"], FEATURES), _in_order(loaded["decision"], NIL_FEATURES))
+        return cls(in_order(loaded["features"], FEATURES), in_order(loaded["decision"], NIL_FEATURES))
 
     def by_name(self) -> dict[str, dict[str, float]]:
         """The coefficients by name, in the form that `from_json` reads."""
@@ -142,12 +144,6 @@ def check_parts(without: Iterable[str]) -> frozenset[str]:
     if unknown := chosen - set(PARTS):
         raise ValueError(f"without is one or several of {', '.join(map(repr, PARTS))}, not {min(unknown)!r}")
     return chosen
-
-
-def _in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:
-    if unknown := set(coefficients) - set(names):
-        raise ValueError(f"unknown feature {min(unknown)!r}; there are: {', '.join(names)}")
-    return np.array([float(coefficients.get(name, 0.0)) for name in names])
 
 
 @lru_cache(maxsize=2)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pearl_qdrant.errors import FormatError
+from pearl_qdrant.linking.mention_detection.given_spans import read_spans
 from pearl_qdrant.linking.text_lines import read_text_lines
 
 NIL = "NIL"
@@ -82,8 +83,15 @@ def _of_json(line: str, path: str, number: int) -> Iterator[LabelledMention]:
     except (ValueError, RecursionError) as error:
         raise FormatError(path, number, f"not JSON ({error}). A line looks like this: {_EXAMPLE}") from error
     if isinstance(row, dict) and isinstance(row.get("text"), str) and isinstance(row.get("mentions"), list):
-        for span in row["mentions"]:
-            yield LabelledMention(_text_of(span, row["text"], path, number), _id_of(span, path, number), number)
+        try:
+            spans = read_spans(row["text"], row["mentions"])
+        except ValueError as error:
+            raise FormatError(path, number, f"{error}. A line looks like this: {_EXAMPLE}") from error
+        for given, span in zip(row["mentions"], spans, strict=True):
+            mention = row["text"][span.start : span.end]
+            if not mention.strip():
+                raise FormatError(path, number, f"the mention from {span.start} to {span.end} is white space.")
+            yield LabelledMention(mention, _id_of(given, path, number), number)
     elif isinstance(row, dict) and isinstance(row.get("mention"), str) and row["mention"].strip():
         yield LabelledMention(row["mention"], _id_of(row, path, number), number)
     else:
@@ -92,29 +100,10 @@ def _of_json(line: str, path: str, number: int) -> Iterator[LabelledMention]:
         )
 
 
-def _text_of(span: object, text: str, path: str, number: int) -> str:
-    """The text of a mention, which must lie within the text of its document."""
-    if not isinstance(span, dict):
-        raise FormatError(path, number, f"a mention is {_shown(span)}. A line looks like this: {_EXAMPLE}")
-    start, end = span.get("start"), span.get("end")
-    is_valid = all(isinstance(one, int) and not isinstance(one, bool) for one in (start, end))
-    if not is_valid or not 0 <= start < end <= len(text):  # type: ignore[operator]
-        raise FormatError(
-            path,
-            number,
-            f"a mention has start {_shown(start)} and end {_shown(end)}, and the text has {len(text):,} characters. "
-            f"Offsets count characters from 0, and the end is the one after the last character",
-        )
-    mention = text[start:end]
-    if not mention.strip():
-        raise FormatError(path, number, f"the mention from {start} to {end} is white space.")
-    return mention
-
-
-def _id_of(row: dict[str, object], path: str, number: int) -> str | None:
+def _id_of(row: object, path: str, number: int) -> str | None:
     """The entity id of a mention; a number is taken as text, since many bases have such ids."""
     for name in ("id", "entity_id"):
-        if name in row:
+        if isinstance(row, dict) and name in row:
             value = row[name]
             if value is None:
                 return None

@@ -63,6 +63,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -160,8 +161,8 @@ class RankingModel:
         Raises:
             ValueError: If a name is unknown.
         """
-        of_decision = None if decision is None else _in_order(decision, FEATURES)
-        return cls(_in_order(features, FEATURES), of_decision, _in_order(nil_features, NIL_FEATURES))
+        of_decision = None if decision is None else in_order(decision, FEATURES)
+        return cls(in_order(features, FEATURES), of_decision, in_order(nil_features, NIL_FEATURES))
 
     def by_name(self) -> dict[str, dict[str, float]]:
         """The coefficients by name, in the form that `from_json` reads; without `decision` where there is none."""
@@ -173,30 +174,29 @@ class RankingModel:
             found["decision"] = dict(zip(FEATURES, self.decision.tolist(), strict=True))
         return found
 
-    def nil_logits(
-        self, logits: FloatArray, features: npt.NDArray[np.floating], nil_features: FloatArray
-    ) -> FloatArray:
-        """Logits of NIL.
+    def nil_logit(
+        self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
+    ) -> float:
+        """Logit of NIL of one mention.
 
         Args:
-            logits: Of the candidates by the ranking alone, (..., k); minus infinity where there is none.
-            features: Of the candidates, (..., k, len(FEATURES)).
-            nil_features: Of the mentions, (..., len(NIL_FEATURES)).
-
-        Returns:
-            (...,). Without any candidate there is nothing to compare with: the NIL features alone.
+            logits: Of the candidates by the ranking alone, (k,).
+            features: Of the candidates, (k, len(FEATURES)).
+            nil_features: Of the mention, (len(NIL_FEATURES),).
         """
-        of_mention: FloatArray = nil_features @ self.nil_features
-        if self.decision is None or not logits.shape[-1]:
-            return of_mention
-        first = logits.argmax(axis=-1)[..., None]
-        of_first = np.take_along_axis(features, first[..., None], axis=-2)[..., 0, :] @ self.decision
-        highest = np.take_along_axis(logits, first, axis=-1)
-        highest = np.where(np.isfinite(highest), highest, 0.0)
-        odds = np.exp(logits - highest).sum(axis=-1)
-        total = highest[..., 0] + np.log(odds, where=odds > 0, out=np.zeros_like(odds))
-        found: FloatArray = np.where(odds > 0, total - of_first, 0.0) + of_mention
-        return found
+        of_mention = float(nil_features @ self.nil_features)
+        if self.decision is None or not len(logits):
+            return of_mention  # nothing to compare with
+        first = int(logits.argmax())
+        total = float(logits[first]) + math.log(float(np.exp(logits - logits[first]).sum()))
+        return of_mention + total - float(features[first] @ self.decision)
+
+    def nil_logits(
+        self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
+    ) -> FloatArray:
+        """The same of m mentions, (m,); `logits` and `features` are (m, k, ...), minus infinity where there is none."""
+        rows = zip(logits, features, nil_features, strict=True)
+        return np.array([self.nil_logit(row[row > -np.inf], of[row > -np.inf], nil) for row, of, nil in rows])
 
     def without(self, feature: str) -> RankingModel:
         """A copy with one coefficient set to 0, for an ablation."""
@@ -205,7 +205,12 @@ class RankingModel:
         return RankingModel(self.features * keep, decision, self.nil_features)
 
 
-def _in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:
+def in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:
+    """Coefficients in the order of these names; missing ones are 0.
+
+    Raises:
+        ValueError: If a name is unknown.
+    """
     if unknown := set(coefficients) - set(names):
         raise ValueError(f"unknown feature {min(unknown)!r}; there are: {', '.join(names)}")
     return np.array([float(coefficients.get(name, 0.0)) for name in names])

@@ -68,7 +68,7 @@ def score_names(
         [candidate_features(of_mention, name, types, link_query, scorer, nearest, known) for name in names]
     )
     logits = features @ scorer.model.features
-    nil_logit = float(scorer.model.nil_logits(logits, features, of_nil))
+    nil_logit = scorer.model.nil_logit(logits, features, of_nil)
     offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, nil_logit, link_query)
     found = in_order(
         ScoredEntity(name, row, logit + offset, offset, i in chosen)

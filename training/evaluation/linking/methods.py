@@ -214,5 +214,5 @@ def _rescore(scored: ScoredMention, model: RankingModel) -> ScoredMention:
     features = np.array([entity.features for entity in scored.found])
     logits = features @ model.features
     found = in_order(replace(entity, logit=logit) for entity, logit in zip(scored.found, logits.tolist(), strict=True))
-    nil_logit = float(model.nil_logits(logits, features, scored.nil_features))
+    nil_logit = model.nil_logit(logits, features, scored.nil_features)
     return ScoredMention(scored.mention, found, nil_logit, scored.nil_features)
