@@ -8,6 +8,7 @@ A word that is frequent in any text says little about which entity a mention mea
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
 
@@ -19,6 +20,12 @@ WORDS_FILE = "english_words.txt"
 def word_rarity(word: str) -> float:
     """Rank of a word in its normal spelling (`variant_word`) over the length of the list; 1 if it is not listed."""
     return _rarities().get(word, 1.0)
+
+
+def rarest(words: Iterable[str]) -> float:
+    """The highest `word_rarity` of at least one word."""
+    rarities = _rarities()
+    return max([rarities.get(word, 1.0) for word in words])
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ their score replaces the dense one. A mention without n-grams, such as an emoji,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -110,21 +110,31 @@ def find_candidates(
         for names, more in zip(found, matches, strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
-    known = _known_words(targets, folded)
+    frequencies = _word_frequencies(targets, folded)
     scored = []
     for i, (mention, names) in enumerate(zip(mentions, found, strict=True)):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
+        known = _known_words(frequencies, folded[i])
         scored.append(score_names(mention, _group_by_entity(names, link_query.limit), types, link_query, scorer, known))
     return scored
 
 
-def _known_words(targets: Sequence[SearchTarget], folded: Sequence[str]) -> dict[str, float]:
-    """How frequent the words of the mentions are in the collections, in [0, 1], by their normal spelling."""
+def _word_frequencies(targets: Sequence[SearchTarget], folded: Iterable[str]) -> dict[str, float]:
+    """How frequent the words of the mentions are in the collections, in [0, 1]."""
     words = list({word for text in folded for word in text.split()})
     tables = [target.idf.word_frequencies(words) for target in targets]
-    return {variant_word(word): max(table[word] for table in tables) for word in words}
+    return {word: max(table[word] for table in tables) for word in words}
+
+
+def _known_words(frequencies: Mapping[str, float], folded: str) -> dict[str, float]:
+    """How frequent the words of one mention are, by their normal spelling; the highest of words that share one."""
+    known: dict[str, float] = {}
+    for word in folded.split():
+        variant = variant_word(word)
+        known[variant] = max(known.get(variant, 0.0), frequencies[word])
+    return known
 
 
 def _search(

@@ -15,7 +15,7 @@ from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import string_features as facts
 from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, UNSIGNED, Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.string_features import string_features
-from pearl_qdrant.linking.ranking.type_agreement import type_agreement
+from pearl_qdrant.linking.ranking.type_agreement import type_agreement, type_gaps
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times", "heart attack", "heart failure"]
@@ -193,10 +193,15 @@ def test_type_agreement_fades_with_confidence() -> None:
     sure[ENTITY_TYPES.index("ORG")] = 0.98
     unsure[ENTITY_TYPES.index("OTHER")], unsure[ENTITY_TYPES.index("ORG")] = 0.9, 0.05
 
-    assert type_agreement(sure, ["ORG"]) == type_agreement(sure, ["GPE", "ORG"]) == 0.0
-    assert type_agreement(sure, ["GPE"]) == pytest.approx(-0.979, abs=1e-3)
-    assert type_agreement(unsure, ["GPE"]) == pytest.approx(-0.049, abs=1e-3)
-    assert type_agreement(sure, ["OTHER"]) == type_agreement(sure, []) == type_agreement(None, ["GPE"]) == 0.0
+    assert type_agreement(type_gaps(sure), ["ORG"]) == type_agreement(type_gaps(sure), ["GPE", "ORG"]) == 0.0
+    assert type_agreement(type_gaps(sure), ["GPE"]) == pytest.approx(-0.979, abs=1e-3)
+    assert type_agreement(type_gaps(unsure), ["GPE"]) == pytest.approx(-0.049, abs=1e-3)
+    assert (
+        type_agreement(type_gaps(sure), ["OTHER"])
+        == type_agreement(type_gaps(sure), [])
+        == type_agreement(type_gaps(None), ["GPE"])
+        == 0.0
+    )
 
 
 def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:

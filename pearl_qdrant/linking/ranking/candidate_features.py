@@ -50,42 +50,53 @@ def _dense(name: MatchedName, scorer: Scorer) -> float:
 def candidate_features(
     of_mention: StringFeatures,
     name: MatchedName,
-    types: npt.NDArray[np.float32] | None,
+    gaps: Mapping[str, float] | None,
     link_query: LinkQuery,
     scorer: Scorer,
     nearest: Sequence[float],
     known: Mapping[str, float],
 ) -> tuple[float, ...]:
-    """Features in the order of `FEATURES`; `nearest` has the two highest edit similarities of all entities."""
-    of_name = string_features(name.point.name, name.folded)
-    is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(name.point, link_query.types)
+    """Features in the order of `FEATURES`.
+
+    Args:
+        of_mention: The mention.
+        name: The best name of an entity.
+        gaps: Agreement of the mention with each type (`type_agreement.type_gaps`).
+        link_query, scorer: What was searched for, and parameters of the scoring.
+        nearest: The two highest edit similarities of all entities.
+        known: How frequent the mention's content words are in the base, in [0, 1].
+    """
+    point, lexical, similarity = name.point, name.lexical, name.edit_similarity
+    of_name = string_features(point.name, name.folded)
     dense = _dense(name, scorer)
-    similarity, misread = name.edit_similarity, is_misread(of_mention, of_name)
+    has_numbers = bool(of_mention.numbers or of_name.numbers)  # most pairs have none, and no feature of them
+    misread = has_numbers and is_misread(of_mention, of_name)
     changes = UNCHANGED if misread else word_changes(of_mention, of_name, known)
     is_other = changes.is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
     n_slips = int(misread) or (0 if changes.is_code else slips(of_mention, of_name, similarity))
+    is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
     return (
         dense,
-        max(dense, 0.0) ** 2,
-        name.lexical,
-        min(name.lexical, SOME_LEXICAL),
+        dense * dense if dense > 0.0 else 0.0,
+        lexical,
+        min(SOME_LEXICAL, lexical),
         name.mention_coverage,
         name.name_coverage,
         equal_core(of_mention, of_name),
-        0.0 if misread else missing_numbers(of_mention, of_name),
-        extra_numbers(of_mention, of_name),
-        equal_numbers(of_mention, of_name),
+        missing_numbers(of_mention, of_name) if has_numbers and not misread else 0.0,
+        extra_numbers(of_mention, of_name) if has_numbers else 0.0,
+        equal_numbers(of_mention, of_name) if has_numbers else 0.0,
         is_acronym(of_mention, of_name),
         equal_first_word(of_mention, of_name),
-        float(n_slips == 1),
+        1.0 if n_slips == 1 else 0.0,
         1 - dense if n_slips else 0.0,
         length(of_mention) if n_slips == 1 else 0.0,
         0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
         0.0 if is_other else margin(similarity, nearest[-1] if similarity == nearest[0] else nearest[0]),
         *changes[:-1],
-        float(name.point.is_canonical),
-        type_agreement(types, name.point.types),
-        float(is_wanted),
+        1.0 if point.is_canonical else 0.0,
+        type_agreement(gaps, point.types),
+        1.0 if is_wanted else 0.0,
     )
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.lexical.word_rarity import rarest
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 FAR = 0.5
@@ -119,41 +119,51 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
     if ours and theirs:
         n_equal = len(mention.content) - len(ours)
         share = n_equal / (n_equal + max(len(ours), len(theirs)))
-        of_base = max(known.get(word, 0.0) for word in ours)
-        return WordChanges(share, 1.0, of_base, max(map(word_rarity, ours)), is_code=is_code)
+        return WordChanges(share, 1.0, _most_known(ours, known), rarest(ours), is_code=is_code)
     if ours:
-        of_base, rare = max(known.get(word, 0.0) for word in ours), max(map(word_rarity, ours))
+        of_base, rare = _most_known(ours, known), rarest(ours)
         plain = (1 - of_base) * (1 - rare)
         return WordChanges(only_added=1.0, added_known=of_base, added_rare=rare, added_plain=plain, is_code=is_code)
     if theirs:
-        return WordChanges(only_missing=1.0, missing_rare=max(map(word_rarity, theirs)), is_code=is_code)
+        return WordChanges(only_missing=1.0, missing_rare=rarest(theirs), is_code=is_code)
     return WordChanges(is_code=is_code)
+
+
+def _most_known(words: Sequence[str], known: Mapping[str, float]) -> float:
+    """How frequent the most frequent of some words is in the base."""
+    return max([known.get(word, 0.0) for word in words])
 
 
 def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words that have no counterpart with a slip on the other side."""
     left_theirs, left_ours = list(theirs), []
     for word in ours:
-        allowed = 0 if word[0].isdigit() else len(word) // _SLIP_SHARE
-        match = (
-            next((other for other in left_theirs if OSA.distance(word, other) <= allowed), None) if allowed else None
-        )
-        if match is None:
-            left_ours.append(word)
+        n = len(word)
+        allowed = 0 if word[0].isdigit() else n // _SLIP_SHARE
+        for other in left_theirs if allowed else ():
+            # Two cheap tests spare most comparisons: of words that are one edit apart, one end is equal.
+            if abs(n - len(other)) > allowed or (allowed == 1 and word[0] != other[0] and word[-1] != other[-1]):
+                continue
+            if OSA.distance(word, other, score_cutoff=allowed) <= allowed:
+                left_theirs.remove(other)
+                break
         else:
-            left_theirs.remove(match)
+            left_ours.append(word)
     return left_ours, left_theirs
 
 
 def _is_slip(word: str, other: str) -> bool:
     """Whether two words differ by at most one edit for each four letters of the longer one."""
-    allowed = max(len(word), len(other)) // _SLIP_SHARE
-    return bool(allowed) and not other[0].isdigit() and OSA.distance(word, other, score_cutoff=allowed) <= allowed
+    n, n_other = len(word), len(other)
+    allowed = max(n, n_other) // _SLIP_SHARE
+    if not allowed or abs(n - n_other) > allowed or other[0].isdigit():
+        return False
+    return OSA.distance(word, other, score_cutoff=allowed) <= allowed
 
 
 def rarity(mention: StringFeatures) -> float:
     """Rarity in English of the rarest content word of the mention; 1 without words."""
-    return max(map(word_rarity, mention.content), default=1.0)
+    return rarest(mention.content) if mention.content else 1.0
 
 
 def is_misread(mention: StringFeatures, name: StringFeatures) -> bool:

@@ -20,6 +20,7 @@ from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
 from pearl_qdrant.linking.ranking.rules import BONUS, EXACT_CERTAINTY, ID_CERTAINTY, namesakes, own_names, shares
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, RuleName, ScoredEntity, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
+from pearl_qdrant.linking.ranking.type_agreement import type_gaps
 from pearl_qdrant.store.schema import NamePoint
 
 __all__ = [
@@ -64,8 +65,9 @@ def score_names(
     if not names:
         return ScoredMention(mention, [], float(of_nil @ scorer.model.nil_features), of_nil)
     nearest = (*heapq.nlargest(2, (name.edit_similarity for name in names)), 0.0)[:2]
+    gaps = type_gaps(types)
     features = np.array(
-        [candidate_features(of_mention, name, types, link_query, scorer, nearest, known) for name in names]
+        [candidate_features(of_mention, name, gaps, link_query, scorer, nearest, known) for name in names]
     )
     logits = features @ scorer.model.features
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
@@ -164,12 +166,16 @@ def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
 
     The same order as by `best_first`, without arrays: for ten entities they take longer than all else here.
     """
-    by_key = sorted(found, key=lambda entity: entity.key)
-    least = max(entity.logit for entity in by_key) - SAME_LOGIT
-    tied = [entity for entity in by_key if entity.logit >= least]
-    others = sorted((entity for entity in by_key if entity.logit < least), key=lambda entity: -round(entity.logit, 4))
-    has_ties = len(tied) > 1
-    return [_marked(entity, has_ties) for entity in tied] + [_marked(entity, False) for entity in others]
+    entities = list(found)
+    least = max([entity.logit for entity in entities]) - SAME_LOGIT
+    # Those tied with the best one come first, by base and id alone.
+    keyed = [
+        (math.inf if entity.logit >= least else round(entity.logit, 4), entity.name.point, entity)
+        for entity in entities
+    ]
+    keyed.sort(key=lambda one: (-one[0], one[1].kb, one[1].entity_id))
+    has_ties = len(keyed) > 1 and keyed[1][0] == math.inf
+    return [_marked(entity, has_ties and rank == math.inf) for rank, _, entity in keyed]
 
 
 def _marked(entity: ScoredEntity, is_tied: bool) -> ScoredEntity:

@@ -26,6 +26,12 @@ _LONGEST_CODE = 8
 _CODE = re.compile(r"\b(?=[A-Z0-9-]*[A-Z][A-Z0-9-]*[A-Z0-9])[A-Z0-9][A-Z0-9-]{0,6}[A-Za-z0-9]?\b")
 """A short word in capitals, with digits or not: IMD73B, DFNA13, TBCD."""
 
+_NOT_PLAIN = re.compile(r"[0-9]|[^\x00-\x7f]|(?:^| ).(?: |$)")
+"""What a folded name with a number or a single letter has; a letter of another script may be a digit, too."""
+
+_CAPITAL = re.compile("[A-Z][A-Z0-9-]")
+"""What every match of `_CODE` has; names rarely do."""
+
 _NONE: frozenset[str] = frozenset()
 
 _LONG = 500  # characters; longer strings are not cached, because a thousand of them would fill many MB
@@ -82,27 +88,30 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
     words = folded.split()
     variants = variant_words(words)
     content = tuple([word for word in variants if word not in SMALL_WORDS]) or tuple(variants)
-    numbers = frozenset([word for word in words if word.isdigit()]) if any(map(str.isdigit, words)) else _NONE
+    # This runs for every name that a search finds: what most names lack is excluded by one test.
+    is_plain = _NOT_PLAIN.search(folded) is None
+    numbers = _NONE if is_plain else frozenset([word for word in words if word.isdigit()]) or _NONE
+    word_set = frozenset(words)
     return StringFeatures(
         folded,
         core or folded,
-        joined(words),
-        " ".join(sorted(content)),
+        "".join(words) if is_plain else joined(words),
+        " ".join(sorted(content)) if len(content) > 1 else content[0] if content else "",
         content,
-        frozenset(content),
+        word_set if content == tuple(words) else frozenset(content),
         words[0] if words else "",
-        frozenset(words),
+        word_set,
         numbers,
-        _codes(text, content, numbers),
+        _NONE if is_plain and _CAPITAL.search(text) is None else _codes(text, content, numbers),
         _initials(words) if len(words) > 1 else _NONE,
     )
 
 
 def _initials(words: Sequence[str]) -> frozenset[str]:
     """First letters of the words, with and without small words, where there are as many as an acronym has."""
-    found = ["".join([word[0] for word in words])]
-    if not _SMALL.isdisjoint(words):
-        found.append("".join([word[0] for word in words if word not in _SMALL]))
+    if _SMALL.isdisjoint(words):
+        return frozenset(("".join([word[0] for word in words]),)) if len(words) in _ACRONYM else _NONE
+    found = ("".join([word[0] for word in words]), "".join([word[0] for word in words if word not in _SMALL]))
     return frozenset([one for one in found if len(one) in _ACRONYM])
 
 
@@ -143,10 +152,16 @@ def equal_numbers(mention: StringFeatures, name: StringFeatures) -> float:
 
 def is_acronym(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether one side is the initials of the other, or has them as a word."""
-    for short, long in ((mention, name), (name, mention)):
-        if short.joined in long.initials or any(len(i) > 2 and i in short.words for i in long.initials):
-            return 1.0
-    return 0.0
+    return float(_has_initials(mention, name) or _has_initials(name, mention))
+
+
+def _has_initials(short: StringFeatures, long: StringFeatures) -> bool:
+    """Whether a string is the initials of a longer one, or has at least three of them as a word."""
+    if not long.initials:
+        return False
+    if short.joined in long.initials:
+        return True
+    return not long.initials.isdisjoint(short.words) and any(len(i) > 2 for i in long.initials & short.words)
 
 
 def equal_first_word(mention: StringFeatures, name: StringFeatures) -> float:

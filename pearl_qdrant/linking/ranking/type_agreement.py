@@ -9,30 +9,36 @@ confidence in another type, and is near 0 if no type is probable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
-_REAL = {name: i for i, name in enumerate(ENTITY_TYPES) if name != "OTHER"}
-_ALL_REAL = np.array(sorted(_REAL.values()))
+_REAL = [name for name in ENTITY_TYPES if name != "OTHER"]
+_ALL_REAL = np.array([i for i, name in enumerate(ENTITY_TYPES) if name != "OTHER"])
 
 
-def type_agreement(marginals: npt.NDArray[np.float32] | None, types: Sequence[str]) -> float:
-    """Agreement of one mention and one entity.
+def type_gaps(marginals: npt.NDArray[np.float32] | None) -> dict[str, float] | None:
+    """The agreement of one mention with each real type, in [-1, 0]; None without a type head.
 
     Args:
-        marginals: (19,), probabilities of the mention's entity types; None without a type head.
-        types: Coarse types of the entity.
-
-    Returns:
-        A number in [-1, 0].
+        marginals: (19,), probabilities of the mention's entity types.
     """
     if marginals is None:
+        return None
+    gaps = (marginals[_ALL_REAL] - marginals[_ALL_REAL].max()).tolist()
+    return dict(zip(_REAL, gaps, strict=True))
+
+
+def type_agreement(gaps: Mapping[str, float] | None, types: Sequence[str]) -> float:
+    """Agreement of one mention and one entity, in [-1, 0].
+
+    Args:
+        gaps: Of the mention, by `type_gaps`; None if types do not count.
+        types: Coarse types of the entity.
+    """
+    if not gaps:
         return 0.0
-    known = [_REAL[name] for name in types if name in _REAL]
-    if not known:
-        return 0.0
-    return float(marginals[known].max() - marginals[_ALL_REAL].max())
+    return max([gaps[name] for name in types if name in gaps], default=0.0)
