@@ -70,6 +70,7 @@ class CollectionStatistics:
         self._collections = tuple(collections)
         self._targets = _CachedValue(self._compute_targets)
         self._types = _CachedValue(self._compute_types)
+        self._edit = object()
 
     @property
     def names(self) -> list[str]:
@@ -97,8 +98,20 @@ class CollectionStatistics:
         """Whether an entity has this type. Also asks the collections: a server may list only frequent types."""
         return name in self.types() or any(collection.has_type(name) for collection in self._collections)
 
+    def state(self) -> tuple[object, ...] | None:
+        """What changes with each edit of the collections in this process; two states are equal if their items are.
+
+        Every edit writes the manifest. None if a collection may change without that: on a server, which has other
+        clients, and during a load.
+        """
+        manifests = [collection.manifest for collection in self._collections]
+        if self.is_remote or any(manifest.state != "ready" for manifest in manifests):
+            return None
+        return (self._edit, *manifests)
+
     def invalidate(self) -> None:
         """Forget all statistics; call it after each edit."""
+        self._edit = object()
         self._targets.invalidate()
         self._types.invalidate()
 

@@ -7,9 +7,9 @@ thread while the current one waits for the network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
@@ -19,6 +19,7 @@ from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.entity_ids import find_by_id, looks_like_id
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.ranking.mention_cache import MentionCache, pack, unpack
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, put_first, rerank
@@ -36,6 +37,23 @@ SEARCH_BATCH = 128
 """Mentions searched and scored together; their candidates take a few MB."""
 
 
+class _Vectors:
+    """Vectors and types of distinct mentions, encoded together; one that is asked for beside them is encoded then."""
+
+    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
+        self._encoder = encoder
+        self._row = {text: row for row, text in enumerate(texts)}
+        self._encoded = encoder.encode(texts) if texts else None
+
+    def of(self, texts: Sequence[str]) -> Encoded:
+        """Vectors and types of some mentions, in their order."""
+        rows = [self._row.get(text, -1) for text in texts]
+        # A mention lacks if its answer was known before the batch and forgotten since: after an edit.
+        if self._encoded is None or -1 in rows:
+            return self._encoder.encode(texts)
+        return self._encoded.take(rows)
+
+
 @dataclass(frozen=True, slots=True)
 class MentionStream:
     """The parts that score mentions. Safe to use from several threads.
@@ -46,6 +64,7 @@ class MentionStream:
         model: Coefficients of the ranking.
         baseline: Mean cosine of unrelated names with this encoder.
         reranker: Scores the best candidates a second time, or None.
+        cache: What was found for mentions that may come again.
     """
 
     encoder: Encoder
@@ -53,6 +72,7 @@ class MentionStream:
     model: RankingModel
     baseline: float
     reranker: Reranker | None
+    cache: MentionCache = field(default_factory=MentionCache)
 
     def link_query(self, options: LinkOptions) -> LinkQuery:
         """The search that these options describe; it covers at least `DEFAULT_LIMIT` entities.
@@ -79,22 +99,75 @@ class MentionStream:
             exclude: Names to exclude, by the number of the mention.
             check: Called before each search; raises to stop the stream, as when the linker was closed.
         """
+        if exclude is None and not self.statistics.is_remote:
+            yield from self._score_distinct(mentions, link_query, check)
+            return
         done = 0
         for batch, cleaned, encoded in self._encoded(mentions, check):
             for start in range(0, len(batch), SEARCH_BATCH):
                 check()
                 part = slice(start, start + SEARCH_BATCH)
                 excluded = None if exclude is None else partial(_shifted, exclude, done + start)
-                targets = self.statistics.targets()
-                scorer = Scorer(self.model, self.baseline, targets.log_size)
-                found = find_candidates(
-                    targets.all, cleaned[part], encoded.take(part), link_query, scorer, exclude=excluded
-                )
+                found = self._find(cleaned[part], encoded.take(part), link_query, excluded)
                 for i, (mention, text, scored) in enumerate(zip(batch[part], cleaned[part], found, strict=True)):
                     scored = self._by_id(scored, text, link_query, None if excluded is None else partial(excluded, i))
-                    reranked = scored if self.reranker is None else rerank(scored, self.reranker, text)
-                    yield reranked if mention is text else replace(reranked, mention=mention)
+                    yield self._reranked(scored, text, mention)
             done += len(batch)
+
+    def _score_distinct(
+        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None]
+    ) -> Iterator[ScoredMention]:
+        """`score` of embedded collections, if no names are excluded: each distinct mention is searched once."""
+        while batch := take(mentions, BATCH):
+            check()
+            cleaned = [clean_mention(mention) for mention in batch]
+            distinct = dict.fromkeys(cleaned)
+            known = self._cached(distinct, link_query, self.statistics.state())
+            vectors = _Vectors(self.encoder, [text for text in distinct if text not in known])
+            del known  # an edit between two slices changes the answers after it
+            for start in range(0, len(batch), SEARCH_BATCH):
+                check()
+                part = slice(start, start + SEARCH_BATCH)
+                packed, found = self._find_new(dict.fromkeys(cleaned[part]), vectors, link_query)
+                for mention, text in zip(batch[part], cleaned[part], strict=True):
+                    # The first answer is given as it was found; others must not share what a caller may change.
+                    scored = found.pop(text, None) or unpack(packed[text], text)
+                    yield self._reranked(scored, text, mention)
+
+    def _find_new(
+        self, texts: Iterable[str], vectors: _Vectors, link_query: LinkQuery
+    ) -> tuple[dict[str, bytes], dict[str, ScoredMention]]:
+        """All of some distinct mentions, packed; and those that had to be searched, as they were found."""
+        state = self.statistics.state()
+        packed = self._cached(texts, link_query, state)
+        new = [text for text in texts if text not in packed]
+        if not new:
+            return packed, {}
+        found = {}
+        for text, scored in zip(new, self._find(new, vectors.of(new), link_query, None), strict=True):
+            found[text] = self._by_id(scored, text, link_query, None)
+            packed[text] = pack(found[text])
+            if state is not None:
+                self.cache.put(text, link_query, packed[text], state)
+        return packed, found
+
+    def _cached(
+        self, texts: Iterable[str], link_query: LinkQuery, state: tuple[object, ...] | None
+    ) -> dict[str, bytes]:
+        return {} if state is None else self.cache.get(texts, link_query, state)
+
+    def _find(
+        self, texts: Sequence[str], encoded: Encoded, link_query: LinkQuery, exclude: Exclude | None
+    ) -> list[ScoredMention]:
+        """Candidates of cleaned mentions, at most `SEARCH_BATCH`."""
+        targets = self.statistics.targets()
+        scorer = Scorer(self.model, self.baseline, targets.log_size)
+        return find_candidates(targets.all, texts, encoded, link_query, scorer, exclude=exclude)
+
+    def _reranked(self, scored: ScoredMention, text: str, mention: str) -> ScoredMention:
+        """The answer for a mention as it was given; a reranker is asked each time."""
+        reranked = scored if self.reranker is None else rerank(scored, self.reranker, text)
+        return reranked if mention is text else replace(reranked, mention=mention)
 
     def _by_id(
         self, scored: ScoredMention, text: str, link_query: LinkQuery, excludes: Callable[[NamePoint], bool] | None
