@@ -1,0 +1,238 @@
+"""Mentions that come again: they are not searched again, and no edit leaves an old answer behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from linker_base import ENTITIES, fill
+
+from pearl_qdrant import Entity, EntityLinker, Link
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.linking import mention_stream
+from pearl_qdrant.linking.ranking.mention_cache import ENTRY_BYTES, MentionCache, pack, unpack
+from pearl_qdrant.linking.ranking.scored import LinkQuery, ScoredMention
+from pearl_qdrant.store.edge.store import EdgeStore
+
+MENTIONS = ["New York", "NYTimes", "heart attack", "New Yrok", "New York", "zzz", " New York", "", "heart attack"]
+QUERY = LinkQuery(10)
+
+
+class Counting(Encoder):
+    """An encoder that remembers what it encoded."""
+
+    def __init__(self, model: Path) -> None:
+        self._encoder = load_encoder(str(model), device="cpu")
+        self.seen: list[str] = []
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._encoder.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        self.seen += names
+        return self._encoder.encode(names)
+
+
+@pytest.fixture
+def base(tmp_path: Path, model: Path) -> Path:
+    """A store with the collection `base`, as after an ingest."""
+    fill(tmp_path, "base", str(model), ENTITIES, is_loaded=True)
+    return tmp_path
+
+
+def opened(path: Path, encoder: Encoder) -> EntityLinker:
+    """A linker over `base`."""
+    store = EdgeStore(path)
+    return EntityLinker(store, [store.open("base")], encoder, threshold=0.0)
+
+
+def as_opened_now(path: Path, mentions: Sequence[str]) -> list[Link]:
+    """The links of a linker that knows nothing yet."""
+    with EntityLinker.open("base", store=str(path), threshold=0.0) as linker:
+        return list(linker.link_batch(mentions))
+
+
+def test_a_mention_that_comes_again_is_not_encoded_again(base: Path, model: Path) -> None:
+    """Each distinct mention is encoded once, in one batch or in several calls, and its answer is the same."""
+    encoder = Counting(model)
+    with opened(base, encoder) as linker:
+        encoder.seen.clear()
+        first = list(linker.link_batch(MENTIONS))
+        again = [linker.link(mention) for mention in MENTIONS]
+
+    assert encoder.seen == ["New York", "NYTimes", "heart attack", "New Yrok", "zzz", ""]
+    assert first == again == as_opened_now(base, MENTIONS)
+    assert [link.mention for link in again] == MENTIONS
+
+
+def test_answers_with_other_options_are_kept_apart(base: Path) -> None:
+    """A type filter, a type preference or more candidates give the answers that they give without a cache."""
+    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
+        found = [
+            linker.link("New York", types=types, type_mode=type_mode, limit=limit)
+            for types, type_mode, limit in (
+                ((), "hard", 10),
+                (("ORG",), "hard", 10),
+                (("ORG",), "soft", 10),
+                ((), "off", 10),
+                ((), "hard", 12),
+            )
+        ]
+
+    assert [len(link.candidates) for link in found] == [7, 2, 7, 7, 7]
+    assert len({link.candidates for link in map(_plain, found)}) == 4, "more candidates than there are change nothing"
+
+
+def _plain(link: Link) -> Link:
+    """A link with candidates that can be hashed."""
+    return Link(link.mention, None, None, None, None, tuple((c.entity_id, c.score) for c in link.candidates))  # type: ignore[misc]
+
+
+EDITS: list[tuple[str, Callable[[EntityLinker], object]]] = [
+    ("add", lambda linker: linker.add([Entity("w", "New Yrok")])),
+    ("delete", lambda linker: linker.delete(["nyc"])),
+    ("learn", lambda linker: linker.learn([("New Yrok", "nyc")] * 2, add_aliases=2)),
+]
+
+
+@pytest.mark.parametrize("edit", [edit for _, edit in EDITS], ids=[name for name, _ in EDITS])
+@pytest.mark.parametrize("by_another", [False, True], ids=["this linker", "another linker of the process"])
+def test_an_edit_leaves_no_old_answer(base: Path, model: Path, edit: Callable[..., object], by_another: bool) -> None:
+    """After an edit, by this linker or another one, a mention that came before is searched again."""
+    encoder = Counting(model)
+    with opened(base, encoder) as linker:
+        before = list(linker.link_batch(MENTIONS))
+        if by_another:
+            with opened(base, encoder) as other:
+                edit(other)
+        else:
+            edit(linker)
+        encoder.seen.clear()
+        after = list(linker.link_batch(MENTIONS))
+
+    assert set(encoder.seen) == {mention.strip() for mention in MENTIONS}
+    assert after != before
+    if not by_another:  # another linker's edit does not change the statistics of this one
+        assert after == as_opened_now(base, MENTIONS)
+
+
+def test_what_was_learned_changes_a_mention_that_came_before(base: Path) -> None:
+    """An accepted link counts at once, though the mention is not searched again."""
+    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
+        linker.link("NYTimes")
+        linker.accept("NYTimes", "nyp")
+
+        assert linker.link("NYTimes").rule == "learned name"
+
+
+def test_an_edit_within_a_batch_counts_from_the_next_slice_on(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mentions that are not linked yet when an entity is added are linked with it, also those that came before."""
+    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 2)
+    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
+        before = linker.link("New Yrok")
+        links = linker.link_batch(["New Yrok", "NYC", "New Yrok"])
+        first = next(links)
+        linker.add([Entity("w", "New Yrok")])
+        _, last = links
+
+    assert first == before
+    assert (last.entity_id, last.rule) == ("w", "exact name")
+
+
+def test_nothing_is_remembered_during_a_load(base: Path, model: Path) -> None:
+    """While a collection is written without notice, each mention is searched each time."""
+    encoder = Counting(model)
+    with opened(base, encoder) as linker:
+        (collection,) = linker._collections
+        collection.write_manifest(collection.manifest.model_copy(update={"state": "loading"}))
+        encoder.seen.clear()
+        linker.link("New York")
+        linker.link("New York")
+
+    assert encoder.seen == ["New York", "New York"]
+
+
+def test_excluded_names_are_neither_kept_nor_found(base: Path) -> None:
+    """An evaluation that holds out a name does so for a mention that came before, and for that mention alone."""
+    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
+        before = linker.link("NYTimes")
+        held_out = list(linker.score_batch(["NYTimes", "NYTimes"], exclude=lambda i, point: i == 1))
+
+        assert [len(scored.found) for scored in held_out] == [7, 0]
+        assert linker.link("NYTimes") == before
+
+
+def test_equal_mentions_share_nothing_that_can_be_changed(base: Path) -> None:
+    """A caller that changes the candidates of one mention changes no other answer."""
+    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
+        one, other = linker.score_batch(["NYTimes", "NYTimes"])
+        n_found, first = len(other.found), other.found[0].features.tolist()
+        one.found[0].features[:] = 7.0
+        one.found.clear()
+        (third,) = linker.score_batch(["NYTimes"])
+
+    assert len(other.found) == len(third.found) == n_found
+    assert other.found[0].features.tolist() == third.found[0].features.tolist() == first
+
+
+def test_the_last_mentions_used_are_kept_up_to_a_number_of_bytes() -> None:
+    """Where the bytes do not suffice, the mention that was not used for longest is forgotten."""
+    key_bytes = len(repr(QUERY)) + 1
+    cache = MentionCache(3 * (100 + key_bytes + ENTRY_BYTES))
+    assert cache.get("abc", QUERY, ()) == {}
+    for text in "abc":
+        cache.put(text, QUERY, text.encode() * 100, ())
+    assert set(cache.get("a", QUERY, ())) == {"a"}
+    cache.put("d", QUERY, b"d" * 100, ())
+
+    assert set(cache.get("abcd", QUERY, ())) == {"a", "c", "d"}
+    assert len(cache) == 3
+    assert cache.n_bytes == 3 * (100 + key_bytes + ENTRY_BYTES)
+    cache.clear()
+    assert (len(cache), cache.n_bytes) == (0, 0)
+
+
+def test_an_answer_of_an_older_state_is_not_kept() -> None:
+    """What was searched before an edit and arrives after it is dropped."""
+    cache, old, new = MentionCache(), (object(),), (object(),)
+    cache.get("a", QUERY, old)
+    cache.get("a", QUERY, new)
+    cache.put("a", QUERY, b"a", old)
+
+    assert cache.get("a", QUERY, new) == {}
+    assert MentionCache(0).get("a", QUERY, ()) == {}
+
+
+def test_a_packed_mention_is_the_same_when_unpacked(base: Path) -> None:
+    """Every field of every candidate survives, and so do mentions without candidates."""
+    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
+        for scored in linker.score_batch(["New York", "NYTimes", "zzz", "", "nyt"], limit=30):
+            assert _fields(unpack(pack(scored), scored.mention)) == _fields(scored)
+
+
+def _fields(scored: ScoredMention) -> tuple[object, ...]:
+    """All that a scored mention has, without arrays."""
+    entities = [
+        (e.name, e.features.tolist(), e.logit, e.offset, e.is_namesake, e.tie, e.point.filter_types)
+        for e in scored.found
+    ]
+    of_nil = scored.nil_logit, scored.nil_features.tolist()
+    return scored.mention, entities, of_nil, scored.rule, scored.certainty
+
+
+def test_the_answer_for_a_mention_does_not_depend_on_its_batch(tmp_path: Path, model: Path) -> None:
+    """Words of other mentions that share a normal spelling with its own do not count as its own."""
+    names = ["left tumours", "right tumours", "tumours of the lung", "lung nodule"]
+    fill(tmp_path, "base", str(model), [Entity(f"e{i}", name) for i, name in enumerate(names)], is_loaded=True)
+    mentions = ["bladder tumor", "bladder tumours", "bladder tumors", "bladder tumor x"]
+
+    def logits(batch: Sequence[str]) -> dict[str, list[float]]:
+        with EntityLinker.open("base", store=str(tmp_path)) as linker:
+            return {one.mention: [one.nil_logit, *one.logits] for one in linker.score_batch(batch)}
+
+    together = logits(mentions)
+    for mention in mentions:
+        assert logits([mention])[mention] == pytest.approx(together[mention], abs=1e-4)
