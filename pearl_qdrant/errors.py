@@ -13,7 +13,8 @@
     │   ├── ManifestError        a collection without a manifest, or with an unreadable one
     │   ├── ModelMismatchError   the collection was made by another model
     │   ├── IncompleteError      a load or an update of the collection did not finish
-    │   ├── StoreLockedError     another process has the embedded collection open
+    │   ├── StoreLockedError     another process has the embedded collection open for writing
+    │   ├── ReadOnlyError        a change of something that was opened read-only
     │   ├── StoreForkedError     a handle of another process was used in its fork
     │   ├── StoreClosedError     a store, collection or writer was used after it was closed
     │   ├── StoreUnavailableError  no answer after all retries; trying later can help
@@ -179,15 +180,33 @@ class IncompleteError(StoreError):
 
 
 class StoreLockedError(StoreError):
-    """Another process has the embedded collection open."""
+    """Another process has the embedded collection open for writing."""
 
     def __init__(self, collection: str, owner: str) -> None:
         self.collection = collection
         self.owner = owner
         super().__init__(
-            f"Collection '{collection}' is open in another process ({owner}). The embedded store serves one process "
-            f"at a time: end that process, or use a Qdrant server as the store, as in http://localhost:6333.",
+            f"Collection '{collection}' is open for writing in another process ({owner}). One process writes at a "
+            f"time: end that one, open the collection read-only to search it, or use a Qdrant server as the store, as "
+            f"in http://localhost:6333.",
             option="store",
+        )
+
+
+class ReadOnlyError(StoreError):
+    """A change of collections that were opened read-only.
+
+    Attributes:
+        collections: Their names.
+        doing: What was tried, as in "adding entities".
+    """
+
+    def __init__(self, collections: Iterable[str], doing: str) -> None:
+        self.collections = tuple(collections)
+        self.doing = doing
+        super().__init__(
+            f"{', '.join(self.collections)} is open read-only, which does not allow {doing}. Open it for writing, as "
+            f"with EntityLinker.open(..., read_only=False)."
         )
 
 

@@ -116,7 +116,7 @@ def summarize_collections(store: StoreLike = None, *, limit: int | None = None) 
     """Yield a summary of each collection, sorted by name.
 
     Only manifests are read, without locks, also while another process has a collection open. Collections whose load did
-    not finish are opened, and counted.
+    not finish are opened read-only, and counted: names that a load writes at the moment do not count.
 
     Args:
         store: See the module.
@@ -137,6 +137,8 @@ def _summarize(store: Store, glance: Glance) -> CollectionSummary | None:
     if manifest is None:
         return CollectionSummary(glance.name, "unusable", glance.problem, is_foreign=glance.is_foreign)
     unfinished = unfinished_load(manifest)
+    if unfinished and glance.writer:
+        unfinished = f"its load did not finish, or still runs: {glance.writer} has it open for writing."
     graph = None if glance.has_graph else no_graph(glance.name)
     summary = CollectionSummary(
         glance.name,
@@ -152,7 +154,7 @@ def _summarize(store: Store, glance: Glance) -> CollectionSummary | None:
     if summary.names and not unfinished:
         return summary
     try:
-        collection = store.open(glance.name)
+        collection = store.open(glance.name, read_only=True)
         try:
             return _counted(summary, collection)
         finally:
@@ -161,9 +163,8 @@ def _summarize(store: Store, glance: Glance) -> CollectionSummary | None:
         raise
     except CollectionNotFoundError:
         return None
-    except StoreLockedError as error:
-        problem = f"its load did not finish, or still runs: {error.owner} has it open."
-        return replace(summary, problem=problem if unfinished else summary.problem, entities=None, names=None)
+    except StoreLockedError:
+        return replace(summary, entities=None, names=None)
     except StoreError as error:  # as while this process loads it, or if its files are damaged
         state: SummaryState = "unfinished" if unfinished else "unusable"
         return replace(summary, state=state, problem=str(error), entities=None, names=None)
@@ -184,7 +185,7 @@ def describe_collection(name: str, *, store: StoreLike = None) -> CollectionDesc
         StoreError: If the store cannot be opened or does not answer.
     """
     with use_store(store) as opened:
-        collection = opened.open(name)
+        collection = opened.open(name, read_only=True)
         try:
             return CollectionDescription(
                 collection.manifest, collection.status(), collection.type_counts(limit=SHOWN_TYPES)

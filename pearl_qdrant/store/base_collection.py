@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice, product
+
+import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.protocol import IsExactMatch, ScoredName
-from pearl_qdrant.store.schema import FACET_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import SearchEngine, check_limit, chunks, keep_valid, search_dense
 
 
@@ -78,6 +81,10 @@ class BaseCollection(ABC):
     @abstractmethod
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         """Return the points of these ids; missing ones are left out."""
+
+    @abstractmethod
+    def _retrieve_vectors(self, ids: list[str], vector: str) -> Mapping[str, Sequence[float]]:
+        """Return this vector of the points of these ids; points without it are left out."""
 
     @abstractmethod
     def _count(self, point_filter: PointFilter | None) -> int:
@@ -173,6 +180,22 @@ class BaseCollection(ABC):
             points.update(self._retrieve(some))
         return points
 
+    def description_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
+        """Return the vector of the description of each point's entity; see `protocol.Collection.description_vectors`.
+
+        Only the points without a vector of a description are requested again, for that of the canonical name.
+        """
+        self._check_open()
+        ids = [point_id(point.kb, point.entity_id, point.canonical_name) for point in points]
+        found: dict[str, Sequence[float]] = {}
+        for vector in (DESCRIPTION, DENSE) if self.manifest.has_descriptions else (DENSE,):
+            for some in chunks([one for one in dict.fromkeys(ids) if one not in found], self._page_size):
+                found.update(self._retrieve_vectors(some, vector))
+        zeros = [0.0] * self.manifest.dim
+        rows = np.array([found.get(one, zeros) for one in ids], dtype=np.float32).reshape(len(ids), self.manifest.dim)
+        # Vectors of descriptions are stored with half the digits. A point without a vector stays zero.
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
     def scroll(self) -> Iterator[NamePoint]:
         """Yield all points, ordered by point id."""
         return self._scroll(None, self._page_size)
@@ -190,15 +213,26 @@ class BaseCollection(ABC):
         valid = tuple(keep_valid([name]))
         return bool(valid) and self._count(PointFilter(types=valid)) > 0
 
+    @property
+    def is_outdated(self) -> bool:
+        """False: each answer is from the newest state."""
+        return False
+
+    def editing(self) -> AbstractContextManager[None]:
+        """Nothing: other processes see each change at once."""
+        return nullcontext()
+
     def delete_entities(self, entity_ids: Sequence[str]) -> int:
         """Delete all points of these entities; return how many points were deleted."""
         self._check_open()
-        return sum(self._delete_matching(PointFilter(entity_ids=part)) for part in self._cut(entity_ids) if part)
+        with self.editing():
+            return sum(self._delete_matching(PointFilter(entity_ids=part)) for part in self._cut(entity_ids) if part)
 
     def delete_points(self, ids: AbstractSet[str]) -> None:
         """Delete points by id; unknown ids do not matter."""
-        for some in chunks(sorted(ids), self._max_values):
-            self._delete_ids(some)
+        with self.editing():
+            for some in chunks(sorted(ids), self._max_values):
+                self._delete_ids(some)
 
     def _cut(self, values: Sequence[str]) -> list[tuple[str, ...]]:
         """Cut the valid and distinct values into parts for one condition each; no values make one empty part."""

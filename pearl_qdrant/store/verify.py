@@ -58,7 +58,7 @@ def verify_collection(name: str, *, store: StoreLike = None, model: str | None =
         StoreError: If the store cannot be opened or does not answer.
     """
     with use_store(store) as opened:
-        collection = opened.open(name)
+        collection = opened.open(name, read_only=True)
         try:
             return Verification(name, collection.count(), tuple(find_problems(collection, model=model)))
         finally:

@@ -102,10 +102,12 @@ def test_missing_indexes_name_the_argument_that_helps(tmp_path: Path) -> None:
     store = EdgeStore(tmp_path / "store")
     collection = store.create(Manifest(collection="toy", kb="t", model="toy", weights_hash="", dim=8, has_head=False))
     put(collection)
-    with collection._folder.shard("testing") as shard:
+    folder = collection._writable("testing")
+    with folder.editing(), folder.shard("testing") as shard:
         from pearl_qdrant.store.edge import shard as edge_shard
 
         edge_shard.drop_indexes(shard)
+        folder.record_replaced_files()
 
     problems = {problem.kind: problem for problem in verify_collection("toy", store=store).problems}
     assert problems["missing_indexes"].option == "restart"

@@ -16,7 +16,7 @@ from edge_cases import manifest_of, many
 from small_disk import small_disk
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
-from pearl_qdrant.store.edge import folder as edge_folder
+from pearl_qdrant.store.edge.views import content as edge_content
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -135,7 +135,7 @@ def test_a_hostile_manifest_is_refused(
 ) -> None:
     """Deeply nested or very large JSON is an unusable manifest, and nothing crashes."""
     if "100 bytes" in why:
-        monkeypatch.setattr(edge_folder, "MAX_MANIFEST_BYTES", 100)
+        monkeypatch.setattr(edge_content, "MAX_MANIFEST_BYTES", 100)
     (folder_of(store) / "manifest.json").write_bytes(content)
 
     with pytest.raises(ManifestError, match=why):

@@ -115,7 +115,7 @@ def test_a_missing_graph_is_seen_without_opening(tmp_path: Path, monkeypatch: py
 
 
 def test_a_collection_of_another_process_is_listed(tmp_path: Path) -> None:
-    """While another process loads or serves a collection, I still see it; only what must be counted is unknown."""
+    """While another process loads or serves a collection, I see its committed state and who writes it."""
     store = EdgeStore(tmp_path)
     for name, facts in (("done", {"state": "ready", "names": 4, "entities": 2}), ("loading", {})):
         fill(store.create(manifest_of(name)), **facts)
@@ -134,7 +134,7 @@ def test_a_collection_of_another_process_is_listed(tmp_path: Path) -> None:
         other.communicate()
 
     assert (done.state, done.names) == ("ready", 4)
-    assert (loading.state, loading.names) == ("unfinished", None)
+    assert (loading.state, loading.names) == ("unfinished", 4)
     assert f"its load did not finish, or still runs: process {other.pid}" in str(loading.problem)
 
 

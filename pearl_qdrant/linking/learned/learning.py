@@ -226,7 +226,7 @@ def learned_batches(collection: str, *, store: StoreLike = None) -> tuple[Learne
         CollectionNotFoundError: If the collection does not exist.
         LearningError: If a later version of this package wrote the ledger.
     """
-    with use_store(store) as opened, closing(opened.open(collection)) as target:
+    with use_store(store) as opened, closing(opened.open(collection, read_only=True)) as target:
         return read_ledger(target).batches
 
 

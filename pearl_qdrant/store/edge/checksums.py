@@ -21,6 +21,7 @@ import signal
 import stat
 import subprocess
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,19 +69,33 @@ class _ChecksumsFile(msgspec.Struct):
     version: int = 1
 
 
-def write_checksums(shard: Path) -> None:
-    """Write the checksums of a shard that was just closed. If this fails, the next opening is only slower."""
+def write_checksums(shard: Path) -> bool:
+    """Write the checksums of a shard that was just closed; returns False if they cannot be written.
+
+    Then the next opening is only slower.
+    """
     with suppress(OSError, ValueError):  # a full disk; a foreign file whose name is not valid text
-        text = msgspec.json.encode(_ChecksumsFile(_sums(shard))).decode()
+        text = msgspec.json.encode(_ChecksumsFile(sums_of(shard))).decode()
         write_atomically(shard.with_name(CHECKSUMS_FILE), text, durable=False)
+        return True
+    return False
 
 
-def verify_and_remove_checksums(shard: Path, collection: str) -> bool:
+def read_checksums(folder: Path) -> Sums | None:
+    """Read the checksums of the shard in a folder; None if there are none, or they cannot be read."""
+    return _read(folder / CHECKSUMS_FILE)
+
+
+def verify_and_remove_checksums(
+    shard: Path, collection: str, *, on_verified: Callable[[bool], None] = lambda is_closed: None
+) -> bool:
     """Check that a shard can be opened, and remove its checksums: from now on its files change.
 
     Args:
         shard: The shard, locked and closed.
         collection: Its name, for errors.
+        on_verified: Called before the checksums are removed; takes whether there are some, since the
+            shard was closed properly.
 
     Returns:
         Whether it was opened on trial: then its files are no longer in the page cache.
@@ -91,13 +106,14 @@ def verify_and_remove_checksums(shard: Path, collection: str) -> bool:
     path = shard.with_name(CHECKSUMS_FILE)
     try:
         recorded = _read(path)
-        sums = _sums(shard) if recorded is not None else {}
+        sums = sums_of(shard) if recorded is not None else {}
         changed = sorted(name for name, sum_ in (recorded or {}).items() if sums.get(name) != sum_)
         if changed:
             why = f"{changed[0]} is not as it was when the collection was closed"
             more = f", nor are {len(changed) - 1} others" if len(changed) > 1 else ""
             raise edge_shard.damaged_error(collection, why + more, hint=f" To open it anyway, remove {path}.")
         is_unknown = recorded is None or len(sums) > len(recorded)
+        on_verified(recorded is not None)
         if is_unknown:
             open_on_trial(shard, collection)
         if recorded is not None:
@@ -174,7 +190,7 @@ def _files(shard: Path) -> list[tuple[str, os.stat_result]]:
     return found
 
 
-def _sums(shard: Path) -> Sums:
+def sums_of(shard: Path) -> Sums:
     """Compute size and checksum of each file of a shard; 0 for anything but a regular file, which Edge never makes."""
     sums = {}
     for name, status in _files(shard):

@@ -4,6 +4,7 @@
     NAME/manifest.json   written last when a collection is made
     NAME/index.json      how many vectors are in the graph; absent until it is built
     NAME/files.json      size and checksum of Edge's files when the collection was closed; absent while it is open
+    NAME/published.json  what readers see, with files in NAME/published/ while the collection is open (`views/`)
     NAME/learned.jsonl   the ledger of learned names; absent until something is learned (`ledger.py`)
     NAME/shard/          Qdrant Edge's own files
 
@@ -20,14 +21,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 
-import msgspec
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreClosedError, StoreError, StoreLockedError
+from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreLockedError
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import ledger as edge_ledger
@@ -35,21 +35,21 @@ from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums, write_checksums
 from pearl_qdrant.store.edge.child_process import Job
+from pearl_qdrant.store.edge.views.content import (
+    INDEX_FILE,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    SHARD_FOLDER,
+    IndexState,
+    read_index_state,
+    read_manifest,
+)
+from pearl_qdrant.store.edge.views.published import Publisher
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.schema import Manifest
 
-MANIFEST_FILE = "manifest.json"
-INDEX_FILE = "index.json"
-LOCK_FILE = ".lock"
-SHARD_FOLDER = "shard"
-
 SMALL_POINTS = 20_000
 """Up to this many points a load keeps the payload indexes. Beyond, they are made with the graph (`child_main.py`)."""
-
-MAX_MANIFEST_BYTES = 64 * 1024 * 1024
-"""Far more than a manifest has: the IDF table takes 350 KB, a checkpoint 200 bytes."""
-
-_MAX_INDEX_BYTES = 4096  # it has 60
 
 COMPACT_POINTS = 50_000
 """Points at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes."""
@@ -67,49 +67,6 @@ class _Registry:
 
 
 _registry = _Registry()
-
-
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """The state of the graph.
-
-    Attributes:
-        vectors: Vectors in the graph when it was built.
-        rewritten: How many of them a load has written again since, which removed them from the graph.
-        m, ef_construct: Its links and candidates when it was built; a later `finalize` uses the same.
-    """
-
-    vectors: int
-    rewritten: int = 0
-    m: int = graph.OLD_M
-    ef_construct: int = graph.OLD_EF_CONSTRUCT
-
-
-def read_manifest(path: Path, collection: str) -> Manifest:
-    """Read the manifest in a collection's folder.
-
-    Raises:
-        ManifestError: If there is none, or it is unreadable.
-    """
-    text = None
-    try:
-        if (path / MANIFEST_FILE).is_file():
-            with (path / MANIFEST_FILE).open("rb") as file:
-                text = file.read(MAX_MANIFEST_BYTES + 1)
-    except OSError as error:
-        raise ManifestError(collection, f"unreadable: {error}") from error
-    if text is not None and len(text) > MAX_MANIFEST_BYTES:
-        raise ManifestError(collection, f"it has more than {MAX_MANIFEST_BYTES:,} bytes")
-    return Manifest.parse(text, collection)
-
-
-def read_index_state(path: Path) -> IndexState | None:
-    """Read the state of the graph in a collection's folder; None if none was built."""
-    try:
-        with (path / INDEX_FILE).open("rb") as file:
-            return msgspec.json.decode(file.read(_MAX_INDEX_BYTES), type=IndexState)
-    except (OSError, ValueError, RecursionError):  # if it is unreadable, `finalize` writes it again
-        return None
 
 
 class CollectionFolder:
@@ -139,10 +96,14 @@ class CollectionFolder:
         self._users = 0
         self._handed_over_for: str | None = None  # as in "being loaded"
         self._shard: EdgeShard | None = None
+        self._n_editors = 0
+        self._publisher = Publisher(path, name)
         self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
         try:
             self.manifest = read_manifest(path, name)
-            self._load(check=verify_and_remove_checksums)
+            self._load(check=partial(verify_and_remove_checksums, on_verified=self._publisher.begin))
+            if not self._publisher.is_published:
+                self._commit()
         except BaseException:
             self._lock.release()
             raise
@@ -219,16 +180,17 @@ class CollectionFolder:
             reason: What happens meanwhile, as in "being loaded".
         """
         is_handed_over = False
-        try:
-            with self.shard("starting that") as shard:
-                self._shard, self._handed_over_for, is_handed_over = None, reason, True
-            # Closed after this folder's lock is released: if closing fails, `_take_back` takes the registry's lock,
-            # and it must take that one first.
-            self._close_shard(shard, "starting that")
-            yield
-        finally:
-            if is_handed_over:
-                self._take_back()
+        with self.editing():
+            try:
+                with self.shard("starting that") as shard:
+                    self._shard, self._handed_over_for, is_handed_over = None, reason, True
+                # Closed after this folder's lock is released: if closing fails, `_take_back` takes the registry's lock,
+                # and it must take that one first.
+                self._close_shard(shard, "starting that")
+                yield
+            finally:
+                if is_handed_over:
+                    self._take_back()
 
     def _take_back(self) -> None:
         """Open the shard again after a hand-over; close the collection if all users have released it meanwhile."""
@@ -237,10 +199,40 @@ class CollectionFolder:
         with _registry.lock, self._mutex:
             self._handed_over_for = None
             self.count_in_writer = None
-            if self._users:
+            self._publisher.replaced_files()
+            try:
                 self._load()
-            else:
-                self._close()
+            finally:
+                if not self._users:
+                    self._close()
+
+    @contextmanager
+    def editing(self) -> Iterator[None]:
+        """Let readers see what the block changes when it ends, not before; blocks within it do not matter."""
+        self.guard.check()
+        with self._mutex:
+            self._n_editors += 1
+        try:
+            yield
+        finally:
+            if self.guard.is_owner:
+                with self._mutex:
+                    self._n_editors -= 1
+                    if not self._n_editors:
+                        self._commit()
+
+    def record(self, kind: bytes, body: bytes) -> None:
+        """Note an operation on the shard for readers. The caller has the shard, and is in `editing`."""
+        self._publisher.record(kind, body)
+
+    def record_replaced_files(self) -> None:
+        """Note that the shard changed in another way, as by a payload index. As `record`."""
+        self._publisher.replaced_files()
+
+    def _commit(self) -> None:
+        """Publish what changed. The caller holds this folder's lock."""
+        if self._shard is not None:
+            self._publisher.commit(self._shard)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically.
@@ -249,8 +241,10 @@ class CollectionFolder:
             StoreFullError: If there is no space for it.
             StoreError: If it cannot be written.
         """
-        with self._mutex:
+        with self.editing(), self._mutex:
             self._write(MANIFEST_FILE, manifest.model_dump_json(indent=2), "writing its manifest")
+            if manifest != self.manifest:
+                self._publisher.changed()
             self.manifest = manifest
 
     def index_state(self) -> IndexState | None:
@@ -260,6 +254,7 @@ class CollectionFolder:
     def write_index_state(self, state: IndexState) -> None:
         """Replace the state of the graph; raises as `write_manifest`."""
         self._write(INDEX_FILE, json.dumps(asdict(state)), "writing the state of its graph")
+        self._publisher.changed()
 
     def _write(self, file: str, text: str, doing: str) -> None:
         try:
@@ -276,8 +271,8 @@ class CollectionFolder:
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; raises as `write_manifest`."""
-        self.guard.check()
-        with self._mutex:
+        with self.editing(), self._mutex:
+            self._publisher.changed()
             try:
                 edge_ledger.append_lines(self.path, lines)
             except OSError as error:
@@ -341,7 +336,8 @@ class CollectionFolder:
         try:
             if shard is not None:
                 self._close_shard(shard, "closing it")
-                write_checksums(self.path / SHARD_FOLDER)
+                is_closed = write_checksums(self.path / SHARD_FOLDER)
+                self._publisher.end(is_closed=is_closed)
         finally:
             self._lock.release()
 

@@ -85,7 +85,7 @@ def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> No
             portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
         except portalocker.AlreadyLocked as error:
             if time.monotonic() >= deadline:
-                raise StoreLockedError(collection, _owner(path)) from error
+                raise StoreLockedError(collection, read_owner(path)) from error
         except portalocker.LockException as error:
             raise StoreError(
                 f"Collection '{collection}' cannot be locked ({error}): the file system does not support locks. Keep "
@@ -97,7 +97,21 @@ def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> No
         time.sleep(POLL_S)
 
 
-def _owner(path: Path) -> str:
+def find_owner(path: Path) -> str | None:
+    """Find which process has the lock; None if nobody has, or the file cannot be read. It waits for nobody."""
+    try:
+        with path.open("rb") as file:
+            try:
+                portalocker.lock(file, portalocker.LOCK_SH | portalocker.LOCK_NB)
+            except portalocker.LockException:
+                return read_owner(path)
+            portalocker.unlock(file)
+    except OSError:
+        pass
+    return None
+
+
+def read_owner(path: Path) -> str:
     """Read which process has the lock. Anybody may have written the file, so the text is made printable."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:

@@ -1,7 +1,8 @@
 """The embedded store: collections in a folder, through Qdrant Edge, Qdrant's own engine in this process.
 
-It serves one process at a time. Searches run in this process. Bulk loads and the building of the graph run in a child
-process (`child_main.py`), because of the engine's memory use and because the engine holds the interpreter lock.
+It serves one process that writes, and any number that only read (`views/`). Searches run in this process. Bulk loads
+and the building of the graph run in a child process (`child_main.py`), because of the engine's memory use and because
+the engine holds the interpreter lock.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,15 +31,17 @@ from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.folder import (
+from pearl_qdrant.store.edge.folder import CollectionFolder
+from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
+from pearl_qdrant.store.edge.views.content import (
     LOCK_FILE,
     MANIFEST_FILE,
     SHARD_FOLDER,
-    CollectionFolder,
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.lock import CollectionLock
+from pearl_qdrant.store.edge.views.published import Published, new_token, write_published
+from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.schema import Manifest
@@ -72,6 +76,7 @@ class EdgeStore:
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.realpath(path))
         self._opened: list[EdgeCollection] = []
+        self._views: weakref.WeakSet[EdgeCollection] = weakref.WeakSet()  # one that nobody uses any more closes itself
         self._guard = ProcessGuard(f"The store {self.location}")
 
     def __repr__(self) -> str:
@@ -108,7 +113,8 @@ class EdgeStore:
             graph = read_index_state(path)
             n_indexed = max(0, graph.vectors - graph.rewritten) if graph else 0
             has_graph = edge_shard.needs_no_graph(manifest.names - n_indexed, manifest.dim)
-            yield Glance(name, manifest, has_graph)
+            writer = None if CollectionFolder.is_open(path) else find_owner(path / LOCK_FILE)
+            yield Glance(name, manifest, has_graph, writer=writer)
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> EdgeCollection:
         """Create a collection; see `protocol.Store.create`. If this fails, nothing of it is left."""
@@ -132,6 +138,7 @@ class EdgeStore:
             with edge_shard.edge_errors(name, "creating it"):
                 edge_shard.create_shard(temporary / SHARD_FOLDER, manifest.dim)
             write_checksums(temporary / SHARD_FOLDER)
+            write_published(temporary, Published(new_token()))
             write_atomically(temporary / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
             temporary.chmod(0o777 & ~_umask())  # mkdtemp makes folders that only their owner may read
             temporary.rename(path)
@@ -143,10 +150,17 @@ class EdgeStore:
             shutil.rmtree(temporary, ignore_errors=True)
         return self.open(name)
 
-    def open(self, name: str) -> EdgeCollection:
-        """Open a collection; see `protocol.Store.open`. Opened twice in a process, both handles share one shard."""
+    def open(self, name: str, *, read_only: bool = False) -> EdgeCollection:
+        """Open a collection; see `protocol.Store.open`.
+
+        Opened for writing twice in a process, both handles share one shard. Each read-only handle has its own view.
+        """
         path = self._folder(name)
         self._check_exists(path)
+        if read_only:
+            view = EdgeCollection(CollectionView.open(path, name))
+            self._views.add(view)
+            return view
         collection = EdgeCollection(CollectionFolder.acquire(path, name))
         self._opened.append(collection)
         edge_ledger.adopt_ledger(self._path, name)
@@ -207,6 +221,8 @@ class EdgeStore:
         """Close the collections that this store has opened; in a forked process nothing is closed."""
         while self._opened:
             self._opened.pop().close()
+        for view in list(self._views):
+            view.close()
 
     def _folder(self, name: str) -> Path:
         """Return the folder of a collection of that name.

@@ -156,8 +156,8 @@ class ServerStore:
         server_indexing.ensure_payload_indexes(self._connection, name)
         return collection
 
-    def open(self, name: str) -> ServerCollection:
-        """Open a collection; see `protocol.Store.open`."""
+    def open(self, name: str, *, read_only: bool = False) -> ServerCollection:
+        """Open a collection; see `protocol.Store.open`. The key decides whether it can be written."""
         client = self._connection.client
         info = self._connection.call(lambda: client.get_collection(name), collection=name)
         manifest = parse_manifest(info.config.metadata, name)

@@ -1,0 +1,1 @@
+"""Views: any number of processes read an embedded collection, beside one that writes it."""

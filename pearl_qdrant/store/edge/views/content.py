@@ -1,0 +1,65 @@
+"""The files of a collection beside its shard: their names, and how they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pearl_qdrant.errors import ManifestError
+from pearl_qdrant.store import graph
+from pearl_qdrant.store.schema import Manifest
+
+MANIFEST_FILE = "manifest.json"
+INDEX_FILE = "index.json"
+LOCK_FILE = ".lock"
+SHARD_FOLDER = "shard"
+
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
+"""Far more than a manifest has: the IDF table takes 350 KB, a checkpoint 200 bytes."""
+
+_MAX_INDEX_BYTES = 4096  # it has 60
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The state of the graph.
+
+    Attributes:
+        vectors: Vectors in the graph when it was built.
+        rewritten: How many of them a load has written again since, which removed them from the graph.
+        m, ef_construct: Its links and candidates when it was built; a later `finalize` uses the same.
+    """
+
+    vectors: int
+    rewritten: int = 0
+    m: int = graph.OLD_M
+    ef_construct: int = graph.OLD_EF_CONSTRUCT
+
+
+def read_manifest(path: Path, collection: str) -> Manifest:
+    """Read the manifest in a collection's folder.
+
+    Raises:
+        ManifestError: If there is none, or it is unreadable.
+    """
+    text = None
+    try:
+        if (path / MANIFEST_FILE).is_file():
+            with (path / MANIFEST_FILE).open("rb") as file:
+                text = file.read(MAX_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise ManifestError(collection, f"unreadable: {error}") from error
+    if text is not None and len(text) > MAX_MANIFEST_BYTES:
+        raise ManifestError(collection, f"it has more than {MAX_MANIFEST_BYTES:,} bytes")
+    return Manifest.parse(text, collection)
+
+
+def read_index_state(path: Path) -> IndexState | None:
+    """Read the state of the graph in a collection's folder; None if none was built."""
+    try:
+        with (path / INDEX_FILE).open("rb") as file:
+            return msgspec.json.decode(file.read(_MAX_INDEX_BYTES), type=IndexState)
+    except (OSError, ValueError, RecursionError):  # if it is unreadable, `finalize` writes it again
+        return None

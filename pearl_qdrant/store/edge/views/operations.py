@@ -1,0 +1,110 @@
+"""Operations on the points of a shard, in a form that a reader repeats: the writer notes each in a journal.
+
+A reader that repeats the operations of the writer on the files from which the writer began has the same points.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import msgspec
+import numpy as np
+from qdrant_edge import EdgeShard, Filter, UpdateOperation
+
+from pearl_qdrant.store.base_collection import PointFilter
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.child_process import receive
+from pearl_qdrant.store.edge.points import PointBatch
+from pearl_qdrant.store.schema import FILTER_FIELD
+
+UPSERT, DELETE, DELETE_MATCHING, REPLACE = b"U", b"D", b"M", b"R"
+"""Write a batch; delete points by id; delete the points that pass a filter; replace payloads."""
+
+_SHAPE = struct.Struct("=QQ")  # rows and width of the vectors
+_FRAME = struct.Struct("!cI")  # as `child_process.send` writes it
+
+
+def to_filter(point_filter: PointFilter | None) -> Filter | None:
+    """Make Edge's filter; None if there is no condition."""
+    if point_filter is None:
+        return None
+    wanted = {
+        "entity_id": point_filter.entity_ids,
+        "name": point_filter.names,
+        FILTER_FIELD: point_filter.types,
+    }
+    must = [edge_shard.any_of(field, values) for field, values in wanted.items() if values]
+    return Filter(must=[*must]) if must else None
+
+
+def frame(kind: bytes, body: bytes) -> bytes:
+    """Pack an operation for the journal."""
+    return _FRAME.pack(kind, len(body)) + body
+
+
+def upsert_body(batch: PointBatch) -> bytes:
+    """Pack a batch of points. Another program may read the journal, so its texts are JSON."""
+    rows, width = batch.vectors.shape
+    texts = msgspec.json.encode((batch.ids, batch.payloads))
+    return b"".join((_SHAPE.pack(rows, width), batch.vectors.tobytes(), batch.encodable.tobytes(), texts))
+
+
+def delete_body(ids: Sequence[str]) -> bytes:
+    """Pack the ids of points to delete."""
+    return msgspec.json.encode(list(ids))
+
+
+def delete_matching_body(point_filter: PointFilter) -> bytes:
+    """Pack the filter of points to delete."""
+    return msgspec.json.encode(point_filter)
+
+
+def replace_body(payloads: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Pack new payloads by the ids of their points."""
+    return msgspec.json.encode(payloads)
+
+
+def replay(shard: EdgeShard, journal: bytes, *, has_lexical: bool) -> int:
+    """Repeat the operations of a journal; returns how many there were.
+
+    Raises:
+        ValueError: If the journal is damaged.
+        Exception: If Edge fails.
+    """
+    stream, n_done = BytesIO(journal), 0
+    while stream.tell() < len(journal):
+        read = receive(stream)
+        if read is None:
+            raise ValueError("its journal is cut off")
+        _apply(shard, *read, has_lexical=has_lexical)
+        n_done += 1
+    return n_done
+
+
+def _apply(shard: EdgeShard, kind: bytes, body: bytes, *, has_lexical: bool) -> None:
+    if kind == UPSERT:
+        edge_shard.upsert(shard, _unpack_batch(body), has_lexical=has_lexical)
+    elif kind == DELETE:
+        shard.update(UpdateOperation.delete_points([*msgspec.json.decode(body, type=list[str])]))
+    elif kind == DELETE_MATCHING:
+        selected = to_filter(msgspec.json.decode(body, type=PointFilter))
+        assert selected is not None  # the writer had a condition
+        shard.update(UpdateOperation.delete_points_by_filter(selected))
+    elif kind == REPLACE:
+        for point_id, payload in msgspec.json.decode(body, type=dict[str, dict[str, Any]]).items():
+            shard.update(UpdateOperation.overwrite_payload([point_id], payload))
+    else:
+        raise ValueError(f"its journal has an unknown operation {kind!r}")
+
+
+def _unpack_batch(body: bytes) -> PointBatch:
+    """Reverse `upsert_body`."""
+    rows, width = _SHAPE.unpack_from(body)
+    flags = _SHAPE.size + 4 * rows * width
+    vectors = np.frombuffer(body, dtype=np.float32, count=rows * width, offset=_SHAPE.size)
+    encodable = np.frombuffer(body, dtype=np.bool_, count=rows, offset=flags)
+    ids, payloads = msgspec.json.decode(body[flags + rows :], type=tuple[list[str], list[dict[str, Any]]])
+    return PointBatch(ids, payloads, vectors.reshape(rows, width), encodable)
