@@ -22,7 +22,8 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.schema import DENSE, OVERSAMPLING
+from pearl_qdrant.store.graph import OVERSAMPLING
+from pearl_qdrant.store.schema import DENSE
 
 LIMIT = 16
 BATCH = 32

@@ -26,6 +26,7 @@ oversampling changes nothing: the graph itself misses these names.
 
 from __future__ import annotations
 
+from pearl_qdrant.store.schema import Quantization
 from pearl_qdrant.store.search import NameQuery
 
 M = 24
@@ -49,6 +50,9 @@ FULL_SCAN_KB = 40_000
 """A filter that passes fewer KB of vectors than this (27,000 vectors of 384 dimensions) is searched exactly. With int8
 vectors that takes 2 ms, as long as the graph under a filter."""
 
+OVERSAMPLING: dict[Quantization, float] = {"none": 1.0, "int8": 2.0, "binary": 4.0, "turbo": 2.0}
+"""A search finds this many times the wanted points by quantised vectors, and scores these by the full vectors. One bit
+for each dimension needs more."""
 
 OLD_M, OLD_EF_CONSTRUCT = 16, 100
 """Parameters of collections made before they were recorded."""
@@ -58,3 +62,13 @@ def candidates(query: NameQuery, *, is_filtered: bool) -> int:
     """Return the candidates of a search in the graph; at least as many as are wanted."""
     ef = THOROUGH_EF if query.is_thorough else QUICK_EF
     return max(FILTER_EF if is_filtered else ef, query.limit)
+
+
+def share_indexed(indexed: int, n_vectors: int, n_others: int) -> int:
+    """Estimate how many dense vectors are in a graph.
+
+    Args:
+        indexed: Qdrant's count: all vectors of the segments with a graph, deleted and sparse ones included.
+        n_vectors, n_others: Dense vectors of names, and other vectors, in the collection.
+    """
+    return min(n_vectors, round(indexed * n_vectors / max(1, n_vectors + n_others)))

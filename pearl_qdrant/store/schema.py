@@ -24,6 +24,9 @@ from pearl_qdrant.lexical import ngrams
 DENSE = "dense"
 """Name of the dense vector of every point that has one."""
 
+DESCRIPTION = "description"
+"""Name of the vector of an entity's description, of the point of its canonical name; not in the graph."""
+
 LEXICAL = "lexical"
 """Name of the sparse vector of character n-grams (`lexical.ngrams`); Qdrant weights it by IDF."""
 
@@ -58,10 +61,6 @@ State = Literal["loading", "ready"]
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
 """How vectors are kept for finding candidates; scores always come from the full vectors."""
-
-OVERSAMPLING: dict[Quantization, float] = {"none": 1.0, "int8": 2.0, "binary": 4.0, "turbo": 2.0}
-"""A search finds this many times the wanted points by quantised vectors, and scores these by the full vectors. One bit
-for each dimension needs more."""
 
 
 def point_id(kb: str, entity_id: str, name: str) -> str:
@@ -263,6 +262,7 @@ class Manifest(BaseModel):
         model, weights_hash, dim, pooling, prefix: As in `ModelInfo`.
         has_head: Whether points have predicted phrase types.
         quantization: How vectors are kept for finding candidates.
+        has_descriptions: Whether descriptions have vectors (`DESCRIPTION`), set on creation.
         lexical_version: `ngrams.VERSION` of its sparse vectors, set on creation; None: it was made before there were
             sparse vectors.
         ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
@@ -291,6 +291,7 @@ class Manifest(BaseModel):
     prefix: str = ""
     has_head: bool
     quantization: Quantization = "int8"
+    has_descriptions: bool = False
     lexical_version: int | None = None
     ngram_rarity: str | None = None
     calibration: LinkCalibration | None = None

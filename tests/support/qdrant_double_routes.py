@@ -169,7 +169,12 @@ def _upsert(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
     request = _parse(models.PointRequest, body)
-    found = double.client.retrieve(name, request.ids, with_payload=request.with_payload or True)
+    found = double.client.retrieve(
+        name,
+        request.ids,
+        with_payload=True if request.with_payload is None else request.with_payload,
+        with_vectors=request.with_vector or False,
+    )
     return [record.model_dump(mode="json") for record in found]
 
 

@@ -40,7 +40,7 @@ from pearl_qdrant.store.edge.child_process import (
     send,
 )
 from pearl_qdrant.store.edge.points import PointBatch
-from pearl_qdrant.store.protocol import share_indexed
+from pearl_qdrant.store.graph import share_indexed
 from pearl_qdrant.store.schema import LEXICAL
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)

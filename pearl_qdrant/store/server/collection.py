@@ -14,7 +14,8 @@ from qdrant_client import models
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError
 from pearl_qdrant.store.base_collection import BaseCollection, PointFilter
-from pearl_qdrant.store.protocol import CollectionStatus, share_indexed
+from pearl_qdrant.store.graph import share_indexed
+from pearl_qdrant.store.protocol import CollectionStatus
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
@@ -23,7 +24,7 @@ from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import ServerLedger
 from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
-from pearl_qdrant.store.server.queries import run_queries, to_filter
+from pearl_qdrant.store.server.queries import retrieve_vectors, run_queries, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
 
 MANIFEST_KEY = "pearl_qdrant"
@@ -212,6 +213,10 @@ class ServerCollection(BaseCollection):
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         records = self._call(partial(self._client.retrieve, self._name, ids, with_payload=True))
         return {str(record.id): self._read(record.payload) for record in records}
+
+    def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
+        self._check_open()
+        return retrieve_vectors(self._connection, self._name, ids, vector)
 
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))

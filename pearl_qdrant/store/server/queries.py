@@ -17,7 +17,7 @@ from qdrant_client import models
 
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.base_collection import PointFilter
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, OVERSAMPLING, Quantization
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, Quantization
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.limits import Limits, at_most
@@ -45,7 +45,21 @@ class _Answer(msgspec.Struct, gc=False):
     result: list[_QueryResult]
 
 
+class _Vectors(msgspec.Struct, gc=False):
+    """A point with the vectors that were requested and that it has."""
+
+    id: str | int
+    vector: dict[str, list[float]] | None = None
+
+
+class _VectorsAnswer(msgspec.Struct, gc=False):
+    """The answer to a request for vectors."""
+
+    result: list[_Vectors]
+
+
 _read_answer = msgspec.json.Decoder(_Answer).decode
+_read_vectors = msgspec.json.Decoder(_VectorsAnswer).decode
 
 
 def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
@@ -114,6 +128,36 @@ def _send(connection: Connection, collection: str, searches: Sequence[dict[str, 
     )
 
 
+def retrieve_vectors(
+    connection: Connection, collection: str, ids: Sequence[str], vector: str
+) -> dict[str, list[float]]:
+    """Request one vector of points, in one request; points without it are left out.
+
+    Args:
+        connection: To the server.
+        collection: Name of the collection.
+        ids: Ids of the points.
+        vector: Name of the vector.
+
+    Raises:
+        StoreError: If the server does not answer, refuses the request, or sends an answer of another form.
+    """
+    if connection.is_local:
+        records: list[models.Record] = connection.call(
+            lambda: connection.client.retrieve(collection, [*ids], with_payload=False, with_vectors=[vector]),
+            collection=collection,
+        )
+        plain = [record.model_dump(mode="json", include={"id", "vector"}) for record in records]
+        points = msgspec.convert(plain, list[_Vectors])
+    else:
+        body = orjson.dumps({"ids": [*ids], "with_payload": False, "with_vector": [vector]})
+        path = "/collections/{name}/points"
+        points = connection.call_rest(
+            "POST", path, body, collection=collection, read=lambda content: _read_vectors(content).result
+        )
+    return {str(point.id): point.vector[vector] for point in points if point.vector and vector in point.vector}
+
+
 def _search(
     query: NameQuery, wanted: dict[str, Any] | None, quantization: Quantization, limits: Limits
 ) -> dict[str, Any]:
@@ -122,7 +166,7 @@ def _search(
     if query.vector is not None:
         # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested; for
         # given points it compares the full vectors at once.
-        oversampling = at_most(OVERSAMPLING[quantization], limits.oversampling)
+        oversampling = at_most(graph.OVERSAMPLING[quantization], limits.oversampling)
         ef = at_most(graph.candidates(query, is_filtered=wanted is not None), limits.ef)
         rescore = {"hnsw_ef": ef, "quantization": {"rescore": True, "oversampling": oversampling}}
         params = rescore if query.ids is None else _FULL_PRECISION
