@@ -229,10 +229,12 @@ def test_the_answer_for_a_mention_does_not_depend_on_its_batch(tmp_path: Path, m
     fill(tmp_path, "base", str(model), [Entity(f"e{i}", name) for i, name in enumerate(names)], is_loaded=True)
     mentions = ["bladder tumor", "bladder tumours", "bladder tumors", "bladder tumor x"]
 
-    def logits(batch: Sequence[str]) -> dict[str, list[float]]:
+    def features(batch: Sequence[str]) -> dict[str, list[list[float]]]:
         with EntityLinker.open("base", store=str(tmp_path)) as linker:
-            return {one.mention: [one.nil_logit, *one.logits] for one in linker.score_batch(batch)}
+            return {
+                one.mention: [entity.features.tolist() for entity in one.found] for one in linker.score_batch(batch)
+            }
 
-    together = logits(mentions)
+    together = features(mentions)
     for mention in mentions:
-        assert logits([mention])[mention] == pytest.approx(together[mention], abs=1e-4)
+        assert features([mention])[mention] == [pytest.approx(row, abs=1e-4) for row in together[mention]]
