@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice, product
@@ -212,15 +213,26 @@ class BaseCollection(ABC):
         valid = tuple(keep_valid([name]))
         return bool(valid) and self._count(PointFilter(types=valid)) > 0
 
+    @property
+    def is_outdated(self) -> bool:
+        """False: each answer is from the newest state."""
+        return False
+
+    def editing(self) -> AbstractContextManager[None]:
+        """Nothing: other processes see each change at once."""
+        return nullcontext()
+
     def delete_entities(self, entity_ids: Sequence[str]) -> int:
         """Delete all points of these entities; return how many points were deleted."""
         self._check_open()
-        return sum(self._delete_matching(PointFilter(entity_ids=part)) for part in self._cut(entity_ids) if part)
+        with self.editing():
+            return sum(self._delete_matching(PointFilter(entity_ids=part)) for part in self._cut(entity_ids) if part)
 
     def delete_points(self, ids: AbstractSet[str]) -> None:
         """Delete points by id; unknown ids do not matter."""
-        for some in chunks(sorted(ids), self._max_values):
-            self._delete_ids(some)
+        with self.editing():
+            for some in chunks(sorted(ids), self._max_values):
+                self._delete_ids(some)
 
     def _cut(self, values: Sequence[str]) -> list[tuple[str, ...]]:
         """Cut the valid and distinct values into parts for one condition each; no values make one empty part."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -114,6 +115,21 @@ class Collection(Protocol):
     @property
     def is_remote(self) -> bool:
         """Whether a search mostly waits for another process."""
+        ...
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it is an older state of the collection: it was opened read-only, and changed since (embedded)."""
+        ...
+
+    def editing(self) -> AbstractContextManager[None]:
+        """Make several changes one for those who read an embedded collection: they see them when the block ends.
+
+        Blocks may be within others. Outside of one, each change is a block of its own. On a server it does nothing.
+
+        Raises:
+            ReadOnlyError: If the collection was opened read-only (embedded store).
+        """
         ...
 
     def read_manifest(self) -> Manifest:
@@ -289,6 +305,7 @@ class Glance:
             manifest.
         problem: Why there is no manifest; else None.
         is_foreign: Whether there is none because another program made the collection.
+        writer: The other process that has it open for writing; None if none has, or it is not known (server).
     """
 
     name: str
@@ -296,6 +313,7 @@ class Glance:
     has_graph: bool = False
     problem: str | None = None
     is_foreign: bool = False
+    writer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,13 +371,18 @@ class Store(Protocol):
         """
         ...
 
-    def open(self, name: str) -> Collection:
+    def open(self, name: str, *, read_only: bool = False) -> Collection:
         """Open a collection.
+
+        Args:
+            name: The collection.
+            read_only: Open an embedded collection as it was committed last, without its lock, beside a process that
+                writes it; changes raise `ReadOnlyError`. A server knows no such opening.
 
         Raises:
             CollectionNotFoundError: If there is no collection of that name.
             ManifestError: If it was not made by pearl-qdrant.
-            StoreLockedError: If another process has it open (embedded store).
+            StoreLockedError: If another process has it open for writing (embedded store).
         """
         ...
 

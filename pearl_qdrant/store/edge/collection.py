@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,15 @@ from pearl_qdrant.store.base_collection import BaseCollection, PointFilter
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
 from pearl_qdrant.store.edge.child_process import EdgeProcess
-from pearl_qdrant.store.edge.folder import SHARD_FOLDER, CollectionFolder, IndexState
+from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
 from pearl_qdrant.store.edge.search import is_narrow, run_queries
+from pearl_qdrant.store.edge.views import operations
+from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
+from pearl_qdrant.store.edge.views.operations import to_filter
+from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.protocol import CollectionStatus
-from pearl_qdrant.store.schema import FILTER_FIELD, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 
 _PAGE_POINTS = 1000  # points in one scroll
@@ -29,19 +34,28 @@ _MAX_VALUES = 1000  # values in one condition of a filter, or points in one dele
 class EdgeCollection(BaseCollection):
     """One open collection; see `protocol.Collection`. Thread-safe: threads use the engine one after the other."""
 
-    def __init__(self, folder: CollectionFolder) -> None:
-        self._folder_open: CollectionFolder | None = folder
+    def __init__(self, folder: CollectionFolder | CollectionView) -> None:
+        self._folder_open: CollectionFolder | CollectionView | None = folder
         self._name = folder.name
 
     def __repr__(self) -> str:
         return f"EdgeCollection({self._name!r})"
 
     @property
-    def _folder(self) -> CollectionFolder:
+    def _folder(self) -> CollectionFolder | CollectionView:
         if self._folder_open is None:
             raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
         self._folder_open.guard.check()
         return self._folder_open
+
+    def _writable(self, doing: str) -> CollectionFolder:
+        """The open folder; `doing` says what for, as in "adding to it".
+
+        Raises:
+            ReadOnlyError: If it was opened read-only.
+        """
+        folder = self._folder
+        return folder.refuse(doing) if isinstance(folder, CollectionView) else folder
 
     @property
     def name(self) -> str:
@@ -58,13 +72,23 @@ class EdgeCollection(BaseCollection):
         """The manifest as read on opening, or as last written in this process."""
         return self._folder.manifest
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it was opened read-only, and a writer has changed it since."""
+        folder = self._folder
+        return isinstance(folder, CollectionView) and folder.is_outdated
+
+    def editing(self) -> AbstractContextManager[None]:
+        """Let readers see what the block changes when it ends; see `protocol.Collection.editing`."""
+        return self._writable("editing it").editing()
+
     def read_manifest(self) -> Manifest:
         """Return the manifest: no other process can have written it."""
         return self.manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically."""
-        self._folder.write_manifest(manifest)
+        self._writable("writing its manifest").write_manifest(manifest)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Record how much of an input is stored."""
@@ -80,33 +104,36 @@ class EdgeCollection(BaseCollection):
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
-        self._folder.append_ledger(lines)
+        self._writable("learning names").append_ledger(lines)
 
     def writer(self) -> EdgeWriter:
         """Start a bulk load, in a child process; see `protocol.Collection.writer`."""
-        return EdgeWriter(self._folder)
+        return EdgeWriter(self._writable("loading into it"))
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; search finds them when this returns."""
-        folder = self._folder
+        folder = self._writable("writing to it")
         batches = check_points(points, vectors, encodable, dim=folder.manifest.dim)
-        with folder.shard("writing to it") as shard:
+        with folder.editing(), folder.shard("writing to it") as shard:
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
                 edge_shard.upsert(shard, batch, has_lexical=folder.manifest.has_lexical)
+                folder.record(operations.UPSERT, operations.upsert_body(batch))
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points."""
-        folder = self._folder
-        payloads = [checked_payload(point) for point in points]
+        folder = self._writable("writing to it")
+        payloads = {point.id: checked_payload(point) for point in points}
         edge_shard.check_space(folder.path, folder.name)
-        with folder.shard("writing to it") as shard:
-            for point, payload in zip(points, payloads, strict=True):
-                shard.update(UpdateOperation.overwrite_payload([point.id], payload))
+        with folder.editing(), folder.shard("writing to it") as shard:
+            for point_id, payload in payloads.items():
+                shard.update(UpdateOperation.overwrite_payload([point_id], payload))
+            folder.record(operations.REPLACE, operations.replace_body(payloads))
 
     def count(self) -> int:
         """Return the exact number of points; works while a writer is open, too."""
-        count_in_writer = self._folder.count_in_writer
+        folder = self._folder
+        count_in_writer = folder.count_in_writer if isinstance(folder, CollectionFolder) else None
         return count_in_writer() if count_in_writer is not None else super().count()
 
     def count_entities(self) -> int:
@@ -119,21 +146,21 @@ class EdgeCollection(BaseCollection):
         Edge does not report its progress, so `on_progress` is called at the beginning and at the end. The collection
         cannot be searched while the graph is built. If the child is killed, nothing is lost.
         """
-        folder = self._folder
-        with folder.shard("finalizing it") as shard:
+        folder = self._writable("finalizing it")
+        with folder.editing(), folder.shard("finalizing it") as shard:
             n_vectors = edge_shard.count_vectors(shard)
             is_small = self._needs_no_graph(n_vectors)
-            if is_small:
+            if is_small and not edge_shard.has_indexes(shard):
                 edge_shard.create_indexes(shard)
+                folder.record_replaced_files()
         report = on_progress or (lambda done, total: None)
         report(0, n_vectors)
         if not is_small:
-            self._build_graph()
+            self._build_graph(folder)
         report(n_vectors, n_vectors)
 
-    def _build_graph(self) -> None:
+    def _build_graph(self, folder: CollectionFolder) -> None:
         """Let a child process build the graph."""
-        folder = self._folder
         # Old and new segments are on the disk together until the new ones are complete.
         used = sum(file.stat().st_blocks * 512 for file in (folder.path / SHARD_FOLDER / "segments").rglob("*"))
         needed = used + edge_shard.MIN_FREE_BYTES
@@ -197,7 +224,7 @@ class EdgeCollection(BaseCollection):
 
     def _engine(self, types: tuple[str, ...], n_wanted: int) -> SearchEngine:
         folder = self._folder
-        query_filter = _to_filter(PointFilter(types=types))
+        query_filter = to_filter(PointFilter(types=types))
         narrow = query_filter is not None and is_narrow(folder, query_filter)
         return SearchEngine(
             run=partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow),
@@ -206,7 +233,7 @@ class EdgeCollection(BaseCollection):
         )
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
-        for record in self._scroll_records(_to_filter(point_filter), page):
+        for record in self._scroll_records(to_filter(point_filter), page):
             yield self._read(record.payload)
 
     def _scroll_records(self, scroll_filter: Filter | None, page: int) -> Iterator[Record]:
@@ -233,7 +260,7 @@ class EdgeCollection(BaseCollection):
 
     def _count(self, point_filter: PointFilter | None) -> int:
         with self._folder.shard("counting its points") as shard:
-            return edge_shard.count_points(shard, _to_filter(point_filter))
+            return edge_shard.count_points(shard, to_filter(point_filter))
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
         # Between a large load and `finalize` there are no payload indexes, which a facet needs: count the records.
@@ -248,30 +275,21 @@ class EdgeCollection(BaseCollection):
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
 
     def _delete_matching(self, point_filter: PointFilter) -> int:
-        selected = _to_filter(point_filter)
+        selected = to_filter(point_filter)
         assert selected is not None  # there is at least one condition
-        with self._folder.shard("deleting from it") as shard:
+        folder = self._writable("deleting from it")
+        with folder.editing(), folder.shard("deleting from it") as shard:
             n_points = edge_shard.count_points(shard, selected)
             if n_points:
                 shard.update(UpdateOperation.delete_points_by_filter(selected))
+                folder.record(operations.DELETE_MATCHING, operations.delete_matching_body(point_filter))
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
-        with self._folder.shard("deleting from it") as shard:
+        folder = self._writable("deleting from it")
+        with folder.editing(), folder.shard("deleting from it") as shard:
             shard.update(UpdateOperation.delete_points([*ids]))
+            folder.record(operations.DELETE, operations.delete_body(ids))
 
     def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
         return read_record(payload, self._name)
-
-
-def _to_filter(point_filter: PointFilter | None) -> Filter | None:
-    """Make Edge's filter; None if there is no condition."""
-    if point_filter is None:
-        return None
-    wanted = {
-        "entity_id": point_filter.entity_ids,
-        "name": point_filter.names,
-        FILTER_FIELD: point_filter.types,
-    }
-    must = [edge_shard.any_of(field, values) for field, values in wanted.items() if values]
-    return Filter(must=[*must]) if must else None

@@ -20,6 +20,7 @@ from qdrant_edge import (
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.points import RECORD_FIELD
+from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.schema import DENSE, LEXICAL
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 
@@ -31,7 +32,7 @@ without ACORN finds 0.97 and 0.89 in 1.8; ORG with ACORN 0.994 and 0.960 in 3 to
 _FULL_PRECISION = SearchParams(quantization=QuantizationSearchParams(ignore=True))  # for points given by id
 
 
-def is_narrow(folder: CollectionFolder, query_filter: Filter) -> bool:
+def is_narrow(folder: CollectionFolder | CollectionView, query_filter: Filter) -> bool:
     """Whether a filter passes less than `NARROW_SHARE` of the points, as the payload index estimates."""
     with folder.shard("searching it") as shard:
         n_points = shard.count(CountRequest(exact=False))
@@ -39,7 +40,11 @@ def is_narrow(folder: CollectionFolder, query_filter: Filter) -> bool:
 
 
 def run_queries(
-    folder: CollectionFolder, queries: Sequence[NameQuery], *, query_filter: Filter | None, is_narrow: bool = False
+    folder: CollectionFolder | CollectionView,
+    queries: Sequence[NameQuery],
+    *,
+    query_filter: Filter | None,
+    is_narrow: bool = False,
 ) -> Sequence[Sequence[EnginePoint]]:
     """Run queries by dense vector or by n-grams, in one call of the engine.
 
@@ -80,7 +85,7 @@ def _make_request(
 
 
 def _make_dense_params(
-    folder: CollectionFolder, query_filter: Filter | None, is_narrow: bool
+    folder: CollectionFolder | CollectionView, query_filter: Filter | None, is_narrow: bool
 ) -> Callable[[NameQuery], SearchParams]:
     """Return a function that gives the search parameters of a query."""
     acorn = None
