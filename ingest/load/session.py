@@ -74,7 +74,7 @@ class Session:
         """Load the base, or do nothing if the collection holds it already; see `load_base`."""
         if restart and self.name in self.store.collections():
             self.store.delete(self.name, keep_ledger=True)
-        with closing(self._open_or_create(quantization, placement or Placement())) as target:
+        with closing(self._open_or_create(quantization, placement or Placement())) as target, target.editing():
             if is_unchanged(target, self.scanned):
                 self.events.unchanged(target.manifest.edited)
                 return self._nothing_loaded(target)
@@ -96,7 +96,7 @@ class Session:
 
     def update(self, may_remove: MayRemove) -> UpdateResult:
         """Update the collection to the base, or do nothing if it is equal; see `update_base`."""
-        with closing(self.store.open(self.name)) as target:
+        with closing(self.store.open(self.name)) as target, target.editing():
             self._prepare(target)
             if _is_equal(target, self.scanned):
                 self._write_version(target)

@@ -16,6 +16,7 @@ from pearl_qdrant.cli.common.options import (
     name_of,
     on_tie_option,
     open_linker,
+    report_newer_state,
     store_option,
     strict_option,
     type_option,
@@ -114,6 +115,8 @@ def annotate(
             else:
                 for line in _as_text(found, key, with_base=len(set(collections)) > 1):
                     echo(line)
+        if file is not None:
+            report_newer_state(linker)
 
 
 def _annotated(

@@ -79,7 +79,7 @@ def add(
         )
     except InvalidEntityError as error:
         raise click.UsageError(str(error)) from error
-    with open_linker(store, [collection] if collection else [], model=model, device=device) as linker:
+    with open_linker(store, [collection] if collection else [], model=model, device=device, read_only=False) as linker:
         written = linker.add([entity])
     echo(f"Wrote {_count(written)} of {entity_id}.", err=True)
 
@@ -94,7 +94,7 @@ def delete(entity_ids: tuple[str, ...], collection: str | None, store: str, mode
     """Delete entities with all their names."""
     if not yes:
         confirm(f"Delete {', '.join(entity_ids)}? This cannot be undone.")
-    with open_linker(store, [collection] if collection else [], model=model) as linker:
+    with open_linker(store, [collection] if collection else [], model=model, read_only=False) as linker:
         missing = linker.missing(entity_ids)
         n_deleted = linker.delete(entity_ids)
     echo(f"Deleted {_count(n_deleted)}.", err=True)

@@ -79,7 +79,7 @@ def learn(
         return
     from ingest.io.streams import warn_while_waiting
 
-    with open_linker(store, [name], model=model, device=device) as linker:
+    with open_linker(store, [name], model=model, device=device, read_only=False) as linker:
         if undo is not None:
             _print_undo(linker.undo_learned(int(undo) if undo.isdecimal() and len(undo) < 8 else undo), as_json=as_json)
             return

@@ -16,6 +16,7 @@ from pearl_qdrant.cli.common.options import (
     name_of,
     on_tie_option,
     open_linker,
+    report_newer_state,
     store_option,
     strict_option,
     type_option,
@@ -143,6 +144,8 @@ def link(
             echo("".join(f"{visible(str(value))}:" for name, value in key.items() if name != "end") + head, *table)
             if explain and found.mention.strip():
                 echo(*(f"    {line}" for line in explain_link(found, linker.calibration, linker.model)))
+        if file is not None:
+            report_newer_state(linker)
 
 
 def _kind_of(name: str) -> str:

@@ -1,12 +1,15 @@
-"""The open or closed state of a linker: a use after `close`, or interrupted by it, raises one clear error."""
+"""The open or closed state of a linker, and the state of its collections: read-only, outdated, reloaded."""
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from pearl_qdrant.errors import LinkerClosedError
+from pearl_qdrant.errors import LinkerClosedError, ReadOnlyError
+from pearl_qdrant.store.protocol import Collection, Store
 
 T = TypeVar("T")
 
@@ -19,11 +22,17 @@ class Lifetime:
 
     Args:
         names: Names of the open collections, for the error.
+        is_read_only: Whether edits are refused.
+
+    Attributes:
+        reloading: Held while the collections are opened again.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], *, is_read_only: bool = False) -> None:
         self._names = list(names)
         self._is_closed = False
+        self.is_read_only = is_read_only
+        self.reloading = threading.Lock()
 
     def end(self) -> bool:
         """Mark as closed; returns False if it was closed already."""
@@ -48,9 +57,77 @@ class Lifetime:
             self.check()
             raise
 
+    @contextmanager
+    def in_edit(self) -> Iterator[None]:
+        """Guard one edit.
+
+        Raises:
+            ReadOnlyError: If the linker is read-only.
+        """
+        with self.in_use():
+            if self.is_read_only:
+                raise ReadOnlyError(self._names, "adding, deleting and learning")
+            yield
+
     def while_open(self, answers: Iterator[T]) -> Iterator[T]:
         """Yield answers until closed; then raise."""
         with self.in_use():
             for answer in answers:
                 self.check()
                 yield answer
+
+
+class Reloader(ABC):
+    """The part of `EntityLinker` that follows the changes of other processes."""
+
+    _collections: tuple[Collection, ...]
+    _store: Store
+    _lifetime: Lifetime
+    _warnings: tuple[str, ...]
+
+    @abstractmethod
+    def _take(self, collections: Sequence[Collection]) -> None:
+        """Use these open collections from now on."""
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a writer has changed a collection since it was opened here read-only (embedded store).
+
+        `reload` brings the newer state. Asking takes one look at a file for each collection.
+        """
+        with self._lifetime.in_use():
+            return any(collection.is_outdated for collection in self._collections)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why answers may be wrong: a text for each collection whose load or update had not finished on opening.
+
+        They are logged on opening, too, and each link carries them. Of collections that were opened read-only and
+        changed since, one more text says so, which links do not carry.
+        """
+        outdated = [one.name for one in self._collections if one.is_outdated]
+        newer = f"{', '.join(outdated)} changed after this linker was opened: reload() brings the newer state."
+        return (*self._warnings, newer) if outdated else self._warnings
+
+    def reload(self) -> bool:
+        """Open the collections again if there is a newer state; returns whether there was one.
+
+        Collections on a server are always read again: their manifests, statistics and learned names. Links that are
+        being made meanwhile are of the older state or of the newer one.
+
+        Raises:
+            CollectionNotFoundError: If a collection does not exist any more; the linker keeps its state.
+            ModelMismatchError: If it was made again with another model; as before.
+            StoreError: If it cannot be opened; as before.
+        """
+        with self._lifetime.in_use(), self._lifetime.reloading:
+            newer = [collection.is_outdated or collection.is_remote for collection in self._collections]
+            if any(newer):
+                read_only = self._lifetime.is_read_only
+                self._take(
+                    [
+                        self._store.open(collection.name, read_only=read_only) if is_newer else collection
+                        for collection, is_newer in zip(self._collections, newer, strict=True)
+                    ]
+                )
+            return any(newer)

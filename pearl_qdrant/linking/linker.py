@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from pearl_qdrant.linking.documents.methods import DocumentLinker
 from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
 from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
-from pearl_qdrant.linking.lifetime import Lifetime
+from pearl_qdrant.linking.lifetime import Lifetime, Reloader
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.name_windows import names_in
@@ -32,8 +32,8 @@ from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
 from pearl_qdrant.records import Annotation, Entity, Link
-from pearl_qdrant.settings import DEFAULT_DEVICE, ServerAccess, store_location
-from pearl_qdrant.store.open import open_store
+from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.verify import check_complete, incomplete_warnings
@@ -49,7 +49,7 @@ ASYNC_BATCH = 256
 """Mentions per thread call of `alink_batch`."""
 
 
-class EntityLinker(DocumentLinker, Learner):
+class EntityLinker(DocumentLinker, Learner, Reloader):
     """Links mentions to the entities of one or several collections. Safe to use from several threads.
 
     Open one with `open`. Use it as a context manager, or call `close`.
@@ -65,6 +65,7 @@ class EntityLinker(DocumentLinker, Learner):
         threshold: float | None = None,
         model: RankingModel | None = None,
         reranker: Reranker | None = None,
+        read_only: bool = False,
     ) -> None:
         """Build a linker from parts that are already open; `open` builds one from names.
 
@@ -77,6 +78,7 @@ class EntityLinker(DocumentLinker, Learner):
             threshold: Replaces the threshold of the calibration.
             model: Coefficients of the ranking; the same default as for `calibration`.
             reranker: Scores the best candidates a second time; see `linking.ranking.reranker`.
+            read_only: Whether the collections were opened read-only.
 
         Raises:
             ModelMismatchError: If another model encoded a collection.
@@ -86,21 +88,26 @@ class EntityLinker(DocumentLinker, Learner):
         """
         if not collections:
             raise ValueError("name at least one collection")
-        for collection in collections:
-            collection.manifest.check_model(encoder.info)
+        check_threshold(threshold)
         self._store = store
-        self._collections = tuple(collections)
         self._encoder = encoder
+        self._given = (calibration, threshold, model, reranker)
+        self._take(collections)
+        self._lifetime = Lifetime([collection.name for collection in collections], is_read_only=read_only)
+
+    def _take(self, collections: Sequence[Collection]) -> None:
+        for collection in collections:
+            collection.manifest.check_model(self._encoder.info)
+        calibration, threshold, model, reranker = self._given
         stored = common_calibration(collections)
         chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
-        check_threshold(threshold)
-        self._calibration = chosen if threshold is None else replace(chosen, threshold=threshold)
-        self._statistics = CollectionStatistics(collections)
-        self._statistics.targets()  # raises now if a collection is damaged
+        statistics = CollectionStatistics(collections)
+        statistics.targets()  # raises now if a collection is damaged
         model = model or (None if stored is None else model_of(stored)) or shipped_model()
-        self._stream = MentionStream(encoder, self._statistics, model, baseline_similarity(encoder), reranker)
-        self._learned = LearnedNames(store.location, collections)
-        self._lifetime = Lifetime([collection.name for collection in collections])
+        learned = LearnedNames(self._store.location, collections)
+        self._stream = MentionStream(self._encoder, statistics, model, baseline_similarity(self._encoder), reranker)
+        self._collections, self._statistics, self._learned = tuple(collections), statistics, learned
+        self._calibration = chosen if threshold is None else replace(chosen, threshold=threshold)
         self._warnings = incomplete_warnings(collections)
         for warning in self._warnings:
             log.warning("%s", warning)
@@ -118,6 +125,7 @@ class EntityLinker(DocumentLinker, Learner):
         threshold: float | None = None,
         reranker: Reranker | None = None,
         strict: bool = False,
+        read_only: bool = False,
     ) -> EntityLinker:
         """Open collections with the model that encoded them.
 
@@ -137,33 +145,28 @@ class EntityLinker(DocumentLinker, Learner):
                 `settings.DEFAULT_THRESHOLD`.
             reranker: Scores the best candidates a second time, e.g. `linking.ranking.CrossEncoder(HUB_ID)`.
             strict: Refuse a collection whose load or update did not finish; else this is a warning (`warnings`).
+            read_only: Only search, so that other processes can search and one can write at the same time (embedded
+                store). The linker sees the state at its opening, and with `reload` the newer one.
 
         Raises:
             CollectionNotFoundError: If a collection does not exist.
             IncompleteError: If `strict` is set, and a load or an update did not finish.
             ModelMismatchError: If another model encoded a collection.
-            StoreLockedError: If another process has an embedded collection open.
+            StoreLockedError: If another process has an embedded collection open for writing.
             StoreUnavailableError: If a server does not answer.
         """
         if not collections:
             raise ValueError("name at least one collection")
-        access = ServerAccess.from_environment()
-        access = replace(
-            access,
-            api_key=api_key or access.api_key,
-            allow_plain_http=access.allow_plain_http if allow_plain_http is None else allow_plain_http,
-            ca_file=ca_file or access.ca_file,
-        )
-        opened_store = open_store(store or store_location(), access=access)
+        opened_store = open_default_store(store, api_key=api_key, allow_plain_http=allow_plain_http, ca_file=ca_file)
         try:
-            opened = [opened_store.open(name) for name in dict.fromkeys(collections)]
+            opened = [opened_store.open(name, read_only=read_only) for name in dict.fromkeys(collections)]
             if strict:
                 check_complete(opened)
             manifest = opened[0].manifest
             encoder = load_encoder(
                 model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix
             )
-            return cls(opened_store, opened, encoder, threshold=threshold, reranker=reranker)
+            return cls(opened_store, opened, encoder, threshold=threshold, reranker=reranker, read_only=read_only)
         except BaseException:
             opened_store.close()
             raise
@@ -182,14 +185,6 @@ class EntityLinker(DocumentLinker, Learner):
     def model(self) -> RankingModel:
         """The coefficients of the ranking."""
         return self._stream.model
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Why answers may be wrong: one text for each collection whose load or update had not finished on opening.
-
-        They are logged on opening, too, and each link carries them.
-        """
-        return self._warnings
 
     def link(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """Link one mention.
@@ -224,8 +219,7 @@ class EntityLinker(DocumentLinker, Learner):
         Options and errors as for `link`.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        decide = self._decider(chosen)
-        return (decide(scored) for scored in self._scored(mentions, chosen))
+        return self._links(mentions, chosen)
 
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
@@ -373,7 +367,9 @@ class EntityLinker(DocumentLinker, Learner):
     @contextmanager
     def _editing(self) -> Iterator[None]:
         """Guard one edit: the statistics are computed again afterwards, whether or not the edit succeeded."""
-        with self._lifetime.in_use():
+        with self._lifetime.in_edit(), ExitStack() as stack:
+            for collection in self._collections:  # readers see the whole edit, or nothing of it
+                stack.enter_context(collection.editing())
             try:
                 yield
             finally:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess, check_store_location, is_url, store_location
 from pearl_qdrant.store.protocol import Store
 
-__all__ = ["StoreLike", "check_collection_name", "is_url", "location_of", "open_store", "use_store"]
+__all__ = [
+    "StoreLike",
+    "check_collection_name",
+    "is_url",
+    "location_of",
+    "open_default_store",
+    "open_store",
+    "use_store",
+]
 
 StoreLike = Store | str | os.PathLike[str] | None
 """An open store, a folder, a URL, or None for the store that the environment names."""
@@ -61,6 +70,34 @@ def open_store(
         return EdgeStore(Path(location).expanduser())
     except RuntimeError as error:  # ~ of an unknown user
         raise SettingsError(f"The store's location '{location}' is not a folder: {error}", option="store") from error
+
+
+def open_default_store(
+    store: str | None = None,
+    *,
+    api_key: str | None = None,
+    allow_plain_http: bool | None = None,
+    ca_file: str | None = None,
+) -> Store:
+    """Open a store; what is None is read from the environment.
+
+    Args:
+        store: Folder or URL; None as in `location_of`.
+        api_key: Key of a server.
+        allow_plain_http: Whether to send the key over plain HTTP to another host.
+        ca_file: Certificates (PEM) of an authority to trust.
+
+    Raises:
+        SettingsError: As `open_store`.
+    """
+    access = ServerAccess.from_environment()
+    access = replace(
+        access,
+        api_key=api_key or access.api_key,
+        allow_plain_http=access.allow_plain_http if allow_plain_http is None else allow_plain_http,
+        ca_file=ca_file or access.ca_file,
+    )
+    return open_store(store or store_location(), access=access)
 
 
 def check_collection_name(name: str, location: str) -> None:

@@ -131,7 +131,10 @@ def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: EdgeStore
     told = subprocess.run([*other, store.location], capture_output=True, text=True, check=False)
 
     assert digests(store) == before
-    assert f"StoreLockedError: Collection 'toy' is open for writing in another process (process {os.getpid()}" in told.stderr
+    assert (
+        f"StoreLockedError: Collection 'toy' is open for writing in another process (process {os.getpid()}"
+        in told.stderr
+    )
     filled.upsert(*many(20, start=20))
     filled.close()
     assert store.open("toy").count() == 40

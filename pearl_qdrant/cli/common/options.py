@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
+from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S, check_store_location, default_store
 
 if TYPE_CHECKING:
@@ -157,8 +158,9 @@ def open_linker(
     device: str = DEFAULT_DEVICE,
     threshold: float | None = None,
     strict: bool = False,
+    read_only: bool = True,
 ) -> EntityLinker:
-    """Open a linker over the named collections, or over the only one of the store."""
+    """Open a linker over the named collections, or over the only one of the store; read-only unless told otherwise."""
     from pearl_qdrant.linking.linker import EntityLinker
 
     return EntityLinker.open(
@@ -168,4 +170,15 @@ def open_linker(
         device=device,
         threshold=threshold,
         strict=strict,
+        read_only=read_only,
     )
+
+
+def report_newer_state(linker: EntityLinker) -> None:
+    """Say on standard error if a collection changed after it was opened, so that a long run is not of its newest state.
+
+    Args:
+        linker: It has answered everything.
+    """
+    if linker.is_outdated:
+        echo("A collection changed meanwhile. All answers are of its state at the beginning.", err=True)

@@ -86,7 +86,7 @@ class Learner(ABC):
             StoreError: If it cannot be stored.
             ValueError: If several collections are open and `collection` is missing.
         """
-        with self._lifetime.in_use():
+        with self._lifetime.in_edit():
             return self._learned.learn_one(self._target(collection), mention, entity_id, "accept")
 
     def reject(self, mention: str, entity_id: str, *, collection: str | None = None) -> LearnedBatch:
@@ -94,7 +94,7 @@ class Learner(ABC):
 
         Its probability for this name falls; other candidates and NIL share what it loses, in proportion.
         """
-        with self._lifetime.in_use():
+        with self._lifetime.in_edit():
             return self._learned.learn_one(self._target(collection), mention, entity_id, "reject")
 
     def learned_batches(self, collection: str | None = None) -> tuple[LearnedBatch, ...]:

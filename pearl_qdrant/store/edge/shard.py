@@ -144,6 +144,7 @@ def load_shard(
     config: EdgeConfig | None = None,
     *,
     check: Callable[[Path, str], bool] = lambda path, collection: False,
+    has_copies: bool = False,
 ) -> EdgeShard:
     """Open a shard, and remove the temporary segments that a killed `optimize()` left.
 
@@ -153,6 +154,7 @@ def load_shard(
         config: Replaces the stored one; None keeps it.
         check: Called with `path` and `collection` when the files are in the page cache, before Edge opens them;
             returns whether they have left the cache again.
+        has_copies: Whether files that are no links were copied just before, so that they are in the page cache.
 
     Raises:
         StoreLockedError: If a process still has it open.
@@ -162,7 +164,7 @@ def load_shard(
     check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
     if is_in_memory(path):
         _fill_holes(path, collection)
-    _read_ahead(path)
+    _read_ahead(path, only_links=has_copies)
     if check(path, collection):
         _read_ahead(path)
     with edge_errors(collection, "opening it"):
@@ -208,7 +210,7 @@ def is_in_memory(path: Path) -> bool:
     return found[1] in ("tmpfs", "ramfs")
 
 
-def _read_ahead(path: Path) -> None:
+def _read_ahead(path: Path, *, only_links: bool = False) -> None:
     """Read the files that Edge loads page by page into the page cache.
 
     Edge drops its files from the cache when it closes a shard. For 571,000 names, reading them in order takes half a
@@ -217,6 +219,8 @@ def _read_ahead(path: Path) -> None:
     buffer = bytearray(1 << 20)
     for file in path.glob("segments/*/*/**/*"):
         is_cold = file.name == "matrix.dat" and file.with_name("quantized.data").exists()
+        if only_links and file.lstat().st_nlink == 1 and not file.is_symlink():
+            continue
         if is_cold or file.parent.name == "payload_storage" or not file.is_file():
             continue
         with suppress(OSError), file.open("rb", buffering=0) as opened:

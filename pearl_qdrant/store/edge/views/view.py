@@ -275,7 +275,7 @@ def _open_shard(source: _Source, view: Path, *, has_lexical: bool) -> EdgeShard:
     if source.sums is not None:
         _check(source, shard)
         _make_log(shard)
-    loaded = edge_shard.load_shard(shard, source.name, check=_try if source.sums is None else _trust)
+    loaded = edge_shard.load_shard(shard, source.name, check=_try if source.sums is None else _trust, has_copies=True)
     try:
         with edge_shard.edge_errors(source.name, "opening it"):
             replay(loaded, journal, has_lexical=has_lexical)

@@ -1,0 +1,358 @@
+"""Reading an embedded collection beside its writer: what a reader sees, and what it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edge_cases import manifest_of, many, nearest_names, python
+
+from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
+from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.edge.views import published as edge_published
+from pearl_qdrant.store.schema import Checkpoint
+
+N = 60
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    """An embedded store with one closed collection of 60 names."""
+    opened = EdgeStore(tmp_path / "store")
+    points, vectors, encodable = many(N)
+    with opened.create(manifest_of()).writer() as writer:
+        writer.write(points, vectors, encodable)
+    opened.close()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph for the 60 names: its segment is compacted, so that most of its files are linked."""
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
+
+
+def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
+    """Write more names."""
+    collection.upsert(*many(n, start=start))
+
+
+def names(collection: EdgeCollection) -> set[str]:
+    """All names."""
+    return {point.name for point in collection.scroll()}
+
+
+def left(store: EdgeStore) -> list[str]:
+    """The folders of views in the store."""
+    return sorted(path.name for path in Path(store.location).glob(".view-*"))
+
+
+def digests(folder: Path) -> dict[str, tuple[str, int]]:
+    """Content and file number of each file of a collection."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_ino) for path in files}
+
+
+# What a reader sees
+
+
+def test_readers_and_a_writer_have_a_collection_open_together(store: EdgeStore) -> None:
+    """Two readers and the writer work side by side; a reader sees the state at its opening, a later one the newer."""
+    first = store.open("toy", read_only=True)
+    writer = store.open("toy")
+    second = store.open("toy", read_only=True)
+    add(writer, N)
+    third = store.open("toy", read_only=True)
+
+    assert [one.count() for one in (first, second, writer, third)] == [N, N, N + 10, N + 10]
+    assert [one.is_outdated for one in (first, second, writer, third)] == [True, True, False, False]
+
+
+def test_a_reader_answers_as_the_writer(store: EdgeStore) -> None:
+    """After additions, replacements and deletions a reader finds the same names with the same scores as the writer."""
+    writer = store.open("toy")
+    add(writer, N, 200)
+    points, vectors, encodable = many(20, start=5)
+    writer.upsert(points, -vectors, encodable)
+    writer.delete_entities(["E3", "E40"])
+    writer.delete_points({points[1].id})
+    writer.replace_payloads([points[4]])
+    reader = store.open("toy", read_only=True)
+
+    _, queries, _ = many(50, start=1000)
+    rows = ngram_rows([f"name {i}" for i in range(50)])
+    assert reader.search(queries, limit=5) == writer.search(queries, limit=5)
+    assert reader.search(queries, limit=5, types=["GPE"]) == writer.search(queries, limit=5, types=["GPE"])
+    hybrid = reader.search_hybrid(queries, rows, limit=5, lexical_limit=5)
+    assert hybrid == writer.search_hybrid(queries, rows, limit=5, lexical_limit=5)
+    assert list(reader.scroll()) == list(writer.scroll())
+    assert (reader.count_entities(), reader.type_counts()) == (writer.count_entities(), writer.type_counts())
+    assert reader.status() == writer.status()
+    assert reader.find(entity_ids=["E41"], limit=9) == writer.find(entity_ids=["E41"], limit=9)
+
+
+def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None) -> None:
+    """A collection with a graph is read through links to its files; deletions by the writer do not show through."""
+    writer = store.open("toy")
+    writer.finalize()
+    before = store.open("toy", read_only=True)
+    _, queries, _ = many(N)
+    assert before.status() == writer.status()
+    assert before.search(queries, limit=3) == writer.search(queries, limit=3)
+    kept = before.search(queries, limit=3)
+
+    writer.delete_entities(["E1", "E2"])
+    writer.close()
+    assert before.search(queries, limit=3) == kept
+    after = store.open("toy", read_only=True)
+    assert after.count() == N - 4
+    assert "name 2" in nearest_names(before, queries)
+    assert "name 2" not in nearest_names(after, queries)
+
+
+def test_a_long_journal_is_replaced_by_files(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer publishes its files again when the journal is long, and a reader still finds everything."""
+    monkeypatch.setattr(edge_published, "MAX_JOURNAL_BYTES", 4000)
+    writer = store.open("toy")
+    for start in range(N, N + 100, 10):
+        add(writer, start)
+        reader = store.open("toy", read_only=True)
+        assert names(reader) == names(writer)
+        reader.close()
+
+
+def test_what_is_edited_together_is_seen_together(store: EdgeStore) -> None:
+    """Changes in one block of edits, inner blocks included, are one change for readers."""
+    writer = store.open("toy")
+    before = store.open("toy", read_only=True)
+    with writer.editing():
+        add(writer, N)
+        with writer.editing():
+            writer.delete_entities(["E0"])
+        assert store.open("toy", read_only=True).count() == N
+        assert not before.is_outdated
+
+    assert before.is_outdated
+    assert store.open("toy", read_only=True).count() == N + 8
+
+
+def test_a_load_is_seen_when_it_ends(store: EdgeStore) -> None:
+    """During a load readers see the collection as it was, manifest included."""
+    writer = store.open("toy")
+    reader = store.open("toy", read_only=True)
+    with writer.editing():
+        with writer.writer() as load:
+            load.write(*many(30, start=N))
+            load.flush()
+            writer.write_checkpoint(Checkpoint(input="x", digest="y", entities=3))
+            during = store.open("toy", read_only=True)
+            assert (during.count(), during.manifest.checkpoints) == (N, ())
+        assert not reader.is_outdated
+    assert reader.is_outdated
+    after = store.open("toy", read_only=True)
+    assert (after.count(), len(after.manifest.checkpoints)) == (N + 30, 1)
+
+
+def test_an_open_without_a_change_is_no_newer_state(store: EdgeStore) -> None:
+    """Opening and closing for writing does not make readers outdated, nor does writing the same manifest."""
+    reader = store.open("toy", read_only=True)
+    writer = store.open("toy")
+    writer.write_manifest(writer.manifest)
+    writer.close()
+    assert not reader.is_outdated
+
+    writer = store.open("toy")
+    writer.append_ledger([b"one"])
+    assert reader.is_outdated
+
+
+def test_a_reader_has_the_ledger_of_its_state(store: EdgeStore) -> None:
+    """Learned names that are committed later are not read."""
+    writer = store.open("toy")
+    writer.append_ledger([b"one", b"two"])
+    reader = store.open("toy", read_only=True)
+    writer.append_ledger([b"three"])
+
+    assert list(reader.read_ledger()) == [b"one", b"two"]
+    assert list(store.open("toy", read_only=True).read_ledger()) == [b"one", b"two", b"three"]
+
+
+def test_a_collection_of_an_older_version_is_read(store: EdgeStore) -> None:
+    """A collection without a published state is read, and says when it changes."""
+    folder = Path(store.location) / "toy"
+    (folder / "published.json").unlink()
+    reader = store.open("toy", read_only=True)
+    assert (reader.count(), reader.is_outdated) == (N, False)
+    add(store.open("toy"), N)
+    assert reader.is_outdated
+
+
+# What it leaves
+
+
+def test_a_reader_changes_nothing(store: EdgeStore, graph: None) -> None:
+    """Opening, searching and closing a view changes no file of the collection and takes no lock."""
+    store.open("toy").finalize()
+    store.close()
+    folder = Path(store.location) / "toy"
+    before = digests(folder)
+    reader = store.open("toy", read_only=True)
+    _, queries, _ = many(N)
+    reader.search(queries, limit=3, types=["ORG"])
+    assert (folder / ".lock").read_bytes() == b""
+    reader.close()
+
+    assert digests(folder) == before
+    assert left(store) == []
+
+
+def test_a_view_goes_with_its_handle(store: EdgeStore) -> None:
+    """The folder of a view is removed when it is closed, or no longer used; then it cannot be used."""
+    reader = store.open("toy", read_only=True)
+    other = store.open("toy", read_only=True)
+    assert len(left(store)) == 2
+    reader.close()
+    reader.close()
+    del other
+    assert left(store) == []
+    with pytest.raises(StoreClosedError):
+        reader.count()
+
+
+def test_a_closed_collection_has_nothing_published(store: EdgeStore) -> None:
+    """While a writer is open its state has a folder of its own, which goes when the writer closes."""
+    folder = Path(store.location) / "toy" / "published"
+    writer = store.open("toy")
+    add(writer, N)
+    assert folder.is_dir()
+    writer.close()
+    assert not folder.exists()
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from pearl_qdrant.store.edge.store import EdgeStore
+from edge_cases import many
+collection = EdgeStore(Path(sys.argv[1])).open("toy", read_only=sys.argv[2] == "read")
+if sys.argv[2] == "write":
+    collection.upsert(*many(10, start=60))
+print(collection.count(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_writer_leaves_what_it_committed(store: EdgeStore) -> None:
+    """After a kill, readers see all that was acknowledged; the next writer has it too, and cleans up."""
+    with python(SCRIPT, store.location, "write") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "70\n"
+        reader = store.open("toy", read_only=True)
+        killed.kill()
+    assert reader.count() == 70
+    assert store.open("toy", read_only=True).count() == 70
+
+    writer = store.open("toy")
+    assert writer.count() == 70
+    assert not reader.is_outdated
+    add(writer, 70)
+    assert reader.is_outdated
+    assert store.open("toy", read_only=True).count() == 80
+    writer.close()
+    assert not (Path(store.location) / "toy" / "published").exists()
+    assert store.open("toy", read_only=True).count() == 80
+
+
+def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) -> None:
+    """A folder that a killed process left goes with the next opening; that of a living one stays."""
+    with python(SCRIPT, store.location, "read") as living, python(SCRIPT, store.location, "read") as killed:
+        assert living.stdout is not None
+        assert killed.stdout is not None
+        assert (living.stdout.readline(), killed.stdout.readline()) == ("60\n", "60\n")
+        assert len(left(store)) == 2
+        killed.kill()
+        killed.wait()
+        store.open("toy", read_only=True).close()
+        assert len(left(store)) == 1
+        living.communicate("")
+    assert left(store) == []
+
+
+def test_a_collection_that_was_killed_by_an_older_version_is_read(store: EdgeStore) -> None:
+    """Without a published state, what a killed process left is read as it is, its log included."""
+    folder = Path(store.location) / "toy"
+    with python(SCRIPT, store.location, "write") as killed:
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        killed.kill()
+    for file in sorted((folder / "published").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    (folder / "published.json").unlink()
+    before = digests(folder)
+
+    assert store.open("toy", read_only=True).count() == 70
+    assert digests(folder) == before
+
+
+# What it refuses
+
+
+def test_a_reader_refuses_changes(store: EdgeStore) -> None:
+    """Each change of a read-only collection is an error that says what to do."""
+    reader = store.open("toy", read_only=True)
+    points, vectors, encodable = many(1)
+    changes = [
+        lambda: reader.upsert(points, vectors, encodable),
+        lambda: reader.writer().__enter__(),
+        lambda: reader.delete_entities(["E0"]),
+        lambda: reader.delete_points({points[0].id}),
+        lambda: reader.replace_payloads(points),
+        lambda: reader.write_manifest(reader.manifest),
+        lambda: reader.append_ledger([b"x"]),
+        reader.finalize,
+        lambda: reader.editing().__enter__(),
+    ]
+    for change in changes:
+        with pytest.raises(ReadOnlyError, match=r"read-only.*Open it for writing"):
+            change()
+    assert reader.count() == N
+
+
+def test_a_missing_collection_is_the_usual_error(store: EdgeStore) -> None:
+    """Reading a collection that does not exist, or was deleted, names those that do; an open view goes on."""
+    with pytest.raises(CollectionNotFoundError, match="there are: toy"):
+        store.open("other", read_only=True)
+    reader = store.open("toy", read_only=True)
+    store.delete("toy")
+    assert reader.is_outdated
+    assert np.isfinite(reader.count())
+    with pytest.raises(CollectionNotFoundError):
+        store.open("toy", read_only=True)
+    store.create(manifest_of()).close()
+    assert reader.is_outdated
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_leaves_the_view_to_its_parent(store: EdgeStore) -> None:
+    """A forked process may neither use nor remove the view of its parent."""
+    reader = store.open("toy", read_only=True)
+    child = os.fork()
+    if not child:
+        try:
+            reader.count()
+        except StoreForkedError:
+            reader.close()
+            del reader
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert reader.count() == N
+    assert len(left(store)) == 1
