@@ -177,23 +177,26 @@ def _is_read(path: Path, growing: set[Path]) -> bool:
     """Whether Edge reads a file into memory on opening: ids, the log, and growing segments except their vectors."""
     if "id_tracker" in path.name or path.parts[0] == "wal":
         return True
-    return not growing.isdisjoint(path.parents) and path.parts[2] != "vector_storage-dense"
+    return not growing.isdisjoint(path.parents) and path.parts[2] not in (
+        "vector_storage-dense",
+        "vector_storage-description",
+    )
 
 
-def _files(shard: Path) -> list[tuple[str, os.stat_result]]:
-    """List the files of a shard, with their status."""
+def _files(shard: Path, *, follow_links: bool = False) -> list[tuple[str, os.stat_result]]:
+    """List the files of a shard, with their status, or that of the files to which symbolic links lead."""
     found = []
     for folder, _, names in os.walk(shard):
         for name in names:
             path = Path(folder, name)
-            found.append((str(path.relative_to(shard)), path.lstat()))
+            found.append((str(path.relative_to(shard)), path.stat() if follow_links else path.lstat()))
     return found
 
 
-def sums_of(shard: Path) -> Sums:
+def sums_of(shard: Path, *, follow_links: bool = False) -> Sums:
     """Compute size and checksum of each file of a shard; 0 for anything but a regular file, which Edge never makes."""
     sums = {}
-    for name, status in _files(shard):
+    for name, status in _files(shard, follow_links=follow_links):
         if stat.S_ISREG(status.st_mode):
             sums[name] = status.st_size, _sum(shard / name, status.st_size)
         else:

@@ -41,7 +41,7 @@ from qdrant_edge import (
 from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.points import CANONICAL_FIELD, PointBatch
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
 
 INDEXING_THRESHOLD_KB = 10_000
 """A segment with more KB of vectors gets a graph; Qdrant's default. That is 6,700 vectors of 384 dimensions, which are
@@ -77,6 +77,7 @@ def shard_config(
     dim: int,
     *,
     has_lexical: bool,
+    has_descriptions: bool,
     m: int = graph.M,
     ef_construct: int = graph.EF_CONSTRUCT,
     segments: int = 1,
@@ -89,6 +90,8 @@ def shard_config(
     Args:
         dim: Width of the vectors.
         has_lexical: Whether there are sparse vectors.
+        has_descriptions: Whether there are vectors of descriptions: read by id only, so without a graph, on disk, as
+            float16.
         m: Links of a point in the graph; 0 makes compacted segments without a graph.
         ef_construct: Candidates while the graph is built.
         segments: How many segments `optimize()` leaves, besides the growing one.
@@ -103,9 +106,19 @@ def shard_config(
         memory=Memory.Cold if quantization != "none" else Memory.Cached,  # read for scores only
         quantization_config=_quantization_config(quantization),
     )
+    vectors = {DENSE: dense}
+    if has_descriptions:
+        no_graph = HnswIndexConfig(0, ef_construct, graph.FULL_SCAN_KB, memory=Memory.Cold)
+        vectors[DESCRIPTION] = EdgeVectorParams(
+            dim,
+            Distance.Cosine,
+            datatype=VectorStorageDatatype.Float16,
+            memory=Memory.Cold,
+            hnsw_config=no_graph,
+        )
     lexical = EdgeSparseVectorParams(modifier=Modifier.Idf, memory=Memory.Cached)
     return EdgeConfig(
-        vectors={DENSE: dense},
+        vectors=vectors,
         sparse_vectors={LEXICAL: lexical} if has_lexical else None,
         hnsw_config=HnswIndexConfig(m, ef_construct, graph.FULL_SCAN_KB, memory=Memory.Cached),
         optimizers=EdgeOptimizersConfig(
@@ -129,9 +142,11 @@ def _quantization_config(
     return None
 
 
-def create_shard(path: Path, dim: int, *, has_lexical: bool = True) -> None:
+def create_shard(path: Path, dim: int, *, has_lexical: bool = True, has_descriptions: bool = False) -> None:
     """Create an empty shard with its payload indexes, and close it; old shards have no sparse vectors."""
-    config = shard_config(dim, has_lexical=has_lexical, threshold_kb=INDEXING_THRESHOLD_KB)
+    config = shard_config(
+        dim, has_lexical=has_lexical, has_descriptions=has_descriptions, threshold_kb=INDEXING_THRESHOLD_KB
+    )
     shard = EdgeShard.create(str(path), config)
     create_indexes(shard)
     shard.flush()
@@ -218,7 +233,9 @@ def _read_ahead(path: Path, *, only_links: bool = False) -> None:
     """
     buffer = bytearray(1 << 20)
     for file in path.glob("segments/*/*/**/*"):
-        is_cold = file.name == "matrix.dat" and file.with_name("quantized.data").exists()
+        is_cold = file.name == "matrix.dat" and (
+            file.parent.name.endswith(DESCRIPTION) or file.with_name("quantized.data").exists()
+        )
         if only_links and file.lstat().st_nlink == 1 and not file.is_symlink():
             continue
         if is_cold or file.parent.name == "payload_storage" or not file.is_file():
@@ -315,9 +332,9 @@ def disk_full_error(collection: str, what: str, *, doing: str) -> StoreFullError
 def unwritable_error(collection: str, folder: str, what: str) -> StoreError:
     """Make the error for a collection whose files cannot be written."""
     return StoreError(
-        f"Collection '{collection}' cannot be opened for writing ({what}). Opening an embedded "
-        f"collection locks it and writes to its files, even if it is only searched. Make {folder} writable for this "
-        f"user, or use a copy of the store in a writable folder.",
+        f"Collection '{collection}' cannot be opened for writing ({what}), which locks it and writes to its files. "
+        f"Make {folder} writable for this user, open the collection read-only to search it, or use a copy of the store "
+        f"in a writable folder.",
         option="store",
     )
 

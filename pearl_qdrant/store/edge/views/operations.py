@@ -11,7 +11,6 @@ from io import BytesIO
 from typing import Any
 
 import msgspec
-import numpy as np
 from qdrant_edge import EdgeShard, Filter, UpdateOperation
 
 from pearl_qdrant.store.base_collection import PointFilter
@@ -23,8 +22,9 @@ from pearl_qdrant.store.schema import FILTER_FIELD
 UPSERT, DELETE, DELETE_MATCHING, REPLACE = b"U", b"D", b"M", b"R"
 """Write a batch; delete points by id; delete the points that pass a filter; replace payloads."""
 
-_SHAPE = struct.Struct("=QQ")  # rows and width of the vectors
 _FRAME = struct.Struct("!cI")  # as `child_process.send` writes it
+
+_read_texts = msgspec.json.Decoder(tuple[list[str], list[dict[str, Any]]]).decode
 
 
 def to_filter(point_filter: PointFilter | None) -> Filter | None:
@@ -47,9 +47,7 @@ def frame(kind: bytes, body: bytes) -> bytes:
 
 def upsert_body(batch: PointBatch) -> bytes:
     """Pack a batch of points. Another program may read the journal, so its texts are JSON."""
-    rows, width = batch.vectors.shape
-    texts = msgspec.json.encode((batch.ids, batch.payloads))
-    return b"".join((_SHAPE.pack(rows, width), batch.vectors.tobytes(), batch.encodable.tobytes(), texts))
+    return batch.pack(msgspec.json.encode)
 
 
 def delete_body(ids: Sequence[str]) -> bytes:
@@ -86,7 +84,7 @@ def replay(shard: EdgeShard, journal: bytes, *, has_lexical: bool) -> int:
 
 def _apply(shard: EdgeShard, kind: bytes, body: bytes, *, has_lexical: bool) -> None:
     if kind == UPSERT:
-        edge_shard.upsert(shard, _unpack_batch(body), has_lexical=has_lexical)
+        edge_shard.upsert(shard, PointBatch.unpack(body, _read_texts), has_lexical=has_lexical)
     elif kind == DELETE:
         shard.update(UpdateOperation.delete_points([*msgspec.json.decode(body, type=list[str])]))
     elif kind == DELETE_MATCHING:
@@ -98,13 +96,3 @@ def _apply(shard: EdgeShard, kind: bytes, body: bytes, *, has_lexical: bool) -> 
             shard.update(UpdateOperation.overwrite_payload([point_id], payload))
     else:
         raise ValueError(f"its journal has an unknown operation {kind!r}")
-
-
-def _unpack_batch(body: bytes) -> PointBatch:
-    """Reverse `upsert_body`."""
-    rows, width = _SHAPE.unpack_from(body)
-    flags = _SHAPE.size + 4 * rows * width
-    vectors = np.frombuffer(body, dtype=np.float32, count=rows * width, offset=_SHAPE.size)
-    encodable = np.frombuffer(body, dtype=np.bool_, count=rows, offset=flags)
-    ids, payloads = msgspec.json.decode(body[flags + rows :], type=tuple[list[str], list[dict[str, Any]]])
-    return PointBatch(ids, payloads, vectors.reshape(rows, width), encodable)

@@ -93,8 +93,7 @@ def place(source: Path, names: Iterable[str], target: Path, *, only_hard_links: 
 def _link(source: Path, target: Path, *, is_page: bool, only_hard_links: bool) -> None:
     try:
         target.hardlink_to(source)
-        # The owner of a link may be another user, whose files Edge cannot open for writing.
-        if not is_page or os.access(target, os.W_OK):
+        if not is_page or only_hard_links or _can_write(target):
             return
         target.unlink()
     except OSError as error:
@@ -110,6 +109,15 @@ def _link(source: Path, target: Path, *, is_page: bool, only_hard_links: bool) -
             f"Neither a hard link nor a symbolic link to {source} can be made in {target.parent} ({error}). Point "
             f"TMPDIR to a folder of a file system with symbolic links, or open the collection for writing."
         ) from error
+
+
+def _can_write(file: Path) -> bool:
+    """Whether Edge can open it for writing: a file with a hard link may be of another user."""
+    try:
+        file.open("r+b").close()
+    except OSError:
+        return False
+    return True
 
 
 def copy_file(source: Path, target: Path, n_bytes: int | None = None) -> None:

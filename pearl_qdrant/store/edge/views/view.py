@@ -323,7 +323,7 @@ def _without_log(sums: edge_checksums.Sums) -> edge_checksums.Sums:
 def _check(source: _Source, shard: Path) -> None:
     """Refuse files that are not as their checksums say."""
     assert source.sums is not None
-    found = edge_checksums.sums_of(shard)
+    found = edge_checksums.sums_of(shard, follow_links=True)
     changed = [name for name, sum_ in sorted(_without_log(source.sums).items()) if found.get(name) != sum_]
     if changed:
         why = f"{changed[0]} is not as it was when the collection was closed"

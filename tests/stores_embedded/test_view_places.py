@@ -1,0 +1,202 @@
+"""Where views are made, of links or of copies, and what happens where neither can be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from edge_cases import ROOT, manifest_of, many, nearest_names, python
+
+from pearl_qdrant.errors import StoreError, StoreLockedError
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.edge.views import places as edge_places
+
+N = 60
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EdgeStore]:
+    """An embedded store with one closed collection of 60 names and a graph, and a folder for temporary files."""
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
+    opened = EdgeStore(tmp_path / "store")
+    collection = opened.create(manifest_of())
+    with collection.writer() as writer:
+        writer.write(*many(N))
+    collection.finalize()
+    opened.close()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    yield opened
+    opened.close()
+
+
+def kinds(folder: Path) -> dict[str, str]:
+    """How each large file of a view was made."""
+    found = {}
+    for file in folder.rglob("*"):
+        if file.name in ("matrix.dat", "page_0.dat", "id_tracker.deleted") and "payload_index" not in file.parts:
+            kind = "symbolic" if file.is_symlink() else "hard" if file.stat().st_nlink > 1 else "copy"
+            found[file.name] = max(kind, found.get(file.name, ""))
+    return found
+
+
+def no_hard_links(monkeypatch: pytest.MonkeyPatch, number: int = errno.EXDEV) -> None:
+    """A file system without hard links."""
+
+    def fail(self: Path, target: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "hardlink_to", fail)
+
+
+def no_room_in_the_store(store: EdgeStore, monkeypatch: pytest.MonkeyPatch, number: int = errno.EROFS) -> None:
+    """A store in which no folder can be made."""
+    make = tempfile.mkdtemp
+
+    def mkdtemp(suffix: str | None = None, prefix: str | None = None, dir: Path | None = None) -> str:
+        if dir is not None and str(dir) == store.location:
+            raise OSError(number, os.strerror(number))
+        return make(suffix, prefix, dir)
+
+    monkeypatch.setattr(edge_places.tempfile, "mkdtemp", mkdtemp)
+
+
+def test_large_files_are_hard_links(store: EdgeStore) -> None:
+    """In the store's own file system nothing large is copied."""
+    reader = store.open("toy", read_only=True)
+    assert kinds(reader._folder.path) == {"matrix.dat": "hard", "page_0.dat": "hard", "id_tracker.deleted": "copy"}
+    assert reader._folder.path.parent == Path(store.location)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_store_that_cannot_be_written_is_read(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    """Where the store takes no folder, the view lies with the temporary files, and goes with its handle."""
+    no_room_in_the_store(store, monkeypatch, number)
+    no_hard_links(monkeypatch)
+    reader = store.open("toy", read_only=True)
+    _, queries, _ = many(N)
+
+    assert kinds(reader._folder.path) == {"matrix.dat": "symbolic", "page_0.dat": "copy", "id_tracker.deleted": "copy"}
+    assert nearest_names(reader, queries) == [f"name {i}" for i in range(N)]
+    assert len(list((tmp_path / "temporary").iterdir())) == 1
+    reader.close()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_read_only_mount_is_read(store: EdgeStore, tmp_path: Path) -> None:
+    """A store on a file system that is mounted read-only is searched, and nothing is left."""
+    mount, script = tmp_path / "mount", tmp_path / "read.py"
+    mount.mkdir()
+    script.write_text(
+        "import sys; from pathlib import Path; from pearl_qdrant.store.edge.store import EdgeStore\n"
+        "reader = EdgeStore(Path(sys.argv[1])).open('toy', read_only=True)\n"
+        "print(reader.count(), ', '.join(sorted(one.name for one in reader.find(entity_ids=['E0'], limit=9))))\n"
+    )
+    steps = f'mount --bind "$0" "{mount}" && mount -o remount,ro,bind "{mount}" || exit 77; "$1" "$2" "{mount}"'
+    unshare = shutil.which("unshare") or pytest.skip("there is no unshare")
+    done = subprocess.run(
+        [unshare, "-rm", "sh", "-c", steps, store.location, sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "temporary")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip("nothing can be mounted here")
+
+    assert (done.stdout, done.stderr) == (f"{N} name 0, name 1\n", "")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_without_any_links_the_error_says_what_to_do(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neither hard nor symbolic links can be made, the error names both and the ways out."""
+    no_hard_links(monkeypatch, errno.EPERM)
+
+    def fail(self: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", fail)
+    with pytest.raises(StoreError, match=r"Neither a hard link nor a symbolic link.*Point TMPDIR"):
+        store.open("toy", read_only=True)
+    assert list(Path(store.location).glob(".view-*")) == []
+
+
+def test_a_writer_works_where_no_hard_links_can_be_made(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer goes on; a reader beside it gets the reason, and one after it the new state."""
+    monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
+    no_hard_links(monkeypatch, errno.EPERM)
+    writer = store.open("toy")
+    writer.upsert(*many(10, start=N))
+    with pytest.raises(StoreError, match=r"cannot publish it for readers.*file system with hard links"):
+        store.open("toy", read_only=True)
+    writer.close()
+    assert store.open("toy", read_only=True).count() == N + 10
+
+
+def test_a_full_disk_keeps_the_last_published_state(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a change cannot be published the writer goes on, and readers see the state before; later they see all."""
+    writer = store.open("toy")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", _full(Path.open))
+        writer.upsert(*many(10, start=N))
+    assert store.open("toy", read_only=True).count() == N
+    writer.upsert(*many(10, start=N + 10))
+    assert store.open("toy", read_only=True).count() == N + 20
+
+
+def _full(open_file: object) -> object:
+    """`Path.open` that fails for the journal."""
+
+    def fail(self: Path, *arguments: object, **keywords: object) -> object:
+        if self.name == "journal":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return open_file(self, *arguments, **keywords)  # type: ignore[operator]
+
+    return fail
+
+
+def test_a_writer_of_an_older_version_locks_readers_out(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a process has a collection open and publishes nothing, the error names it."""
+    monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
+    folder = Path(store.location) / "toy"
+    script = """
+import sys
+from pathlib import Path
+from pearl_qdrant.store.edge.lock import CollectionLock
+lock = CollectionLock.acquire(Path(sys.argv[1]), "toy")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+    (folder / "files.json").unlink()
+    with python(script, str(folder / ".lock")) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(StoreLockedError, match=f"open for writing in another process \\(process {other.pid}"):
+            store.open("toy", read_only=True)
+        other.communicate("")
+    assert store.open("toy", read_only=True).count() == N
+
+
+@pytest.mark.parametrize("damage", ["segment.json", "id_tracker.mappings", "matrix.dat"])
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_damaged_files_are_refused(store: EdgeStore, damage: str, is_missing: bool) -> None:
+    """A reader refuses damaged and missing files as a writer does, and leaves nothing."""
+    for file in (Path(store.location) / "toy" / "shard").rglob(damage):
+        if is_missing:
+            file.unlink()
+        else:
+            file.write_bytes(b"x" + file.read_bytes()[1:])
+    with pytest.raises(StoreError, match=r"look damaged.*Restore.*pearl-qdrant collections delete toy"):
+        store.open("toy", read_only=True)
+    assert list(Path(store.location).glob(".view-*")) == []
