@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pearl_qdrant.errors import CollectionNotFoundError, StoreError, StoreLockedError, StoreUnavailableError
+from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.store.protocol import Collection, CollectionStatus, Glance, Store
+from pearl_qdrant.store.protocol import Collection, Glance, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import no_graph, unfinished_load
 

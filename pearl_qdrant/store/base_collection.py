@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -187,14 +188,16 @@ class BaseCollection(ABC):
         """
         self._check_open()
         ids = [point_id(point.kb, point.entity_id, point.canonical_name) for point in points]
-        found: dict[str, Sequence[float]] = {}
+        row = struct.Struct(f"={self.manifest.dim}f")  # takes a third of the time that numpy takes to read a list
+        found: dict[str, bytes] = {}
         for vector in (DESCRIPTION, DENSE) if self.manifest.has_descriptions else (DENSE,):
             for some in chunks([one for one in dict.fromkeys(ids) if one not in found], self._page_size):
-                found.update(self._retrieve_vectors(some, vector))
-        zeros = [0.0] * self.manifest.dim
-        rows = np.array([found.get(one, zeros) for one in ids], dtype=np.float32).reshape(len(ids), self.manifest.dim)
+                found |= {one: row.pack(*values) for one, values in self._retrieve_vectors(some, vector).items()}
+        packed = b"".join(found.get(one, bytes(row.size)) for one in ids)
+        rows = np.frombuffer(packed, dtype=np.float32).reshape(len(ids), self.manifest.dim)
         # Vectors of descriptions are stored with half the digits. A point without a vector stays zero.
-        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.asarray(rows / np.where(norms == 0, 1, norms), dtype=np.float32)
 
     def scroll(self) -> Iterator[NamePoint]:
         """Yield all points, ordered by point id."""

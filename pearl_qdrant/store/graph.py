@@ -26,6 +26,8 @@ oversampling changes nothing: the graph itself misses these names.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pearl_qdrant.store.schema import Quantization
 from pearl_qdrant.store.search import NameQuery
 
@@ -56,6 +58,27 @@ for each dimension needs more."""
 
 OLD_M, OLD_EF_CONSTRUCT = 16, 100
 """Parameters of collections made before they were recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionStatus:
+    """Counts, graph and indexes of a collection.
+
+    Attributes:
+        points: Exact number of points.
+        vectors: Points with a dense vector; the others are unencodable names.
+        indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
+        segments: Number of segments.
+        is_finalized: Whether the graph is built, or the collection is too small to need one.
+        payload_indexes: Indexed payload fields.
+    """
+
+    points: int
+    vectors: int
+    indexed_vectors: int
+    segments: int
+    is_finalized: bool
+    payload_indexes: tuple[str, ...]
 
 
 def candidates(query: NameQuery, *, is_filtered: bool) -> int:

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
+from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
 
 
@@ -33,27 +34,6 @@ class ScoredName:
 
 IsExactMatch = Callable[[int, NamePoint], bool]
 """Takes the row of a query and a name; whether the name is an exact match, so that no other search is needed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionStatus:
-    """Counts, graph and indexes of a collection.
-
-    Attributes:
-        points: Exact number of points.
-        vectors: Points with a dense vector; the others are unencodable names.
-        indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
-        segments: Number of segments.
-        is_finalized: Whether the graph is built, or the collection is too small to need one.
-        payload_indexes: Indexed payload fields.
-    """
-
-    points: int
-    vectors: int
-    indexed_vectors: int
-    segments: int
-    is_finalized: bool
-    payload_indexes: tuple[str, ...]
 
 
 CheckState = Literal["ok", "note", "fail"]
@@ -84,13 +64,21 @@ class Writer(Protocol):
 
     def __exit__(self, *exc_info: object) -> None: ...
 
-    def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+    def write(
+        self,
+        points: Sequence[NamePoint],
+        vectors: FloatArray,
+        encodable: BoolArray,
+        *,
+        descriptions: FloatArray | None = None,
+    ) -> None:
         """Write points; may return before they are stored. Raises the error of an earlier write, if there was one.
 
         Args:
             points: n points.
             vectors: (n, dim), L2-normalised.
             encodable: (n,); a point with False is stored without a dense vector.
+            descriptions: (n, dim), L2-normalised, of the points of canonical names; a row of zeros is no vector.
 
         Raises:
             InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
@@ -170,7 +158,14 @@ class Collection(Protocol):
         """Start a bulk load. While it is open, the collection must not be searched."""
         ...
 
-    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+    def upsert(
+        self,
+        points: Sequence[NamePoint],
+        vectors: FloatArray,
+        encodable: BoolArray,
+        *,
+        descriptions: FloatArray | None = None,
+    ) -> None:
         """Write a few points; search finds them when this returns. Arguments as in `Writer.write`."""
         ...
 

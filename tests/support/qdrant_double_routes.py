@@ -105,12 +105,13 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
         info["status"] = "yellow"
         info["indexed_vectors_count"] = 0
     elif is_indexing:
-        info["indexed_vectors_count"] = sum(_count_with(double, name, vector) for vector in ("dense", "lexical"))
+        vectors = ("dense", "lexical", "description")
+        info["indexed_vectors_count"] = sum(_count_with(double, name, vector) for vector in vectors)
     return info
 
 
 def _count_with(double: QdrantDouble, name: str, vector: str) -> int:
-    """Points with this vector, dense or sparse: a server counts both as indexed."""
+    """Points with this vector, dense or sparse: a server counts all as indexed."""
     params = double.client.get_collection(name).config.params
     named = params.vectors if isinstance(params.vectors, dict) else {}
     if vector not in {**named, **(params.sparse_vectors or {})}:

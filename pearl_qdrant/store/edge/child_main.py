@@ -41,7 +41,7 @@ from pearl_qdrant.store.edge.child_process import (
 )
 from pearl_qdrant.store.edge.points import PointBatch
 from pearl_qdrant.store.graph import share_indexed
-from pearl_qdrant.store.schema import LEXICAL
+from pearl_qdrant.store.schema import DESCRIPTION, LEXICAL
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _MANY_SEGMENTS = 1000  # never merge while loading
@@ -58,6 +58,7 @@ class ShardLoad:
         config = edge_shard.shard_config(
             job.dim,
             has_lexical=job.has_lexical,
+            has_descriptions=job.has_descriptions,
             m=job.graph_m if job.has_graph else 0,
             ef_construct=job.graph_ef_construct,
             segments=_MANY_SEGMENTS,
@@ -127,6 +128,7 @@ def _finalize(job: Job) -> Answer:
     config = edge_shard.shard_config(
         job.dim,
         has_lexical=job.has_lexical,
+        has_descriptions=job.has_descriptions,
         m=job.graph_m,
         ef_construct=job.graph_ef_construct,
         segments=edge_shard.MAX_SEGMENTS if job.has_graph else 1,
@@ -140,9 +142,10 @@ def _finalize(job: Job) -> Answer:
     edge_shard.create_indexes(shard)
     shard.flush()
     n_vectors = edge_shard.count_vectors(shard)
-    n_sparse = edge_shard.count_vectors(shard, LEXICAL) if job.has_lexical else 0
+    others = [name for name, has in ((LEXICAL, job.has_lexical), (DESCRIPTION, job.has_descriptions)) if has]
+    n_others = sum(edge_shard.count_vectors(shard, name) for name in others)
     # The engine counts deleted points until their segment is rebuilt.
-    indexed = share_indexed(shard.info().indexed_vectors_count, n_vectors, n_sparse)
+    indexed = share_indexed(shard.info().indexed_vectors_count, n_vectors, n_others)
     shard.close()
     return {"vectors": n_vectors, "indexed": indexed}
 

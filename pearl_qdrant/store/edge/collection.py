@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
 
@@ -23,7 +23,7 @@ from pearl_qdrant.store.edge.views import operations
 from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
 from pearl_qdrant.store.edge.views.operations import to_filter
 from pearl_qdrant.store.edge.views.view import CollectionView
-from pearl_qdrant.store.protocol import CollectionStatus
+from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 
@@ -110,10 +110,17 @@ class EdgeCollection(BaseCollection):
         """Start a bulk load, in a child process; see `protocol.Collection.writer`."""
         return EdgeWriter(self._writable("loading into it"))
 
-    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+    def upsert(
+        self,
+        points: Sequence[NamePoint],
+        vectors: FloatArray,
+        encodable: BoolArray,
+        *,
+        descriptions: FloatArray | None = None,
+    ) -> None:
         """Write a few points; search finds them when this returns."""
         folder = self._writable("writing to it")
-        batches = check_points(points, vectors, encodable, dim=folder.manifest.dim)
+        batches = check_points(points, vectors, encodable, folder.manifest, descriptions)
         with folder.editing(), folder.shard("writing to it") as shard:
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
@@ -255,8 +262,8 @@ class EdgeCollection(BaseCollection):
     def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
         with self._folder.shard("reading it") as shard:
             records = shard.retrieve([*ids], False, [vector])
-        found = ((str(record.id), record.vector) for record in records)  # each reading of `vector` copies it
-        return {point_id: named[vector] for point_id, named in found if isinstance(named, dict) and vector in named}
+        named = {str(record.id): cast("dict[str, list[float]]", record.vector or {}) for record in records}
+        return {point_id: vectors[vector] for point_id, vectors in named.items() if vector in vectors}
 
     def _count(self, point_filter: PointFilter | None) -> int:
         with self._folder.shard("counting its points") as shard:

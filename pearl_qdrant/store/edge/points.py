@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,8 +17,8 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.lexical.ngrams import SparseRows
-from pearl_qdrant.store.points import check_vectors, invalid_payload
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, NamePoint
+from pearl_qdrant.store.points import check_descriptions, check_vectors, invalid_payload
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint
 
 BATCH_POINTS = 1000
 """Points in one update. Edge holds the interpreter lock for its 50 ms."""
@@ -29,7 +29,9 @@ CANONICAL_FIELD = "is_canonical"
 RECORD_FIELD = "record"
 """The whole `NamePoint` as JSON."""
 
-_HEADER = struct.Struct("!II")  # rows, width
+_HEADER = struct.Struct("!III")  # points, width of the vectors, vectors of descriptions
+
+_Texts = tuple[list[str], list[dict[str, Any]]]  # ids and payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,16 @@ class PointBatch:
         payloads: n payloads as Edge stores them, see `edge_payload`.
         vectors: (n, dim), finite, a copy of the caller's array.
         encodable: (n,).
+        described: (n,); whether a point has a vector of a description.
+        descriptions: (m, dim), finite; the vectors of these points.
     """
 
     ids: list[str]
     payloads: list[dict[str, Any]]
     vectors: FloatArray
     encodable: BoolArray
+    described: BoolArray
+    descriptions: FloatArray
 
     def __len__(self) -> int:
         return len(self.encodable)
@@ -58,6 +64,8 @@ class PointBatch:
             {DENSE: memoryview(row)} if ok else {}
             for row, ok in zip(self.vectors, self.encodable.tolist(), strict=True)
         ]
+        for row, description in zip(np.flatnonzero(self.described).tolist(), self.descriptions, strict=True):
+            vectors[row][DESCRIPTION] = memoryview(description)
         if has_lexical:
             rows = sparse_vectors(stored_rows([payload["name"] for payload in self.payloads]))
             for named, sparse in zip(vectors, rows, strict=True):
@@ -65,22 +73,27 @@ class PointBatch:
                     named[LEXICAL] = sparse
         return [Point(*parts) for parts in zip(self.ids, vectors, self.payloads, strict=True)]
 
-    def pack(self) -> bytes:
-        """Pack into bytes for a child with the same interpreter. The vectors come first, so that they are aligned."""
-        rows, width = self.vectors.shape
-        header = _HEADER.pack(rows, width)
-        texts = marshal.dumps((self.ids, self.payloads))  # three times as fast as JSON
-        return b"".join((header, self.vectors.tobytes(), self.encodable.tobytes(), texts))
+    def pack(self, dump: Callable[[_Texts], bytes] = marshal.dumps) -> bytes:
+        """Pack into bytes for a child with the same interpreter. The vectors come first, so that they are aligned.
+
+        Args:
+            dump: Packs ids and payloads; `marshal` is three times as fast as JSON.
+        """
+        header = _HEADER.pack(*self.vectors.shape, len(self.descriptions))
+        arrays = (self.vectors, self.descriptions, self.encodable, self.described)
+        return b"".join((header, *(array.tobytes() for array in arrays), dump((self.ids, self.payloads))))
 
     @classmethod
-    def unpack(cls, packed: bytes) -> PointBatch:
+    def unpack(cls, packed: bytes, load: Callable[[memoryview], _Texts] = marshal.loads) -> PointBatch:
         """Reverse `pack`. The arrays share the memory of `packed`."""
-        rows, width = _HEADER.unpack_from(packed)
-        flags = _HEADER.size + 4 * rows * width
-        vectors = np.frombuffer(packed, dtype=np.float32, count=rows * width, offset=_HEADER.size)
-        encodable = np.frombuffer(packed, dtype=np.bool_, count=rows, offset=flags)
-        ids, payloads = marshal.loads(memoryview(packed)[flags + rows :])  # noqa: S302 - our own parent wrote it
-        return cls(ids, payloads, vectors.reshape(rows, width), encodable)
+        n, width, m = _HEADER.unpack_from(packed)
+        flags = _HEADER.size + 4 * (n + m) * width
+        rows = np.frombuffer(packed, dtype=np.float32, count=(n + m) * width, offset=_HEADER.size)
+        encodable = np.frombuffer(packed, dtype=np.bool_, count=n, offset=flags)
+        described = np.frombuffer(packed, dtype=np.bool_, count=n, offset=flags + n)
+        ids, payloads = load(memoryview(packed)[flags + 2 * n :])
+        vectors = rows.reshape(n + m, width)
+        return cls(ids, payloads, vectors[:n], encodable, described, vectors[n:])
 
 
 def sparse_vectors(rows: SparseRows) -> list[SparseVector | None]:
@@ -146,7 +159,11 @@ _decode = msgspec.json.Decoder(NamePoint).decode
 
 
 def check_points(
-    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
+    points: Sequence[NamePoint],
+    vectors: FloatArray,
+    encodable: BoolArray,
+    manifest: Manifest,
+    descriptions: FloatArray | None = None,
 ) -> list[PointBatch]:
     """Check points before any of them is written, and cut them into batches.
 
@@ -154,25 +171,34 @@ def check_points(
         points: n points.
         vectors: (n, dim); the row of an unencodable name is not read.
         encodable: (n,).
-        dim: Width of the collection's vectors.
+        manifest: That of the collection.
+        descriptions: (n, dim) or None, as in `protocol.Writer.write`.
 
     Raises:
         InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
-        ValueError: If the three have different lengths.
+        ValueError: If the arrays have different lengths, or the collection keeps no vectors of descriptions.
     """
-    rows, flags = check_vectors(points, vectors, encodable, dim=dim)
-    return list(_batches(points, rows, flags))
+    rows, flags = check_vectors(points, vectors, encodable, dim=manifest.dim)
+    described, described_rows = check_descriptions(points, descriptions, manifest)
+    return list(_batches(points, rows, flags, described, described_rows))
 
 
-def _batches(points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray) -> Iterator[PointBatch]:
+def _batches(
+    points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray, described: BoolArray, described_rows: FloatArray
+) -> Iterator[PointBatch]:
     """Cut into batches. Encoding the payloads checks their texts."""
+    done = 0
     for start in range(0, len(points), BATCH_POINTS):
         part = slice(start, start + BATCH_POINTS)
         try:
             payloads = [edge_payload(point) for point in points[part]]
         except (ValueError, TypeError):
             payloads = [checked_payload(point) for point in points[part]]
-        yield PointBatch([point.id for point in points[part]], payloads, rows[part], flags[part])
+        ids = [point.id for point in points[part]]
+        m = int(described[part].sum())
+        some = described_rows[done : done + m]
+        done += m
+        yield PointBatch(ids, payloads, rows[part], flags[part], described[part], some)
 
 
 def checked_payload(point: NamePoint) -> dict[str, Any]:

@@ -136,7 +136,9 @@ class EdgeStore:
         try:
             edge_shard.check_space(temporary, name, doing="creating it")
             with edge_shard.edge_errors(name, "creating it"):
-                edge_shard.create_shard(temporary / SHARD_FOLDER, manifest.dim)
+                edge_shard.create_shard(
+                    temporary / SHARD_FOLDER, manifest.dim, has_descriptions=manifest.has_descriptions
+                )
             write_checksums(temporary / SHARD_FOLDER)
             write_published(temporary, Published(new_token()))
             write_atomically(temporary / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")

@@ -14,9 +14,8 @@ from qdrant_client import models
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError
 from pearl_qdrant.store.base_collection import BaseCollection, PointFilter
-from pearl_qdrant.store.graph import share_indexed
-from pearl_qdrant.store.protocol import CollectionStatus
-from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.graph import CollectionStatus, share_indexed
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.connection import Connection
@@ -111,11 +110,18 @@ class ServerCollection(BaseCollection):
         server_indexing.begin_load(self._connection, self._name)
         return ServerWriter(self._connection, self._name, self._manifest, self._limits)
 
-    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+    def upsert(
+        self,
+        points: Sequence[NamePoint],
+        vectors: FloatArray,
+        encodable: BoolArray,
+        *,
+        descriptions: FloatArray | None = None,
+    ) -> None:
         """Write a few points; search finds them when this returns."""
         self._check_open()
         uploader = Uploader(self._connection, self._name, self._limits)
-        for batch in uploader.batches(check_points(points, vectors, encodable, self._manifest)):
+        for batch in uploader.batches(check_points(points, vectors, encodable, self._manifest, descriptions)):
             uploader.send(batch)
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
@@ -143,11 +149,13 @@ class ServerCollection(BaseCollection):
         """Return counts, segments and indexes."""
         info = self._call(lambda: self._client.get_collection(self._name))
         n_vectors = self._count_vectors(DENSE)
-        n_sparse = self._count_vectors(LEXICAL) if LEXICAL in (info.config.params.sparse_vectors or {}) else 0
+        others = [LEXICAL] if LEXICAL in (info.config.params.sparse_vectors or {}) else []
+        others += [DESCRIPTION] if self._manifest.has_descriptions else []
+        n_others = sum(map(self._count_vectors, others))
         return CollectionStatus(
             points=self._count(None),
             vectors=n_vectors,
-            indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse),
+            indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, n_others),
             segments=info.segments_count,
             is_finalized=server_indexing.is_built(
                 info, n_vectors=n_vectors, dim=self._manifest.dim, is_local=self._connection.is_local

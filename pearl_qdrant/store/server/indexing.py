@@ -10,8 +10,8 @@ from functools import partial
 from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
-from pearl_qdrant.store.protocol import CollectionStatus
-from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
+from pearl_qdrant.store.graph import CollectionStatus
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Manifest, Quantization
 from pearl_qdrant.store.server.connection import Connection
 
 LOAD_KEY = "pearl_qdrant_load"
@@ -51,6 +51,22 @@ def quantization_config(quantization: Quantization) -> models.QuantizationConfig
     if quantization == "turbo":
         return models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(always_ram=True))
     return None
+
+
+def vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
+    """Make the parameters of dense vectors. Those of descriptions are read by id only: no graph, half the digits."""
+    size, distance = manifest.dim, models.Distance.COSINE
+    quantization = quantization_config(manifest.quantization)
+    params = {DENSE: models.VectorParams(size=size, distance=distance, quantization_config=quantization)}
+    if manifest.has_descriptions:
+        params[DESCRIPTION] = models.VectorParams(
+            size=size,
+            distance=distance,
+            hnsw_config=models.HnswConfigDiff(m=0),
+            on_disk=True,
+            datatype=models.Datatype.FLOAT16,
+        )
+    return params
 
 
 def sparse_params() -> models.SparseVectorParams:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.keys import stored_rows
-from pearl_qdrant.store.points import check_vectors, invalid_payload, label_point
-from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest, NamePoint
+from pearl_qdrant.store.points import check_descriptions, check_vectors, invalid_payload, label_point
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Manifest, NamePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,11 @@ class CheckedPoint:
 
 
 def check_points(
-    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, manifest: Manifest
+    points: Sequence[NamePoint],
+    vectors: FloatArray,
+    encodable: BoolArray,
+    manifest: Manifest,
+    descriptions: FloatArray | None = None,
 ) -> list[CheckedPoint]:
     """Check points before any of them is sent. Of points with one id the last is kept, as a server would do.
 
@@ -40,14 +45,17 @@ def check_points(
         vectors: (n, dim).
         encodable: (n,).
         manifest: Gives the width of the vectors, and whether there are sparse ones, which are made of the names here.
+        descriptions: (n, dim) or None, as in `protocol.Writer.write`.
 
     Raises:
         InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
-        ValueError: If the three have different lengths.
+        ValueError: If the arrays have different lengths, or the collection keeps no vectors of descriptions.
     """
     rows, flags = check_vectors(points, vectors, encodable, dim=manifest.dim)
+    described, described_rows = check_descriptions(points, descriptions, manifest)
     if not len(points):
         return []
+    of_descriptions = dict(zip(np.flatnonzero(described).tolist(), described_rows, strict=True))
     lexical = stored_rows([point.name for point in points]) if manifest.has_lexical else None
     checked: dict[str, CheckedPoint] = {}
     for i, (point, has_vector) in enumerate(zip(points, flags.tolist(), strict=True)):
@@ -55,6 +63,8 @@ def check_points(
         if lexical is not None and lexical.offsets[i] < lexical.offsets[i + 1]:
             indices, values = lexical.row(i)
             named[LEXICAL] = {"indices": indices, "values": values}
+        if i in of_descriptions:
+            named[DESCRIPTION] = of_descriptions[i]
         identifier = _point_id(point)
         content = {"id": identifier, "payload": point.to_payload(), "vector": named}
         checked.pop(identifier, None)

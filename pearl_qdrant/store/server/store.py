@@ -16,7 +16,7 @@ from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Manifest
 from pearl_qdrant.store.server import connection as server_connection
 from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
@@ -126,11 +126,10 @@ class ServerStore:
             tries += 1
             return client.create_collection(
                 name,
-                vectors_config={DENSE: models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE)},
+                vectors_config=server_indexing.vector_params(manifest),
                 hnsw_config=models.HnswConfigDiff(
                     m=graph.M, ef_construct=graph.EF_CONSTRUCT, full_scan_threshold=graph.FULL_SCAN_KB
                 ),
-                quantization_config=server_indexing.quantization_config(manifest.quantization),
                 sparse_vectors_config={LEXICAL: server_indexing.sparse_params()},
                 shard_number=placement.shards,
                 replication_factor=placement.replicas,
@@ -161,11 +160,14 @@ class ServerStore:
         client = self._connection.client
         info = self._connection.call(lambda: client.get_collection(name), collection=name)
         manifest = parse_manifest(info.config.metadata, name)
-        vectors = info.config.params.vectors
-        dense = vectors.get(DENSE) if isinstance(vectors, dict) else None
+        params = info.config.params.vectors
+        vectors = params if isinstance(params, dict) else {}
+        dense = vectors.get(DENSE)
         if dense is None or dense.size != manifest.dim or dense.distance != models.Distance.COSINE:
             found = f"{dense.size} dim, {dense.distance}" if dense else "none"
             raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
+        if manifest.has_descriptions and DESCRIPTION not in vectors:
+            raise ManifestError(name, f"there should be vectors '{DESCRIPTION}'")
         if manifest.has_lexical and LEXICAL not in (info.config.params.sparse_vectors or {}):
             raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
         return ServerCollection(self._connection, name, manifest, limits=Limits.of(info), indexing=self._indexing)

@@ -162,11 +162,18 @@ class ServerWriter:
             pool.shutdown(wait=True, cancel_futures=True)
             self._pending.clear()
 
-    def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+    def write(
+        self,
+        points: Sequence[NamePoint],
+        vectors: FloatArray,
+        encodable: BoolArray,
+        *,
+        descriptions: FloatArray | None = None,
+    ) -> None:
         """Submit points; see `protocol.Writer.write`."""
         pool = self._open_pool()
         self._collect(block_above=_MAX_PENDING)
-        for batch in self._uploader.batches(check_points(points, vectors, encodable, self._manifest)):
+        for batch in self._uploader.batches(check_points(points, vectors, encodable, self._manifest, descriptions)):
             ids = frozenset(point.id for point in batch)
             # The later write of a point must win: wait if a batch with the same point is still on its way.
             if any(not ids.isdisjoint(others) for _, others in self._pending):
