@@ -22,10 +22,11 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
-from pearl_qdrant.store.protocol import IsExactMatch, ScoredName
+from pearl_qdrant.store.protocol import IsExactMatch
 from pearl_qdrant.store.search import (
     EnginePoint,
     NameQuery,
+    ScoredName,
     SearchEngine,
     check_vectors,
     clip_cosine,

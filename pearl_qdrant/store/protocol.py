@@ -16,21 +16,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredName:
-    """A point found by search.
-
-    Attributes:
-        point: The payload.
-        score: Cosine to the query vector, in [-1, 1]; None if the name or the query has no dense vector (only from
-            `Collection.search_hybrid`).
-    """
-
-    point: NamePoint
-    score: float | None
-
+from pearl_qdrant.store.search import ScoredName
 
 IsExactMatch = Callable[[int, NamePoint], bool]
 """Takes the row of a query and a name; whether the name is an exact match, so that no other search is needed."""

@@ -17,7 +17,6 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import UInt32Array
-from pearl_qdrant.store.protocol import ScoredName
 from pearl_qdrant.store.schema import NamePoint
 
 BATCH_QUERIES = 64
@@ -29,6 +28,20 @@ BATCH_MENTIONS = 8
 to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link no more mentions a second."""
 
 _MAX_TIES = 1000  # points of one score that are ordered at the end of a result
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredName:
+    """A point found by search.
+
+    Attributes:
+        point: The payload.
+        score: Cosine to the query vector, in [-1, 1]; None if the name or the query has no dense vector (only from
+            `Collection.search_hybrid`).
+    """
+
+    point: NamePoint
+    score: float | None
 
 
 class EnginePoint(Protocol):

@@ -15,8 +15,8 @@ from pearl_qdrant.linking.mention_detection.tie_breaking import ContextChooser
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, Scorer
 from pearl_qdrant.records import Candidate
-from pearl_qdrant.store.protocol import ScoredName
 from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.search import ScoredName
 
 
 class Directions:

@@ -7,8 +7,9 @@ import pytest
 from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.ngrams import ngram_rows
-from pearl_qdrant.store.protocol import Collection, ScoredName, Store
+from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.search import ScoredName
 
 
 def hybrid(
