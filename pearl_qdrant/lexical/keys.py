@@ -10,6 +10,7 @@ list and finds every name that has it, in both stores. Stricter keys weigh more,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -17,6 +18,8 @@ import numpy as np
 
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
 from pearl_qdrant.lexical.spelling_variants import variant_words
+
+_TWO_NUMBERS = re.compile("[0-9] [0-9]")
 
 WEIGHTS = (4.0, 2.0, 1.0)
 """Stored values of the keys: spelling, variant, words."""
@@ -39,12 +42,20 @@ def joined(words: Sequence[str]) -> str:
     return "".join(parts)
 
 
+def spelling_key(folded: str) -> str:
+    """The key of spelling alone of a folded name; `joined` of its words."""
+    # Two numbers side by side are rare; digits of other scripts are left to `joined`.
+    if folded.isascii() and _TWO_NUMBERS.search(folded) is None:
+        return folded.replace(" ", "")
+    return joined(folded.split())
+
+
 def name_keys(folded: str) -> tuple[str, str, str]:
     """The three keys of a name that `fold_name` folded; empty for a name without letters and digits."""
     words = folded.split()
     variants = variant_words(words)
     sorted_words = sorted(word for word in variants if word not in SMALL_WORDS) or sorted(variants)
-    return joined(words), joined(variants), " ".join(sorted_words)
+    return spelling_key(folded), joined(variants), " ".join(sorted_words)
 
 
 def key_rows(keys: Sequence[tuple[str, str, str]], weights: Sequence[float] = (1.0, 1.0, 1.0)) -> SparseRows:

@@ -12,6 +12,7 @@ their score replaces the dense one. A mention without n-grams, such as an emoji,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,7 @@ from itertools import chain
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
-from pearl_qdrant.lexical.keys import joined, key_rows, name_keys
+from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
@@ -101,7 +102,7 @@ def find_candidates(
     queries = Queries(mentions, spellings, [words for _, _, words in keys], folded_rows(folded), key_rows(keys))
 
     def is_own_name(number: int, point: NamePoint) -> bool:
-        is_same = joined(fold_name(point.name).split()) == spellings[number]
+        is_same = spelling_key(fold_name(point.name)) == spellings[number]
         return is_same and not (exclude is not None and exclude(number, point))
 
     found: list[list[MatchedName]] = [[] for _ in mentions]
@@ -218,32 +219,41 @@ def _set_string_scores(
     ]
     folded = [fold_name(name) for name in rows]
     scores = score_pairs(mentions, idf.weighted(folded_rows(folded)), pairs)
-    keys = [joined(one.split()) for one in folded]
+    keys = [spelling_key(one) for one in folded]
     triples = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
+    beginnings = [_beginnings(words) for words in queries.words]
     for name, (i, row), (cosine, of_mention, of_name) in zip(chain.from_iterable(found), pairs, triples, strict=True):
         name.folded = folded[row]
         spelling, of_mention_key = keys[row], queries.spellings[i]
         if of_mention_key and spelling:
             name.is_same_spelling = spelling == of_mention_key
             name.edit_similarity = edit_similarity(of_mention_key, spelling)
-            if " " in queries.words[i] and not name.is_same_spelling:
-                name.has_same_words = _has_words(folded[row], queries.words[i])
+            if beginnings[i] and not name.is_same_spelling:
+                name.has_same_words = _has_words(folded[row], queries.words[i], beginnings[i])
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
 
 
-def _has_words(folded: str, words: str) -> bool:
+def _beginnings(words: str) -> list[str]:
+    """The first letters of each word of a key of sorted words; empty for one word, which has no other order."""
+    return [word[:3] for word in words.split()] if " " in words else []
+
+
+def _has_words(folded: str, words: str, beginnings: Sequence[str]) -> bool:
     """Whether a folded name has this key of sorted words; the first letters of each word save most keys."""
-    return all(word[:3] in folded for word in words.split()) and name_keys(folded)[2] == words
+    for one in beginnings:
+        if one not in folded:
+            return False
+    return name_keys(folded)[2] == words
 
 
 def _others_of_best_name(
     collection: Collection, names: Sequence[MatchedName], link_query: LinkQuery
 ) -> list[MatchedName]:
     """The other entities with the best name, if the search found so many of them that there may be more."""
-    best = max(names, key=lambda name: name.preliminary_score, default=None)
-    if best is None:
+    if not names or max(Counter([name.point.name for name in names]).values()) < link_query.limit:
         return []
+    best = max(names, key=lambda name: name.preliminary_score)
     known = {name.point.id for name in names if name.point.name == best.point.name}
     if len(known) < link_query.limit:
         return []
@@ -254,15 +264,12 @@ def _others_of_best_name(
 def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedName]:
     """The best name of each entity, best first; equal ones are sorted by base and id."""
     best: dict[tuple[str, str], MatchedName] = {}
-    for name in sorted(names, key=_sort_key):
-        best.setdefault((name.point.kb, name.point.entity_id), name)
+    # Rounded, so that rounding errors of the cosine do not decide between equal names.
+    ordered = [(-round(name.preliminary_score, 6), name.point, name) for name in names]
+    ordered.sort(key=lambda one: (one[0], one[1].kb, one[1].entity_id, not one[1].is_canonical))
+    for _, point, name in ordered:
+        best.setdefault((point.kb, point.entity_id), name)
     kept = list(best.values())
     # All entities with the best name are kept, because they are tied.
-    n_tied = sum(name.point.name == kept[0].point.name for name in kept) if kept else 0
+    n_tied = [name.point.name for name in kept].count(kept[0].point.name) if kept else 0
     return kept[: max(limit, n_tied)]
-
-
-def _sort_key(name: MatchedName) -> tuple[float, str, str, bool]:
-    point = name.point
-    # Rounded, so that rounding errors of the cosine do not decide between equal names.
-    return -round(name.preliminary_score, 6), point.kb, point.entity_id, not point.is_canonical

@@ -104,7 +104,7 @@ def _apply_rules(
         # The bonus replaces what features say: of one name they differ by the predicted type alone.
         level = max(nil_logit, float(logits.max()))
         for i in group:
-            offsets[i] += BONUS + level - logits[i]
+            offsets[i] += BONUS + level - float(logits[i])
     return offsets, frozenset(group), rule
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from pearl_qdrant.lexical.keys import SMALL_WORDS, joined
+from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_words
 
@@ -95,7 +95,7 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
     return StringFeatures(
         folded,
         core or folded,
-        "".join(words) if is_plain else joined(words),
+        spelling_key(folded),
         " ".join(sorted(content)) if len(content) > 1 else content[0] if content else "",
         content,
         word_set if content == tuple(words) else frozenset(content),

@@ -1,0 +1,109 @@
+"""Processor time of bulk linking, of this checkout and another one by turns.
+
+    python benchmarks/linking/speed.py --store FOLDER --collection NAME --mentions mentions.txt --other ../before
+
+    different     `score_batch` over the distinct mentions of a file, one a line, in a linker that knows none of them
+    links         `link_batch` over the same
+    as in text    `link_batch` over three times as many, drawn so that the n-th mention is 1/n as frequent as the first
+    again         `link_batch` over those again
+
+Each run is a process of its own, which opens the embedded collection alone. Figures are milliseconds of processor time
+(all threads) a mention, so that other programs of the machine matter little; runs of two checkouts alternate, and the
+median of their ratios counts. --limit may be given several times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parents[2]
+WARM_UP = 64
+"""Mentions linked before the clock starts."""
+
+
+def measure(store: str, collection: str, mentions: list[str], limit: int) -> dict[str, float]:
+    """Milliseconds of processor time a mention, by what was measured."""
+    from pearl_qdrant import EntityLinker  # of the checkout that PYTHONPATH names
+
+    drawn = random.Random(0).choices(mentions, [1 / n for n in range(1, len(mentions) + 1)], k=3 * len(mentions))
+    with EntityLinker.open(collection, store=store, device="cpu") as linker:
+        deque(linker.link_batch([f"{mention} x" for mention in mentions[:WARM_UP]], limit=limit), maxlen=0)
+        cache = getattr(linker._stream, "cache", None)
+
+        def timed(call: Callable[[list[str]], Iterable[object]], asked: list[str], *, is_new: bool = True) -> float:
+            if is_new and cache is not None:
+                cache.clear()
+            start = time.process_time()
+            deque(call(asked), maxlen=0)
+            return (time.process_time() - start) / len(asked) * 1e3
+
+        def link(asked: list[str]) -> Iterable[object]:
+            return linker.link_batch(asked, limit=limit)
+
+        return {
+            "different": timed(lambda asked: linker.score_batch(asked, limit=limit), mentions),
+            "links": timed(link, mentions),
+            "as in text": timed(link, drawn),
+            "again": timed(link, drawn, is_new=False),
+        }
+
+
+def run_in(root: Path, arguments: list[str]) -> dict[str, float]:
+    """One run of `measure` in a new process with the packages of a checkout."""
+    command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--one-run"]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    ran = subprocess.run(command, check=False, env=environment, cwd=root, capture_output=True, text=True)
+    if ran.returncode:
+        raise SystemExit(f"failed in {root}: {ran.stderr}")
+    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+@click.command()
+@click.option("--store", required=True, help="Folder of the embedded store.")
+@click.option("--collection", required=True)
+@click.option("--mentions", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--limit", "limits", multiple=True, default=[10, 30], show_default=True)
+@click.option("--other", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Another checkout.")
+@click.option("--turns", default=5, show_default=True)
+@click.option("--one-run", is_flag=True, help="Measure once in this process, and print JSON.")
+def main(
+    store: str, collection: str, path: Path, limits: tuple[int, ...], other: Path | None, turns: int, one_run: bool
+) -> None:
+    """Measure by turns, and print medians and ratios."""
+    mentions = list(dict.fromkeys(line for line in path.read_text("utf-8").splitlines() if line.strip()))
+    if one_run:
+        click.echo(json.dumps(measure(store, collection, mentions, limits[0])))
+        return
+    for limit in limits:
+        shared = ["--store", str(Path(store).resolve()), "--collection", collection, "--mentions", str(path.resolve())]
+        arguments = [*shared, "--limit", str(limit)]
+        own, others = [], []
+        for _ in range(turns):
+            if other is not None:
+                others.append(run_in(other.resolve(), arguments))
+            own.append(run_in(ROOT, arguments))
+        click.echo(f"{collection}, {len(mentions):,} mentions, limit {limit}: ms of processor time a mention")
+        for what in own[0]:
+            line = f"  {what:<12} {statistics.median(run[what] for run in own):6.2f}"
+            if others:
+                before = statistics.median(run[what] for run in others)
+                ratios = sorted(run[what] / old[what] for run, old in zip(own, others, strict=True))
+                line += f"   other {before:6.2f}   ratio {statistics.median(ratios):.2f}"
+                line += f" ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            click.echo(line)
+
+
+if __name__ == "__main__":
+    main()
