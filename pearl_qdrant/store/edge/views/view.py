@@ -86,8 +86,9 @@ class _Source:
 
     def is_unchanged(self) -> bool:
         """Whether the files are still those that were found. Those of a closed collection change when it is opened."""
-        if self.is_published:
-            return self.folder.is_dir()
+        if self.is_published:  # before a writer removes its folder, it publishes another state
+            state = read_published(self.path)
+            return state is not None and state.folder == self.folder.name
         return self.sums is None or edge_checksums.read_checksums(self.path) == self.sums
 
 
