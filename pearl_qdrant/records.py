@@ -66,7 +66,10 @@ class Candidate:
         score: Logit by which candidates are ranked; higher is better.
         probability: Probability that this is the right entity, in [0, 1].
         tie: Whether another entity has an equal best name, and nothing separates the two.
-        features: The features behind the score, by the names in `linking.ranking.model.FEATURES`.
+        features: The features of the name, by the names in `linking.ranking.model.FEATURES`; behind the score of a
+            mention alone.
+        document: In a document or a context: what each of its parts adds to the score, in logits, by the names in
+            `linking.documents.model.FEATURES`; empty for a mention alone.
     """
 
     entity_id: str
@@ -85,6 +88,7 @@ class Candidate:
     probability: float | None = None
     tie: bool = False
     features: Mapping[str, float] = field(default_factory=dict)
+    document: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ import json
 import pickle
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -30,14 +31,30 @@ from scipy.optimize import minimize
 from ingest import load_base
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.decision import decide
+from pearl_qdrant.linking.documents.features.coherence import is_coherent
+from pearl_qdrant.linking.documents.features.passages import Compare
 from pearl_qdrant.linking.documents.linking import CANDIDATES
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
-from pearl_qdrant.linking.documents.model import FEATURES, NIL_FEATURES, PARTS, UNFITTED, DocumentModel, FloatArray
+from pearl_qdrant.linking.documents.model import (
+    COLUMN,
+    FEATURES,
+    NIL_FEATURES,
+    PARTS,
+    UNFITTED,
+    DocumentModel,
+    FloatArray,
+    Setting,
+)
+from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
 from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
+from pearl_qdrant.linking.documents.word_types import Words, word_types
+from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_LIMIT
+from pearl_qdrant.store.schema import NamePoint
 
 WEIGHT_DECAY = 1e-4
 """Of both fits, on the mean loss of a mention, in nats."""
@@ -45,7 +62,17 @@ WEIGHT_DECAY = 1e-4
 ROUNDS = 4
 """Fits in turn with new values of the features."""
 
-NEGATIVE = frozenset(("part_of_nil",))
+FOLDS = 5
+"""Parts of the training documents; names are learned in the other parts."""
+
+WITHOUT: dict[Setting, frozenset[str]] = {
+    "coherence": frozenset(),
+    "no_coherence": frozenset(("coherence",)),
+    "context": frozenset(("coherence", "popularity")),  # with the rules and the decision of names
+}
+"""Parts that do not count in each set of coefficients."""
+
+NEGATIVE = frozenset(("part_of_nil", "learned_nil", "unseen"))
 """Features that lower a logit."""
 
 UNSIGNED = frozenset(("bias", "exact_name", "popular_name"))
@@ -80,13 +107,22 @@ TASKS = {
 
 @dataclass(slots=True)
 class Document:
-    """A document with its mentions, their right ids (none for NIL) and, once set, their features."""
+    """A document with its mentions, their right ids (none for NIL) and, once set, their features.
+
+    Attributes:
+        task: The task that it is of.
+        learned: What was learned of each string in other documents.
+        compare: Compares its passages with entities.
+    """
 
     corpus: str
     text: str
     spans: list[DocumentSpan]
     gold: list[frozenset[str]]
     mentions: list[DocumentMention]
+    task: str = ""
+    learned: dict[str, LearnedMention | None] = field(default_factory=dict)
+    compare: Compare | None = None
 
 
 def read_documents(data: Path, corpora: Sequence[str]) -> list[Document]:
@@ -122,17 +158,67 @@ def load(data: Path, work: Path, name: str) -> None:
     load_base(base, name, store=str(work / "store"))
 
 
-def score(work: Path, name: str, documents: Sequence[Document], part: str) -> dict[str, ScoredMention]:
-    """The scored strings of some documents; kept in the folder."""
-    path = work / f"{name}-{part}-{CANDIDATES}.pickle"
-    if path.exists():
-        known: dict[str, ScoredMention] = pickle.loads(path.read_bytes())  # noqa: S301 - our own file
-        return known
-    queries = list(dict.fromkeys(span.query for document in documents for span in document.spans))
-    with EntityLinker.open(name, store=str(work / "store")) as linker:
-        scored = dict(zip(queries, linker.score_batch(queries, limit=CANDIDATES), strict=True))
-    path.write_bytes(pickle.dumps(scored))
-    return scored
+def score(linker: EntityLinker, path: Path, documents: Sequence[Document]) -> dict[str, ScoredMention]:
+    """The scored strings of some documents; kept in a file."""
+    known: dict[str, ScoredMention] = pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own
+    queries = dict.fromkeys(span.query for document in documents for span in document.spans)
+    new = [query for query in queries if query not in known]
+    if new:
+        known |= zip(new, linker.score_batch(new, limit=CANDIDATES), strict=True)
+        path.write_bytes(pickle.dumps(known))
+    return known
+
+
+def learn_names(
+    linker: EntityLinker, scored: dict[str, ScoredMention], train: Sequence[Document], develop: Sequence[Document]
+) -> None:
+    """Set what is learned of each document: of training documents in the other folds, of others in all of them."""
+    for fold in range(FOLDS):
+        others = [document for i, document in enumerate(train) if i % FOLDS != fold]
+        _learn_from(linker, scored, others, [document for i, document in enumerate(train) if i % FOLDS == fold])
+    _learn_from(linker, scored, train, develop)
+
+
+def _learn_from(
+    linker: EntityLinker, scored: dict[str, ScoredMention], source: Sequence[Document], target: Sequence[Document]
+) -> None:
+    pairs = [
+        (document.text[span.start : span.end], min(gold, default=None))
+        for document in source
+        for span, gold in zip(document.spans, document.gold, strict=True)
+    ]
+    batch = linker.learn(pairs, skip_unknown=True, again=True).batch
+    queries = dict.fromkeys(span.query for document in target for span in document.spans)
+    learned = {query: linker.learned_in_document(scored[query], LinkOptions()) for query in queries}
+    linker.undo_learned(batch.number)
+    for document in target:
+        document.learned = {span.query: learned[span.query] for span in document.spans}
+
+
+class Cache:
+    """Vectors of passages and entities, each made once."""
+
+    def __init__(self, linker: EntityLinker) -> None:
+        self._of_empty = linker.passages("")
+        self._texts: dict[str, FloatArray] = {}
+        self._entities: dict[tuple[str, str], FloatArray] = {}
+
+    def passages(self, text: str) -> Passages:
+        """The passages of a text."""
+        return Passages(text, self._encode, self._entity_vectors)
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        new = [text for text in texts if text not in self._texts]
+        if new:
+            self._texts.update(zip(new, self._of_empty.encode(new), strict=True))
+        return np.array([self._texts[text] for text in texts])
+
+    def _entity_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
+        new = [point for point in points if (point.kb, point.entity_id) not in self._entities]
+        if new:
+            keys = [(point.kb, point.entity_id) for point in new]
+            self._entities.update(zip(keys, self._of_empty.entity_vectors(new), strict=True))
+        return np.array([self._entities[point.kb, point.entity_id] for point in points])
 
 
 def set_all(
@@ -143,11 +229,19 @@ def set_all(
 ) -> None:
     """Set the features of all mentions."""
     for document in documents:
+        words = Words(document.text)
         document.mentions = [
-            document_mention(scored[span.query], span.start, has_popularity="popularity" not in without)
+            document_mention(
+                scored[f"{document.task}:{span.query}"],
+                span.start,
+                has_popularity="popularity" not in without,
+                learned=document.learned.get(span.query) if "learned names" not in without else None,
+                type_scores=word_types().log_probabilities(words.rows_around(span.start, span.end)),
+            )
             for span in document.spans
         ]
-        set_features(document.mentions, model, without=without)
+        own = without if is_coherent(document.mentions) else without | {"coherence"}
+        set_features(document.mentions, model, compare=document.compare, without=own)
 
 
 def fit_features(documents: Sequence[Document], start: FloatArray, without: frozenset[str]) -> FloatArray:
@@ -163,6 +257,8 @@ def fit_features(documents: Sequence[Document], start: FloatArray, without: froz
     n = np.array([len(one) for one in rows])
     first, number = np.concatenate([[0], np.cumsum(n)[:-1]]), np.repeat(np.arange(len(n)), n)
     off = {name for part in without for name in PARTS[part]} | UNFITTED
+    if not values[:, COLUMN["names"]].any():
+        off.add("names")
     fitted = np.array([i for i, name in enumerate(FEATURES) if name not in off])
 
     def loss(chosen: FloatArray) -> tuple[float, FloatArray]:
@@ -268,35 +364,60 @@ def main(
     work.mkdir(parents=True, exist_ok=True)
     train: list[Document] = []
     develop: list[Document] = []
-    scored: dict[str, dict[str, ScoredMention]] = {}
-    for name in names:
-        load(data, work, name)
-        for part, corpora in (("train", TASKS[name].train), ("develop", TASKS[name].develop)):
-            read = read_documents(data, corpora)
-            scored[f"{name}-{part}"] = score(work, name, read, part)
-            most = train_documents if part == "train" else documents
-            for corpus in corpora:
-                own = [document for document in read if document.corpus == corpus]
-                random.Random(0).shuffle(own)
-                (train if part == "train" else develop).extend(own[:most])
-    of_train = {query: one for name in names for query, one in scored[f"{name}-train"].items()}
-    of_develop = {query: one for name in names for query, one in scored[f"{name}-develop"].items()}
-    every = frozenset(PARTS)
-    runs = [("names alone", every), *((f"{p} alone", every - {p}) for p in PARTS)] if ablation else []
-    runs += [(f"without {p}", frozenset((p,))) for p in PARTS] if ablation else []
-    for label, without in [*runs, ("all", frozenset[str]())]:
-        model = fit(train, of_train, without)
-        set_all(develop, of_develop, model, without)
-        report(label, develop, model)
-    alone = fit(train, of_train, frozenset(("coherence",)))
-    set_all(develop, of_develop, alone, frozenset(("coherence",)))
-    report("without coherence", develop, alone)
-    fitted: dict[str, object] = {"coherence": _rounded(model), "no_coherence": _rounded(alone)}
-    click.echo(json.dumps(fitted))
+    scored: dict[str, ScoredMention] = {}
+    with ExitStack() as opened:
+        for name in names:
+            load(data, work, name)
+            linker = opened.enter_context(EntityLinker.open(name, store=str(work / "store")))
+            of_task = _read_task(linker, data, work, name, scored)
+            for part, most, chosen in zip(of_task, (train_documents, documents), (train, develop), strict=True):
+                for corpus in dict.fromkeys(document.corpus for document in part):
+                    own = [document for document in part if document.corpus == corpus]
+                    random.Random(0).shuffle(own)
+                    chosen.extend(own[:most])
+        # Both with learned names and without, so that one set of coefficients serves both.
+        train += [replace(document, learned={}) for document in train]
+        fitted: dict[str, object] = {}
+        for setting, without in WITHOUT.items():
+            model = fit(train, scored, without)
+            fitted[setting] = _rounded(model)
+            for label, off in ((setting, {"learned names"}), (f"{setting}, learned", set[str]())):
+                set_all(develop, scored, model, without | off)
+                report(label, develop, model)
+        click.echo(json.dumps(fitted))
+        if ablation:
+            _ablation(train, develop, scored)
     if write:
         path = Path(__file__).parents[1] / "pearl_qdrant" / "linking" / "documents" / "documents.json"
-        fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train)}
+        fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train) // 2}
         path.write_text(json.dumps(fitted, indent=2) + "\n", "utf-8")
+
+
+def _read_task(
+    linker: EntityLinker, data: Path, work: Path, name: str, scored: dict[str, ScoredMention]
+) -> tuple[list[Document], list[Document]]:
+    """The training and the development documents of a task, with what was learned of their names."""
+    train, develop = read_documents(data, TASKS[name].train), read_documents(data, TASKS[name].develop)
+    of_task: dict[str, ScoredMention] = {}
+    for part, read in (("train", train), ("develop", develop)):
+        of_task |= score(linker, work / f"{name}-{part}-{CANDIDATES}.pickle", read)
+    learn_names(linker, of_task, train, develop)
+    cache = Cache(linker)
+    for document in (*train, *develop):
+        document.compare = cache.passages(document.text).compare
+        document.task = name
+    scored |= {f"{name}:{query}": one for query, one in of_task.items()}
+    return train, develop
+
+
+def _ablation(train: Sequence[Document], develop: Sequence[Document], scored: dict[str, ScoredMention]) -> None:
+    """Print what is right with names and one part more, and with all parts but one."""
+    every = frozenset(PARTS)
+    runs = [("names alone", every), *((f"{part} alone", every - {part}) for part in PARTS)]
+    for label, without in [*runs, *((f"without {part}", frozenset((part,))) for part in PARTS)]:
+        model = fit(train, scored, without)
+        set_all(develop, scored, model, without)
+        report(label, develop, model)
 
 
 def _rounded(model: DocumentModel) -> dict[str, dict[str, float]]:

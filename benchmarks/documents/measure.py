@@ -6,6 +6,9 @@ DATA has documents.jsonl (corpus, doc_id, text), mentions.tsv (corpus, doc_id, s
 dictionary takes the most popular entity that has the mention as a name, up to case. An answer is right if it is one of
 the gold ids, or NIL where the base has none. `first` is the first candidate of mentions whose entity is in the base,
 `linkable` the answer for them, `all` the answers for all mentions.
+
+--learn names a corpus whose mentions the linker learns; --context links each mention with its document as context, as
+if it were the only one; --embed-descriptions compares passages with descriptions, and not with canonical names alone.
 """
 
 from __future__ import annotations
@@ -23,7 +26,11 @@ import click
 from ingest import load_base
 from pearl_qdrant import EntityLinker, Link
 
-PARTS = ("partial names", "popularity", "coherence")
+PARTS = ("partial names", "popularity", "types", "passages", "coherence")
+
+
+AROUND = 300
+"""Characters on each side of a mention that are its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,9 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--corpus", "corpora", multiple=True, default=("aida-dev",), show_default=True)
 @click.option("--documents", "n_documents", default=60, show_default=True, help="Documents of a corpus, at most.")
 @click.option("--ablation", is_flag=True, help="Switch each part off, too, without another fit.")
+@click.option("--learn", "learned", multiple=True, help="Learn the mentions of this corpus, too; may be repeated.")
+@click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
+@click.option("--embed-descriptions", is_flag=True, help="Store vectors of descriptions.")
 @click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
 def main(
@@ -112,6 +122,9 @@ def main(
     corpora: Sequence[str],
     n_documents: int,
     ablation: bool,
+    learned: Sequence[str],
+    has_context: bool,
+    embed_descriptions: bool,
     has_annotate: bool,
     store: Path | None,
 ) -> None:
@@ -120,19 +133,53 @@ def main(
         location = str(store or Path(folder) / "store")
         path = data / base if links is None else with_links(data / base, data / links, Path(folder))
         name = Path(base).stem
-        load_base(path, name, store=location)
+        load_base(path, name, store=location, embed_descriptions=embed_descriptions)
         names = dictionary(data / base)
         with EntityLinker.open(name, store=location) as linker:
             for corpus in corpora:
                 documents = read_documents(data, corpus)[:n_documents]
                 click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
-                measure(linker, documents, names, ablation=ablation)
+                measure(linker, documents, names, ablation=ablation, has_context=has_context)
+                if learned:
+                    batch = linker.learn(labelled(data, learned), skip_unknown=True, again=True).batch
+                    links = (
+                        linker.link(document.text[start:end]) for document in documents for start, end in document.spans
+                    )
+                    show("learned, mentions alone", documents, [_pair(link) for link in links])
+                    in_documents(linker, "learned, documents", documents)
+                    linker.undo_learned(batch.number)
                 if has_annotate:
                     for is_document in (False, True):
                         found_in_text(linker, documents, is_document=is_document)
 
 
-def measure(linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, ablation: bool) -> None:
+def labelled(data: Path, corpora: Sequence[str]) -> list[tuple[str, str | None]]:
+    """The mentions of some corpora with their ids, None for NIL."""
+    return [
+        (document.text[start:end], min(gold, default=None))
+        for corpus in corpora
+        for document in read_documents(data, corpus)
+        for (start, end), gold in zip(document.spans, document.gold, strict=True)
+    ]
+
+
+def in_documents(linker: EntityLinker, label: str, documents: Sequence[Document], without: Sequence[str] = ()) -> None:
+    """Print the figures of documents, and the time of a mention."""
+    start = time.process_time()
+    found = [one for d in documents for one in linker.link_document(d.text, d.spans, without=without)]
+    seconds = time.process_time() - start
+    show(label, documents, [_pair(one.link) for one in found])
+    click.echo(f"{'':34}  {1000 * seconds / len(found):.1f} ms of processor time a mention")
+
+
+def measure(
+    linker: EntityLinker,
+    documents: Sequence[Document],
+    names: dict[str, str],
+    *,
+    ablation: bool,
+    has_context: bool,
+) -> None:
     """Print the figures of all ways to link given mentions."""
     mentions = [document.text[start:end] for document in documents for start, end in document.spans]
     of_dictionary = [names.get(mention.casefold()) for mention in mentions]
@@ -142,11 +189,14 @@ def measure(linker: EntityLinker, documents: Sequence[Document], names: dict[str
     show("mentions alone", documents, [_pair(alone[mention]) for mention in mentions])
     runs = [("documents", ()), *((f"documents without {part}", (part,)) for part in PARTS if ablation)]
     for label, without in runs:
-        start = time.process_time()
-        found = [one for d in documents for one in linker.link_document(d.text, d.spans, without=without)]
-        seconds = time.process_time() - start
-        show(label, documents, [_pair(one.link) for one in found])
-        click.echo(f"{'':34}  {1000 * seconds / len(mentions):.1f} ms of processor time a mention")
+        in_documents(linker, label, documents, without)
+    if has_context:
+        links = [
+            linker.link(document.text[start:end], context=document.text[max(0, start - AROUND) : end + AROUND])
+            for document in documents
+            for start, end in document.spans
+        ]
+        show("mentions in context", documents, [_pair(link) for link in links])
 
 
 def found_in_text(linker: EntityLinker, documents: Sequence[Document], *, is_document: bool) -> None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice(["partial names", "popularity", "coherence"]),
+    type=click.Choice(["partial names", "popularity", "learned names", "types", "passages", "coherence"]),
     help="Documents: leave out this part of what a document says of its mentions; may be repeated.",
 )
 @click.option(
@@ -188,7 +188,7 @@ def _as_record(found: Link, explain: bool) -> dict[str, object]:
             del record[name]
     if not explain:
         for candidate in record["candidates"]:
-            del candidate["features"]
+            del candidate["features"], candidate["document"]
     return record
 
 

@@ -29,8 +29,14 @@ def rarest(words: Iterable[str]) -> float:
 
 
 @lru_cache(maxsize=1)
+def english_words() -> tuple[str, ...]:
+    """The most frequent words of English text, the most frequent first."""
+    return tuple(files(__package__).joinpath(WORDS_FILE).read_text("utf-8").split())
+
+
+@lru_cache(maxsize=1)
 def _rarities() -> dict[str, float]:
-    words = files(__package__).joinpath(WORDS_FILE).read_text("utf-8").split()
+    words = english_words()
     rarities: dict[str, float] = {}
     for rank, word in enumerate(words):
         rarities.setdefault(variant_word(word), rank / len(words))

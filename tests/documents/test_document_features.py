@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pearl_qdrant.linking.documents.coherence import Anchor, coherence, is_coherent, links_of
+from pearl_qdrant.linking.documents.features.coherence import Anchor, coherence, is_coherent, links_of
+from pearl_qdrant.linking.documents.features.partial_names import is_other_form, part_of, set_partial_names
+from pearl_qdrant.linking.documents.features.popularity import set_popularity
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
@@ -18,8 +20,6 @@ from pearl_qdrant.linking.documents.model import (
     check_parts,
     shipped_document_model,
 )
-from pearl_qdrant.linking.documents.partial_names import is_other_form, part_of, set_partial_names
-from pearl_qdrant.linking.documents.popularity import set_popularity
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
 from pearl_qdrant.linking.ranking.model import FEATURES as RANKING_FEATURES
 from pearl_qdrant.linking.ranking.model import NIL_FEATURES
@@ -180,7 +180,7 @@ def test_parts_that_are_off_leave_their_features_zero() -> None:
 
 def test_a_popular_exact_name_alone_is_no_nil() -> None:
     """A document of one mention has no coherence, and its coefficients do not count on it."""
-    model = shipped_document_model(is_coherent=False)
+    model = shipped_document_model("no_coherence")
     found = entity("a", "Gotham", 30.0, popularity=5000.0)
     found = replace(found, name=replace(found.name, is_same_spelling=True), offset=25.0)
     one = mention("Gotham", found)
@@ -231,7 +231,7 @@ def test_the_shipped_coefficients_have_the_sign_of_their_meaning() -> None:
 
 def test_unknown_names_are_errors() -> None:
     """A misspelled part or coefficient names what there is."""
-    with pytest.raises(ValueError, match="'partial names', 'popularity', 'coherence', not 'popular'"):
+    with pytest.raises(ValueError, match="'passages', 'coherence', not 'popular'"):
         check_parts(["popular"])
     with pytest.raises(ValueError, match="unknown feature 'x'"):
         DocumentModel.from_json('{"features": {"x": 1}, "decision": {}}')

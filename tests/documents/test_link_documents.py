@@ -91,9 +91,13 @@ def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
 
 
 def test_a_context_that_says_nothing_changes_nothing(linker: EntityLinker) -> None:
-    """A mention without a longer name in its context is linked as it is alone."""
-    assert linker.link("Gotham", context="Nothing here.") == linker.link("Gotham")
-    assert linker.link("Clinton", context="") == linker.link("Clinton")
+    """A context without the mention, and without a longer name of it, leaves the probabilities as they are."""
+    for mention, context in (("Gotham", "Nothing here."), ("Clinton", "")):
+        alone, in_context = linker.link(mention), linker.link(mention, context=context)
+        assert in_context.entity_id == alone.entity_id
+        assert in_context.nil_reason == alone.nil_reason
+        of_alone = [candidate.probability for candidate in alone.candidates]
+        assert [candidate.probability for candidate in in_context.candidates] == pytest.approx(of_alone, abs=1e-6)
 
 
 def test_a_context_needs_no_hashable_mentions(linker: EntityLinker) -> None:

@@ -2,6 +2,7 @@
 
 model.py            features and coefficients of one log-linear model
 mentions.py         a mention of a document with its features
-popularity.py, partial_names.py, coherence.py      the features, one family a module
+features/           the features, one family a module
 resolve.py          all features of a document, in their order
+linking.py          documents, and mentions with a context
 """

@@ -7,15 +7,19 @@ the front.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.documents.coherence import is_coherent
+from pearl_qdrant.linking.documents.features.coherence import is_coherent
 from pearl_qdrant.linking.documents.mentions import document_mention
 from pearl_qdrant.linking.documents.model import shipped_document_model
+from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
 from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
+from pearl_qdrant.linking.documents.word_types import Words, word_types
+from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.mention_detection.given_spans import GivenSpan
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
@@ -38,100 +42,155 @@ _WORD = re.compile(r"[^\W_](?:[\w'’&-]|\.(?=\w))*")
 _SMALL_WORDS = frozenset("of the and for in de du la van von al bin".split())
 
 
-class BatchScorer(Protocol):
-    """Scores many strings; `EntityLinker` is one."""
+class DocumentSource(Protocol):
+    """What linking in documents needs of a linker; `EntityLinker` is one."""
 
     def score_batch(self, mentions: Iterable[str], options: LinkOptions | None = None) -> Iterator[ScoredMention]:
         """Yield scored mentions, in order; see `EntityLinker.score_batch`."""
         ...
 
+    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None:
+        """What was learned of a mention; None if nothing was."""
+        ...
 
-Decide = Callable[[ScoredMention], Link]
-"""The decision: a scored mention to its link."""
+    def decide_in_document(self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions) -> Link:
+        """The link of a mention that its document scored."""
+        ...
+
+    def passages(self, text: str) -> Passages:
+        """The passages of a text, which are compared with entities."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MentionInText:
+    """A mention that its text scored, with what was learned of it."""
+
+    scored: ScoredMention
+    learned: LearnedMention | None = None
 
 
 def link_document(
-    linker: BatchScorer,
+    source: DocumentSource,
     text: str,
     spans: Iterable[GivenSpan],
     options: LinkOptions,
-    decide: Decide,
     *,
     without: frozenset[str] = frozenset(),
 ) -> list[Annotation]:
     """The links of the mentions of a document, one for each span, in the order of the spans.
 
     Args:
-        linker: Scores the distinct strings.
+        source: Scores the distinct strings, and makes the links.
         text: The document.
         spans: Where its mentions are, as for `annotate`.
         options: As for `link`.
-        decide: Makes the links.
         without: Parts of the model that are switched off (`model.PARTS`).
 
     Raises:
         ValueError: If a span is empty or outside the text, or of an unknown kind.
     """
     places = document_spans(text, spans)
-    scored = score_document(linker, places, options, without=without)
+    scored = score_document(source, text, places, options, without=without)
     return [
-        Annotation(text[place.start : place.end], place.start, place.end, decide(one), place.long_form)
+        Annotation(
+            text[place.start : place.end],
+            place.start,
+            place.end,
+            source.decide_in_document(one.scored, one.learned, options),
+            place.long_form,
+        )
         for place, one in zip(places, scored, strict=True)
     ]
 
 
 def score_document(
-    linker: BatchScorer,
+    source: DocumentSource,
+    text: str,
     places: Sequence[DocumentSpan],
     options: LinkOptions,
     *,
     without: frozenset[str] = frozenset(),
-) -> list[ScoredMention]:
+) -> list[MentionInText]:
     """The mentions of a document with their scored candidates, in the order of their places."""
     wide = options.updated(limit=max(options.limit, CANDIDATES), context=None)
     distinct = list(dict.fromkeys(place.query for place in places))
-    scored = dict(zip(distinct, linker.score_batch(distinct, wide), strict=True))
-    has_popularity = "popularity" not in without
-    mentions = [document_mention(scored[place.query], place.start, has_popularity=has_popularity) for place in places]
+    scored = dict(zip(distinct, source.score_batch(distinct, wide), strict=True))
+    has_learned = "learned names" not in without
+    learned = {query: source.learned_in_document(scored[query], options) if has_learned else None for query in distinct}
+    words = Words(text)
+    mentions = [
+        document_mention(
+            scored[place.query],
+            place.start,
+            has_popularity="popularity" not in without,
+            learned=learned[place.query],
+            type_scores=word_types().log_probabilities(words.rows_around(place.start, place.end)),
+        )
+        for place in places
+    ]
     if not is_coherent(mentions):
         without |= {"coherence"}
-    model = shipped_document_model(is_coherent="coherence" not in without)
+    model = shipped_document_model("no_coherence" if "coherence" in without else "coherence")
     # Features look at mentions before and after each one; spans may come in any order.
-    set_features(sorted(mentions, key=lambda mention: mention.start), model, without=without)
-    return [rescored(mention, model, limit=options.limit) for mention in mentions]
+    in_order = sorted(mentions, key=lambda mention: mention.start)
+    set_features(in_order, model, compare=source.passages(text).compare, without=without)
+    return [
+        MentionInText(rescored(mention, model, limit=options.limit), learned[place.query])
+        for place, mention in zip(places, mentions, strict=True)
+    ]
 
 
 def score_in_context(
-    linker: BatchScorer, mentions: Iterable[str], context: str, options: LinkOptions
-) -> Iterator[ScoredMention]:
-    """Mentions with their candidates, in order, each scored with the names of a text that have its words and others.
+    source: DocumentSource, mentions: Iterable[str], context: str, options: LinkOptions
+) -> Iterator[MentionInText]:
+    """Mentions with their candidates, in order, each scored with what a text around it says.
+
+    A longer name of the text that has the words of the mention, the types that the words around it suggest, and the
+    passage are added to what names say.
 
     Args:
-        linker: Scores the strings.
+        source: Scores the strings.
         mentions: The mentions; each is scored as if it were the only one.
         context: Any text around them.
         options: As for `link`.
     """
     names = [(name, f" {fold_name(name)} ") for name in capitalised_names(context)]
+    words = Words(context)
+    passages = source.passages(context)
     remaining = iter(mentions)
-    alone = options.updated(context=None)
-    wide = alone.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT))
-    model = shipped_document_model(is_coherent=False)
+    wide = options.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT), context=None)
+    model = shipped_document_model("context")
     while batch := take(remaining, MENTIONS_AT_ONCE):
         longer = [_longer_names(mention, names) for mention in batch]
-        # A context without such a name says nothing of a mention, which is then linked as it is alone.
-        plain = linker.score_batch([m for m, found in zip(batch, longer, strict=True) if not found], alone)
         distinct = list(dict.fromkeys(name for found in longer for name in found))
-        answers = linker.score_batch([*distinct, *(m for m, found in zip(batch, longer, strict=True) if found)], wide)
+        answers = source.score_batch([*distinct, *batch], wide)
         scored = dict(zip(distinct, answers, strict=False))
-        for found in longer:
-            if not found:
-                yield next(plain)
-                continue
-            document = [document_mention(scored[name], start) for start, name in enumerate(found)]
-            own = document_mention(next(answers), len(document))
-            set_features([*document, own], model, without=frozenset(("coherence",)))
-            yield rescored(own, model, limit=options.limit)
+        for mention, found in zip(batch, longer, strict=True):
+            start, end = _place(mention, context)
+            document = [
+                document_mention(scored[name], -len(found) + i, has_popularity=False) for i, name in enumerate(found)
+            ]
+            for other in document:
+                other.is_compared = False
+            alone = next(answers)
+            learned = source.learned_in_document(alone, options)
+            types = word_types().log_probabilities(words.rows_around(start, end)) if end else None
+            own = document_mention(alone, start, has_popularity=False, learned=learned, type_scores=types)
+            document.append(own)
+            set_features(document, model, compare=passages.compare, without=frozenset(("coherence",)))
+            yield MentionInText(rescored(own, model, limit=options.limit), learned)
+
+
+def _place(mention: object, context: str) -> tuple[int, int]:
+    """The first place of a mention in a context, in characters; (0, 0) if it is not in it."""
+    name = clean_mention(mention)
+    if not name:
+        return 0, 0
+    words = r"\s+".join(re.escape(word) for word in name.split())
+    pattern = rf"(?<!\w){words}(?!\w)"
+    found = re.search(pattern, context) or re.search(pattern, context, re.IGNORECASE)
+    return found.span() if found else (0, 0)
 
 
 def capitalised_names(text: str) -> list[str]:

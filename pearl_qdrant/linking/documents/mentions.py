@@ -9,9 +9,11 @@ import numpy as np
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents.model import COLUMN, FEATURES, NIL_COLUMN, NIL_FEATURES, FloatArray
+from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
+from pearl_qdrant.records import LearnedCount
 
 MOST_CERTAIN = 6.0
 """Logits beyond which the decision of the ranking model counts for no more."""
@@ -34,6 +36,9 @@ class DocumentMention:
         values: Their features, (k, len(FEATURES)).
         of_decision: Features of the decision, (len(NIL_FEATURES),).
         row: The row of each entity.
+        learned: How often it meant what in labelled text.
+        type_scores: (len(word_types.TYPES),), log probabilities of its type by the words around it; None if unknown.
+        is_compared: Whether its passage is compared with its candidates.
         is_id: Whether the mention is the id of an entity, which nothing in a document can change.
     """
 
@@ -44,6 +49,9 @@ class DocumentMention:
     values: FloatArray
     of_decision: FloatArray
     row: dict[EntityKey, int] = field(default_factory=dict)
+    learned: tuple[LearnedCount, ...] = ()
+    type_scores: FloatArray | None = None
+    is_compared: bool = True
     is_id: bool = False
 
     def add(self, entity: ScoredEntity) -> int:
@@ -60,24 +68,37 @@ class DocumentMention:
         return row
 
 
-def document_mention(scored: ScoredMention, start: int, *, has_popularity: bool = True) -> DocumentMention:
+def document_mention(
+    scored: ScoredMention,
+    start: int,
+    *,
+    has_popularity: bool = True,
+    learned: LearnedMention | None = None,
+    type_scores: FloatArray | None = None,
+) -> DocumentMention:
     """A mention with the features that the ranking model and its rules give.
 
     Args:
         scored: The mention with its candidates.
         start: Offset of its first character in the document.
         has_popularity: Whether popularity counts; else the base is taken for one without it.
+        learned: What was learned of the mention. Where the base has popularity, counts are features; else they have
+            changed the probabilities of names already.
+        type_scores: See `DocumentMention`.
     """
+    is_popular = has_popularity and any(entity.point.popularity is not None for entity in scored.found)
+    is_id = scored.rule == "entity id"
+    if learned is not None and not is_popular and not is_id:
+        scored = learned.scored
     words = fold_name(clean_mention(scored.mention)).split()
     while len(words) > 1 and words[0] in _ARTICLES:
         del words[0]
     found = scored.found
     values = np.zeros((len(found), len(FEATURES)))
     of_decision = np.zeros(len(NIL_FEATURES))
-    is_id = scored.rule == "entity id"
     if not found:
         of_decision[NIL_COLUMN["rules"]] = -MOST_CERTAIN
-    elif not has_popularity or all(entity.point.popularity is None for entity in found):
+    elif not is_popular:
         logits = np.array(scored.logits)
         values[:, COLUMN["rules"]] = logits - logits.max()
         known = log_sum_exp(logits) - scored.nil_logit
@@ -94,7 +115,15 @@ def document_mention(scored: ScoredMention, start: int, *, has_popularity: bool 
             decided = log_sum_exp(raw) - scored.nil_logit
             of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
     row = {entity.key: i for i, entity in enumerate(found)}
-    return DocumentMention(start, scored, tuple(words), list(found), values, of_decision, row, is_id)
+    mention = DocumentMention(
+        start, scored, tuple(words), list(found), values, of_decision, row, type_scores=type_scores, is_id=is_id
+    )
+    if learned is not None and is_popular and not is_id:
+        mention.learned = learned.counts
+        for entity in learned.scored.found:
+            if any((count.kb, count.entity_id) == entity.key for count in learned.counts):
+                mention.add(entity)
+    return mention
 
 
 def log_sum_exp(logits: FloatArray) -> float:

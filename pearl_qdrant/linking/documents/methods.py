@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
-from pearl_qdrant.linking.documents.model import check_parts
-from pearl_qdrant.linking.learned.names import LearnedNames
+from pearl_qdrant.linking.documents.model import FloatArray, check_parts
+from pearl_qdrant.linking.documents.passage_vectors import Passages
+from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_text
 from pearl_qdrant.linking.mentions import check_are_many
@@ -17,6 +21,8 @@ from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,28 +36,60 @@ class DocumentLinker(ABC):
     _calibration: Calibration
     _learned: LearnedNames
     _warnings: tuple[str, ...]
+    _collections: tuple[Collection, ...]
+
+    @property
+    @abstractmethod
+    def encoder(self) -> Encoder:
+        """The model that encodes mentions."""
 
     @abstractmethod
     def score_batch(self, mentions: Iterable[str], options: LinkOptions | None = None) -> Iterator[ScoredMention]:
         """Candidates of many mentions; see `EntityLinker.score_batch`."""
 
-    def _decider(self, options: LinkOptions) -> Callable[[ScoredMention], Link]:
-        """The decision with these options, what was learned, and warnings."""
-        threshold = self._calibration.threshold if options.threshold is None else options.threshold
-
-        def decide(scored: ScoredMention) -> Link:
-            link = self._learned.decide(scored, self._calibration, options, threshold)
-            return replace(link, warnings=self._warnings) if self._warnings else link
-
-        return decide
-
-    def _scored(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]:
-        """Candidates of mentions, in their context if there is one."""
+    def _links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+        """Links of mentions, in their context if there is one."""
         if options.context is None:
-            return self.score_batch(mentions, options)
+            threshold = self._threshold(options)
+            scored = self.score_batch(mentions, options)
+            return (self._warned(self._learned.decide(one, self._calibration, options, threshold)) for one in scored)
         check_are_many(mentions)
         self.score_batch((), options)  # checks the types now, not with the first mention
-        return score_in_context(self, mentions, options.context, options)
+        in_context = score_in_context(self, mentions, options.context, options)
+        return (self.decide_in_document(one.scored, one.learned, options) for one in in_context)
+
+    def _threshold(self, options: LinkOptions) -> float:
+        return self._calibration.threshold if options.threshold is None else options.threshold
+
+    def _warned(self, link: Link) -> Link:
+        return replace(link, warnings=self._warnings) if self._warnings else link
+
+    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None:
+        """What was learned of a mention of a document; None if nothing was."""
+        return self._learned.in_document(scored, self._calibration, options)
+
+    def decide_in_document(self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions) -> Link:
+        """The link of a mention that its document scored."""
+        threshold = self._threshold(options)
+        return self._warned(self._learned.decide_in_document(scored, learned, self._calibration, options, threshold))
+
+    def passages(self, text: str) -> Passages:
+        """The passages of a text, which are compared with entities."""
+        return Passages(text, self._encode_passages, self._description_vectors)
+
+    def _encode_passages(self, texts: Sequence[str]) -> FloatArray:
+        """Vectors of passages, (n, dim), L2-normalised; zeros for one without any known character."""
+        encoded = self.encoder.encode(list(texts))
+        return np.where(encoded.encodable[:, None], encoded.vectors, 0).astype(np.float64)
+
+    def _description_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
+        """Vectors of the descriptions of entities, else of their canonical names, (n, dim)."""
+        vectors = np.zeros((len(points), self.encoder.info.dim))
+        for collection in self._collections:
+            rows = [i for i, point in enumerate(points) if point.kb == collection.manifest.kb]
+            if rows:
+                vectors[rows] = collection.description_vectors([points[i] for i in rows])
+        return vectors
 
     def link_document(
         self,
@@ -74,7 +112,8 @@ class DocumentLinker(ABC):
             spans: The places of its mentions: (start, end) in characters, objects with `start_char` and `end_char`, or
                 mappings with `start` and `end`. Needed unless `text` is a `Doc`.
             options: As for `link`.
-            without: Parts to switch off: "partial names", "popularity", "coherence".
+            without: Parts to switch off: "partial names", "popularity", "learned names", "types", "passages",
+                "coherence".
             keywords: As for `link`.
 
         Returns:
@@ -94,7 +133,7 @@ class DocumentLinker(ABC):
         chosen = (options or LinkOptions()).updated(**keywords)
         if chosen.context is not None:
             chosen = replace(chosen, context=None)  # the document is its context
-        return link_document(self, own_text, given, chosen, self._decider(chosen), without=check_parts(without))
+        return link_document(self, own_text, given, chosen, without=check_parts(without))
 
     def _annotate_document(
         self, text: str | DocLike, options: AnnotateOptions, spans: Iterable[GivenSpan] | None = None

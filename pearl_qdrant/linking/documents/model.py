@@ -11,6 +11,9 @@ Features of a candidate:
     names           the logit of the ranking model, without what rules add, where the base has popularity
     popularity      log(1 + popularity)                                                     `popularity.py`
     rules           the logit of the ranking model and its rules, where the base has no popularity; as it is
+    learned         log(1 + n / 0.3), n how often the mention meant it in labelled text      `learned_names.py`
+    word_type       log probability of its type by the words around, less the highest one    `word_types.py`
+    passage         cosine of the passage to its description, else to its canonical name     `passages.py`
     surname         probability of the person whose longer name ends with the mention       `partial_names.py`
     first_name      the same, where the longer name begins with it
     part_of_name    the same for an entity that is no person
@@ -26,6 +29,8 @@ Features of the decision:
     exact_name      there: the mention is a name of the base, up to spelling
     popular_name    if so: log(1 + popularity) of the first candidate
     rules           the decision of the ranking model and its rules, where the base has no popularity; as it is
+    learned, learned_nil    log(1 + n / 0.3), n how often the mention meant any entity, and none
+    unseen          if nothing was learned of it: the share of the mentions of the document of which something was
     part            probability of the entities of the other name that the mention is a part or form of
     part_of_nil     if it is a part or form of another name: the probability that this one has no entity
     same_entity, linked, shared_links     those of the first candidate
@@ -38,6 +43,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +56,9 @@ FEATURES = (
     "names",
     "popularity",
     "rules",
+    "learned",
+    "word_type",
+    "passage",
     "surname",
     "first_name",
     "part_of_name",
@@ -66,6 +75,9 @@ NIL_FEATURES = (
     "exact_name",
     "popular_name",
     "rules",
+    "learned",
+    "learned_nil",
+    "unseen",
     "part",
     "part_of_nil",
     "same_entity",
@@ -76,12 +88,19 @@ NIL_FEATURES = (
 PARTS: Mapping[str, tuple[str, ...]] = {
     "partial names": ("surname", "first_name", "part_of_name", "acronym", "other_form"),
     "popularity": ("popularity",),
+    "learned names": ("learned",),
+    "types": ("word_type",),
+    "passages": ("passage",),
     "coherence": ("same_entity", "linked", "shared_links"),
 }
 """What a caller can switch off (`without`), and the features that it has."""
 
 UNFITTED = frozenset(("rules",))
 """Features with the coefficient 1: a base without popularity keeps the order and the decisions of names."""
+
+Setting = Literal["coherence", "no_coherence", "context"]
+"""What the coefficients were fitted for: documents with coherence, documents without it, whose other features and
+above all whose decision count for more, and single mentions with a text around them."""
 
 COLUMN = {name: i for i, name in enumerate(FEATURES)}
 NIL_COLUMN = {name: i for i, name in enumerate(NIL_FEATURES)}
@@ -146,13 +165,8 @@ def check_parts(without: Iterable[str]) -> frozenset[str]:
     return chosen
 
 
-@lru_cache(maxsize=2)
-def shipped_document_model(*, is_coherent: bool = True) -> DocumentModel:
-    """The coefficients that come with this package.
-
-    Args:
-        is_coherent: Whether coherence counts. Without it the other features, and above all the decision, need
-            coefficients of their own.
-    """
+@lru_cache(maxsize=len(get_args(Setting)))
+def shipped_document_model(setting: Setting = "coherence") -> DocumentModel:
+    """The coefficients that come with this package."""
     loaded = json.loads(files(__package__).joinpath("documents.json").read_text("utf-8"))
-    return DocumentModel.from_json(json.dumps(loaded["coherence" if is_coherent else "no_coherence"]))
+    return DocumentModel.from_json(json.dumps(loaded[setting]))

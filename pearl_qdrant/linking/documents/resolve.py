@@ -1,8 +1,8 @@
 """From the scored mentions of one document to the same mentions with what the document says of them.
 
-Popularity is set for each mention alone, then partial names by the probabilities so far, then coherence by the
-probabilities so far. All features together give logits and the logit of NIL, for the decision that every mention goes
-through.
+Learned names, popularity and types are set for each mention alone; then partial names, passages and coherence, each by
+the probabilities so far. All features together give logits and the logit of NIL, for the decision that every mention
+goes through.
 """
 
 from __future__ import annotations
@@ -10,32 +10,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pearl_qdrant.linking.documents.coherence import set_coherence
+from pearl_qdrant.linking.documents.features.coherence import set_coherence
+from pearl_qdrant.linking.documents.features.learned_names import set_learned_names
+from pearl_qdrant.linking.documents.features.partial_names import set_partial_names
+from pearl_qdrant.linking.documents.features.passages import Compare, set_passages
+from pearl_qdrant.linking.documents.features.popularity import set_popularity
+from pearl_qdrant.linking.documents.features.word_types import set_word_types
 from pearl_qdrant.linking.documents.mentions import DocumentMention, log_sum_exp
-from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel
-from pearl_qdrant.linking.documents.partial_names import set_partial_names
-from pearl_qdrant.linking.documents.popularity import set_popularity
+from pearl_qdrant.linking.documents.model import COLUMN, FEATURES, NIL_COLUMN, DocumentModel
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
 from pearl_qdrant.linking.ranking.scoring import in_order
 
 
 def set_features(
-    mentions: Sequence[DocumentMention], model: DocumentModel, *, without: frozenset[str] = frozenset()
+    mentions: Sequence[DocumentMention],
+    model: DocumentModel,
+    *,
+    compare: Compare | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> None:
     """Set all features of the mentions of one document.
 
     Args:
         mentions: The mentions in the order of the text, as `document_mention` makes them.
         model: The coefficients; those of earlier features decide about the values of later ones.
+        compare: Compares passages with entities; None if they do not count.
         without: Parts that are switched off (`model.PARTS`).
     """
-    if "popularity" not in without:
-        for mention in mentions:
-            set_popularity(mention)
+    has_types = "types" not in without
+    if "learned names" not in without:
+        set_learned_names(mentions)
     for mention in mentions:
+        if "popularity" not in without:
+            set_popularity(mention)
+        if has_types:
+            set_word_types(mention)
         _set_popular_name(mention, model)
     if "partial names" not in without:
         set_partial_names(mentions, model)
+        if has_types:
+            for mention in mentions:
+                set_word_types(mention)  # of the entities of longer names
+    if compare is not None and "passages" not in without:
+        set_passages(mentions, model, compare)
     if "coherence" not in without:
         set_coherence(mentions, model)
     for mention in mentions:
@@ -59,10 +76,16 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
     """
     if mention.is_id or not mention.entities:
         return mention.scored
-    logits = mention.values @ model.features
+    parts = mention.values * model.features
+    logits = parts.sum(axis=1)
     found = in_order(
-        ScoredEntity(entity.name, entity.features, logit)
-        for entity, logit in zip(mention.entities, logits.tolist(), strict=True)
+        ScoredEntity(
+            entity.name,
+            entity.features,
+            logit,
+            document={n: part for n, part in zip(FEATURES, row, strict=True) if part},
+        )
+        for entity, logit, row in zip(mention.entities, logits.tolist(), parts.tolist(), strict=True)
     )
     n_kept = max(limit, sum(entity.tie for entity in found))
     first = found[0]

@@ -61,6 +61,14 @@ class Evidence:
     as_written: Seen
     other_forms: Seen
 
+    def links_only(self) -> Evidence:
+        """The same without rejections."""
+        return Evidence(Seen(self.as_written.links), Seen(self.other_forms.links))
+
+    def rejections_only(self) -> Evidence:
+        """The rejections alone."""
+        return Evidence(Seen({}, self.as_written.rejections), Seen({}, self.other_forms.rejections))
+
     def entity_ids(self) -> list[str]:
         """The entities that it meant, at least once."""
         return [key for key in {**self.as_written.links, **self.other_forms.links} if key is not None]

@@ -32,6 +32,9 @@ from pearl_qdrant.store.schema import NamePoint
 
 log = logging.getLogger(__name__)
 
+_LEAST = 1e-9
+"""The least probability of a candidate that gets a logit again."""
+
 _SAME = 1e-9
 """Probabilities this close are equal: sums of counts are exact, products with the prior are not."""
 
@@ -40,6 +43,20 @@ _generations: defaultdict[tuple[str, str], int] = defaultdict(int)
 
 _learning = threading.Lock()
 """Held while a ledger is read and appended to, so that threads do not choose the same number for a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedMention:
+    """What was learned of a mention, before its document counts.
+
+    Attributes:
+        scored: The mention with learned entities among its candidates, and logits of the probabilities that links
+            which were learned give.
+        counts: The counts, rejections too, which count after the document (`LearnedNames.decide_in_document`).
+    """
+
+    scored: ScoredMention
+    counts: tuple[LearnedCount, ...]
 
 
 @dataclass(slots=True)
@@ -87,6 +104,47 @@ class LearnedNames:
                 link = decide(scored, calibration, options.limit, threshold, options.on_tie, probabilities)
                 return replace(link, learned=learned)
         return decide(scored, calibration, options.limit, threshold, options.on_tie)
+
+    def in_document(
+        self, scored: ScoredMention, calibration: Calibration, options: LinkOptions
+    ) -> LearnedMention | None:
+        """What was learned of a mention of a document; None if nothing was."""
+        found = self._evidence(scored.mention)
+        changed = self._apply(scored, calibration, found, options) if found else None
+        if changed is None:
+            return None
+        counts = changed[2]
+        links = [(at, evidence.links_only()) for at, evidence in found]
+        changed = self._apply(scored, calibration, links, options)
+        if changed is None:  # rejections alone
+            return LearnedMention(scored, counts)
+        answer, probabilities, _ = changed
+        nil = max(_LEAST, 1.0 - math.fsum(probabilities))
+        slope, bias = calibration.slope, calibration.nil_bias
+        logits = [math.log(max(_LEAST, p)) / slope for p in probabilities]
+        entities = [replace(entity, logit=logit) for entity, logit in zip(answer.found, logits, strict=True)]
+        nil_logit = (math.log(nil) - bias) / slope
+        return LearnedMention(replace(answer, found=entities, nil_logit=nil_logit, certainty=1.0), counts)
+
+    def decide_in_document(
+        self,
+        scored: ScoredMention,
+        learned: LearnedMention | None,
+        calibration: Calibration,
+        options: LinkOptions,
+        threshold: float,
+    ) -> Link:
+        """The link of a mention that its document scored; rejections count now."""
+        if learned is None:
+            return decide(scored, calibration, options.limit, threshold, options.on_tie)
+        probabilities = None
+        if any(count.rejected for count in learned.counts):
+            found = [(at, evidence.rejections_only()) for at, evidence in self._evidence(scored.mention)]
+            changed = self._apply(scored, calibration, found, options)
+            if changed is not None:
+                scored, probabilities, _ = changed
+        link = decide(scored, calibration, options.limit, threshold, options.on_tie, probabilities)
+        return replace(link, learned=learned.counts)
 
     def forget_points(self) -> None:
         """Look entities up again: the collections were edited."""

@@ -41,6 +41,23 @@ _WORDS: Mapping[str, str] = {
     "wanted_type": "has a requested type",
 }
 
+_DOCUMENT_WORDS: Mapping[str, str] = {
+    "names": "its names",
+    "rules": "its names and the rules",
+    "popularity": "popularity",
+    "learned": "learned names",
+    "word_type": "the words around suggest its type (0 for the most probable type)",
+    "passage": "the passage is like its description or name",
+    "surname": "surname of a longer name in the document",
+    "first_name": "first name of a longer name in the document",
+    "part_of_name": "part of a longer name in the document",
+    "acronym": "initials of a longer name in the document",
+    "other_form": "another form of a name in the document",
+    "same_entity": "another string of the document means it",
+    "linked": "linked to other entities of the document",
+    "shared_links": "shares links with other entities of the document",
+}
+
 _SMALL = 0.05  # logits; smaller contributions are not shown
 
 
@@ -57,6 +74,8 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
         return lines
     coefficients = (model or shipped_model()).by_name()
     best = link.candidates[0]
+    if best.document:
+        return lines + _in_document(link)
     lines += [f"for {_label(best)}:", *_parts(best, coefficients.get("decision", coefficients["features"]))]
     other = next((c for c in link.candidates[1:] if not (best.tie and c.tie)), None)
     if other is not None:
@@ -67,6 +86,20 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
             lines += _differences(best, other, coefficients["features"])
         else:
             lines.append(f"runner-up {_label(other)} ({other.probability or 0:.2f}){_popularity(best, other)}")
+    return lines
+
+
+def _in_document(link: Link) -> list[str]:
+    """What the parts of a document add to the score of the best candidate and of the runner-up, less the smallest."""
+    lines = []
+    shown = link.candidates[:2]
+    names = {name for candidate in shown for name in candidate.document}
+    least = {name: min(c.document.get(name, 0.0) for c in shown) if len(shown) > 1 else 0.0 for name in names}
+    for candidate, kind in zip(shown, ("for", "runner-up"), strict=False):
+        lines.append(f"{kind} {_label(candidate)} ({candidate.probability or 0:.2f}):")
+        parts = {name: value - least[name] for name, value in candidate.document.items()}
+        chosen = sorted((name for name in parts if parts[name] >= _SMALL), key=lambda name: -parts[name])
+        lines += [f"  {parts[name]:+6.2f}  {_DOCUMENT_WORDS[name]}" for name in chosen]
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,6 +69,7 @@ class ScoredEntity:
         offset: What rules add to the logit (`rules.py`): the share among namesakes, and the bonus of an exact name.
         is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
         tie: Whether another entity has an equal best name, and nothing separates the two.
+        document: What the parts of a document add to the logit, by name; None for a mention alone.
     """
 
     name: MatchedName
@@ -76,6 +78,7 @@ class ScoredEntity:
     offset: float = 0.0
     is_namesake: bool = False
     tie: bool = False
+    document: Mapping[str, float] | None = None
 
     @property
     def point(self) -> NamePoint:
@@ -107,6 +110,7 @@ class ScoredEntity:
             probability=probability,
             tie=self.tie,
             features=dict(zip(FEATURES, self.features.tolist(), strict=True)),
+            document=self.document or {},
         )
 
 

@@ -1,0 +1,46 @@
+"""Similarity of the passage around a mention to the description of each entity, or to its canonical name without one.
+
+Only mentions that names leave open get the feature, and only their best candidates; the others get the mean, so that it
+says nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pearl_qdrant.linking.documents.mentions import DocumentMention
+from pearl_qdrant.linking.documents.model import COLUMN, DocumentModel, FloatArray
+from pearl_qdrant.store.schema import NamePoint
+
+BEST = 10
+"""Candidates that are compared."""
+
+OPEN = 0.95
+"""A first candidate more probable than this needs no comparison."""
+
+Compare = Callable[[Sequence[tuple[int, Sequence[NamePoint]]]], Sequence[FloatArray]]
+"""Cosines of the passage around the mention that begins at an offset, to each of some entities; for several mentions."""
+
+
+def set_passages(mentions: Sequence[DocumentMention], model: DocumentModel, compare: Compare) -> None:
+    """Set the feature for the best candidates of open mentions.
+
+    Args:
+        mentions: The mentions of a document.
+        model: Gives the probabilities so far.
+        compare: Compares passages with entities.
+    """
+    chosen: list[tuple[DocumentMention, list[int]]] = []
+    for mention in mentions:
+        if mention.is_id or not mention.is_compared or len(mention.entities) < 2:
+            continue
+        logits = mention.values @ model.features
+        odds = np.exp(logits - logits.max())
+        if odds.max() <= OPEN * odds.sum():
+            chosen.append((mention, np.argsort(-odds, kind="stable")[:BEST].tolist()))
+    requests = [(mention.start, [mention.entities[i].point for i in rows]) for mention, rows in chosen]
+    for (mention, rows), cosines in zip(chosen, compare(requests) if requests else (), strict=True):
+        mention.values[:, COLUMN["passage"]] = cosines.mean()
+        mention.values[rows, COLUMN["passage"]] = cosines

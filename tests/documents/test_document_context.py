@@ -1,0 +1,188 @@
+"""What the words around a mention and learned names say of its candidates in a document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from linker_base import fill
+
+from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.linking.documents.features.learned_names import set_learned_names
+from pearl_qdrant.linking.documents.features.passages import set_passages
+from pearl_qdrant.linking.documents.features.word_types import set_word_types
+from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
+from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, shipped_document_model
+from pearl_qdrant.linking.documents.passage_vectors import Passages
+from pearl_qdrant.linking.documents.word_types import TYPES, Words, word_types
+from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.records import LearnedCount
+from pearl_qdrant.settings import DEFAULT_MODEL
+from pearl_qdrant.store.schema import NamePoint
+
+ENTITIES = [
+    Entity("person", "Jordan", ("Michael Jordan",), ("basketball player",), ("PERSON",)),
+    Entity("country", "Jordan", ("Hashemite Kingdom",), ("country",), ("GPE",)),
+    Entity("forest", "random forest", ("RF",)),
+    Entity("radio", "radio frequency", ("RF",)),
+]
+
+
+@pytest.fixture(scope="module")
+def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
+    """A linker over homonyms, with the model that is shipped."""
+    path = tmp_path_factory.mktemp("store")
+    fill(path, "homonyms", DEFAULT_MODEL, ENTITIES, is_loaded=True)
+    with EntityLinker.open("homonyms", store=str(path), threshold=0.0) as opened:
+        yield opened
+
+
+def candidate(key: str, kind: str, *, popularity: float | None = None) -> ScoredEntity:
+    """A candidate named Jordan."""
+    point = NamePoint("kb", key, "Jordan", "Jordan", True, types=(kind,) if kind else (), popularity=popularity)
+    return ScoredEntity(MatchedName(point, 0.5, folded="jordan"), np.zeros(len(FEATURES)), 0.0)
+
+
+def jordan(*entities: ScoredEntity, counts: tuple[LearnedCount, ...] = (), text: str = "") -> DocumentMention:
+    """The mention Jordan."""
+    scored = ScoredMention("Jordan", list(entities), 0.0, np.zeros(len(NIL_FEATURES)))
+    start = max(0, text.find("Jordan"))
+    scores = word_types().log_probabilities(Words(text).rows_around(start, start + 6)) if text else None
+    return document_mention(scored, start, learned=LearnedMention(scored, counts), type_scores=scores)
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ("He was elected mayor of Springvale in 1996.", "GPE"),
+        ("Springvale (born 12 May 1950) is a retired player and coach.", "PERSON"),
+        ("He worked for Springvale, a software company owned by a bank.", "ORG"),
+    ],
+)
+def test_words_suggest_types(text: str, kind: str) -> None:
+    """A city has a mayor, a person is born, one works for a company."""
+    start = text.index("Springvale")
+    scores = word_types().log_probabilities(Words(text).rows_around(start, start + 10))
+
+    assert TYPES[int(scores.argmax())] == kind
+    assert np.exp(scores).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("text", ["", "Jordan", "\U0001f600 Jordan \u200b", "约旦 Jordan"])
+def test_any_text_has_words_around(text: str) -> None:
+    """The edge of a text, symbols and other scripts are words like others."""
+    rows = Words(text).rows_around(0, len(text))
+
+    assert np.isfinite(word_types().log_probabilities(rows)).all()
+
+
+def test_the_feature_of_types_compares_candidates() -> None:
+    """The type that the words suggest has 0, another is below it, and an unknown one between them."""
+    mention = jordan(
+        candidate("a", "PERSON"), candidate("b", "GPE"), candidate("c", ""), text="the mayor of Jordan said"
+    )
+    set_word_types(mention)
+
+    person, city, unknown = mention.values[:, COLUMN["word_type"]].tolist()
+    assert city == 0.0
+    assert person < unknown < 0.0
+
+
+def test_counts_are_features() -> None:
+    """Uses of the same string count whole, other forms less, and NIL in the decision alone."""
+    counts = (LearnedCount("a", "kb", 2, 1), LearnedCount(None, "kb", 4), LearnedCount("gone", "kb", 9))
+    mention = jordan(candidate("a", "PERSON", popularity=1.0), candidate("b", "GPE", popularity=5.0), counts=counts)
+    unseen = jordan(candidate("a", "PERSON", popularity=1.0))
+    set_learned_names([mention, unseen])
+
+    assert unseen.of_decision[NIL_COLUMN["unseen"]] == 0.5
+    assert mention.values[:, COLUMN["learned"]].tolist() == pytest.approx([math.log1p(2.3 / 0.3), 0.0])
+    assert mention.of_decision[NIL_COLUMN["learned"]] == pytest.approx(math.log1p(2.3 / 0.3))
+    assert mention.of_decision[NIL_COLUMN["learned_nil"]] == pytest.approx(math.log1p(4 / 0.3))
+
+
+def test_near_mentions_share_a_passage() -> None:
+    """One passage is encoded for mentions near each other, another one for a mention far away."""
+    text = " ".join(f"w{i}" for i in range(100))
+    encoded: list[str] = []
+
+    def encode(texts: object) -> np.ndarray:
+        encoded.extend(texts)  # type: ignore[call-overload]
+        return np.eye(2)[: len(encoded)]
+
+    points = [candidate(key, "").point for key in ("a", "b")]
+    passages = Passages(text, encode, lambda given: np.eye(2)[: len(given)])
+    found = passages.compare([(text.index(word), points) for word in ("w10", "w12", "w80")])
+
+    assert [one.split()[0] for one in encoded] == ["w0", "w60"]
+    assert [one.tolist() for one in found] == [[1, 0], [1, 0], [0, 1]]
+
+
+def test_passages_are_for_open_mentions() -> None:
+    """A mention with one clear candidate is compared with nothing; other candidates than the best get the mean."""
+    clear = jordan(candidate("a", "PERSON"))
+    asked: list[int] = []
+
+    def compare(requests: object) -> list[np.ndarray]:
+        asked.extend(start for start, _ in requests)  # type: ignore[attr-defined]
+        return [np.array([0.4, 0.2])]
+
+    mention = jordan(candidate("a", "PERSON"), candidate("b", "GPE"), text="said Jordan")
+    set_passages([clear, mention], shipped_document_model(), compare)
+
+    assert asked == [5]
+    assert mention.values[:, COLUMN["passage"]].tolist() == [0.4, 0.2]
+
+
+@pytest.mark.parametrize(
+    "mention, context, entity_id",
+    [
+        ("RF", "The regression trees of the RF vote for a class.", "forest"),
+        ("RF", "The antenna sends an RF signal to the receiver.", "radio"),
+        ("Jordan", "He was born in Amman, the capital of Jordan.", "country"),
+    ],
+)
+def test_a_context_chooses_between_homonyms(linker: EntityLinker, mention: str, context: str, entity_id: str) -> None:
+    """The passage and the words around a mention say which of two entities of one name it is."""
+    assert linker.link(mention, context=context).candidates[0].entity_id == entity_id
+
+
+def test_parts_can_be_switched_off(linker: EntityLinker) -> None:
+    """Without types and passages, homonyms stay tied in a document."""
+    text = "The antenna sends an RF signal."
+    off = linker.link_document(text, [(21, 23)], without=["types", "passages"])[0].link
+    on = linker.link_document(text, [(21, 23)])[0].link
+
+    assert off.candidates[0].probability == pytest.approx(off.candidates[1].probability)
+    assert on.candidates[0].entity_id == "radio"
+
+
+def test_learned_names_count_in_a_document(linker: EntityLinker) -> None:
+    """A learned name goes before what the document says alone, is shown, and counts no more after its undo."""
+    text = "We tuned the RF."
+    accepted = linker.accept("RF", "radio")
+    learned = linker.link_document(text, [(13, 15)])[0].link
+    off = linker.link_document(text, [(13, 15)], without=["learned names"])[0].link
+    linker.undo_learned(accepted.number)
+    after = linker.link_document(text, [(13, 15)])[0].link
+
+    assert learned.entity_id == "radio"
+    assert learned.learned[0].as_written == 1
+    assert off == after
+    assert not after.learned
+
+
+def test_a_rejection_counts_in_a_document_and_a_context(linker: EntityLinker) -> None:
+    """A rejected entity is no longer the first candidate."""
+    text = "The antenna sends an RF signal to the receiver."
+    rejected = linker.reject("RF", "radio")
+    in_document = linker.link_document(text, [(21, 23)])[0].link
+    in_context = linker.link("RF", context=text)
+    linker.undo_learned(rejected.number)
+
+    assert in_document.candidates[0].entity_id == in_context.candidates[0].entity_id == "forest"
+    assert in_document.learned[0].rejected == 1
