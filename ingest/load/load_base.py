@@ -61,6 +61,7 @@ class Encoding:
     device: str
     pooling: str | None
     prefix: str | None
+    embed_descriptions: bool
 
 
 _COMPRESSED = ("gz", "bz2", "xz", "zst", "zip")
@@ -103,6 +104,7 @@ def load_base(  # long: all arguments of a load are documented here
     kb: str | None = None,
     kb_version: str | None = None,
     quantization: Quantization | None = None,
+    embed_descriptions: bool = False,
     placement: Placement | None = None,
     restart: bool = False,
     wait_s: float = DEFAULT_WAIT_S,
@@ -127,6 +129,9 @@ def load_base(  # long: all arguments of a load are documented here
         kb: Short name of the base, part of every point's id. Default: the collection's name.
         kb_version: Release of the base, for the manifest.
         quantization: How a new collection keeps vectors for finding candidates.
+        embed_descriptions: Whether a new collection also keeps a vector of each entity's description (its canonical
+            name and description, as one text), which tells namesakes apart in a context. A collection that was made
+            with them keeps them whatever is given here.
         placement: Shards and replicas of a new collection on a server.
         restart: Delete an existing collection first, its calibration included. What it learned stays
             (`EntityLinker.learn`).
@@ -143,7 +148,7 @@ def load_base(  # long: all arguments of a load are documented here
     """
     name, events = _checked_name(collection, paths, store), events or LoadEvents()
     reading = Reading(paths, kind, options, type_map, max_errors)
-    encoding = Encoding(model, device, pooling, prefix)
+    encoding = Encoding(model, device, pooling, prefix, embed_descriptions)
     with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
         return session.load(quantization=quantization, placement=placement, restart=restart)
 
@@ -163,6 +168,7 @@ def update_base(  # long: all arguments of an update are documented here
     max_errors: int | None = DEFAULT_MAX_ERRORS,
     kb: str | None = None,
     kb_version: str | None = None,
+    embed_descriptions: bool = False,
     may_remove: MayRemove = lambda removed, total: True,
     wait_s: float = DEFAULT_WAIT_S,
     events: LoadEvents | None = None,
@@ -174,6 +180,7 @@ def update_base(  # long: all arguments of an update are documented here
         collection: As in `load_base`; it must exist.
         may_remove: Called with the number of names that the new release lacks and that of all names, before any is
             deleted; False keeps them.
+        embed_descriptions: Requires that the collection was made with it, which alone decides.
         store, model, device, pooling, prefix, kind, options, type_map, max_errors, kb, kb_version, wait_s, events: As
             in `load_base`.
 
@@ -184,7 +191,7 @@ def update_base(  # long: all arguments of an update are documented here
     name, events = _checked_name(collection, paths, store), events or LoadEvents()
     _refuse_limit(options)
     reading = Reading(paths, kind, options, type_map, max_errors)
-    encoding = Encoding(model, device, pooling, prefix)
+    encoding = Encoding(model, device, pooling, prefix, embed_descriptions)
     with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
         return session.update(may_remove)
 
@@ -205,6 +212,7 @@ def load_or_update_base(
     kb: str | None = None,
     kb_version: str | None = None,
     quantization: Quantization | None = None,
+    embed_descriptions: bool = False,
     placement: Placement | None = None,
     may_update: MayUpdate = lambda: True,
     may_remove: MayRemove = lambda removed, total: True,
@@ -223,7 +231,7 @@ def load_or_update_base(
     """
     name, events = _checked_name(collection, paths, store), events or LoadEvents()
     reading = Reading(paths, kind, options, type_map, max_errors)
-    encoding = Encoding(model, device, pooling, prefix)
+    encoding = Encoding(model, device, pooling, prefix, embed_descriptions)
     with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
         is_part = options is not None and options.limit is not None
         if not is_part and session.is_newer_release() and may_update():
@@ -305,6 +313,7 @@ def _session(
                 encoder,
                 opened,
                 name,
+                encoding.embed_descriptions,
                 kb,
                 kb_version,
                 types.version,

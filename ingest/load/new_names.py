@@ -14,7 +14,7 @@ import msgspec
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import name_points, plain_points
+from pearl_qdrant.store.points import encode_descriptions, name_points, plain_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
@@ -61,17 +61,18 @@ class NewNames:
         Raises:
             StoreError: If the store fails after all retries.
         """
-        encode_seconds = 0.0
+        encode_seconds, manifest = 0.0, collection.manifest
         if not self.count:
             return encode_seconds
         with collection.writer() as writer:
             for window in _windows(self._read()):
-                names = [name for one in window for name in one.names]
+                pairs = [(one.entity, name) for one in window for name in one.names]
                 start = time.perf_counter()
-                encoded = encoder.encode(names)
+                encoded = encoder.encode([name for _, name in pairs])
+                descriptions = encode_descriptions(pairs, encoder, wanted=manifest.has_descriptions)
                 encode_seconds += time.perf_counter() - start
-                pairs = ((one.entity, name) for one in window for name in one.names)
-                writer.write(name_points(collection.manifest.kb, pairs, encoded), encoded.vectors, encoded.encodable)
+                points = name_points(manifest.kb, pairs, encoded)
+                writer.write(points, encoded.vectors, encoded.encodable, descriptions=descriptions)
             writer.flush()
         return encode_seconds
 

@@ -27,11 +27,11 @@ from ingest.load.embedding_cache import RepeatedNames
 from ingest.load.new_names import WINDOW, write_missing
 from ingest.load.prefetch import overlap
 from ingest.load.windows import WindowSize
-from pearl_qdrant.encoder.protocol import Encoded, Encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import name_points, names_of
+from pearl_qdrant.store.points import encode_descriptions, name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import Checkpoint, LoadedInput
 
@@ -117,11 +117,12 @@ class IngestResult:
 
 @dataclass(slots=True)
 class _Window:
-    """Some entities, and the vectors of their names once they are encoded."""
+    """Some entities, and the vectors of their names and descriptions once they are encoded."""
 
     entities: list[Entity]
     names: list[str]
     encoded: Encoded | None = None
+    descriptions: FloatArray | None = None
 
 
 @dataclass(slots=True)
@@ -164,9 +165,11 @@ class _Load:
             yield window
 
     def encode(self, windows: Iterable[_Window]) -> Iterator[_Window]:
+        wanted = self.collection.manifest.has_descriptions
         for window in windows:
             start = time.perf_counter()
             window.encoded = self.repeats.encode(window.names)
+            window.descriptions = encode_descriptions(names_of(window.entities), self.encoder, wanted=wanted)
             seconds = time.perf_counter() - start
             self.encode_seconds += seconds
             self.size.adapt(len(window.names), seconds)
@@ -181,7 +184,7 @@ class _Load:
             if encoded is None:
                 raise RuntimeError("a window reached the writer before the encoder")
             points = name_points(kb, names_of(window.entities), encoded)
-            writer.write(points, encoded.vectors, encoded.encodable)
+            writer.write(points, encoded.vectors, encoded.encodable, descriptions=window.descriptions)
             self.unencodable += len(points) - int(encoded.encodable.sum())
             done += len(window.entities)
             since += len(points)

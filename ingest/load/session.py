@@ -49,6 +49,7 @@ class Session:
         encoder: Encodes its names.
         store: Open.
         name: The collection.
+        embed_descriptions: As in `load_base`.
         kb: As in `load_base`.
         kb_version: As in `load_base`.
         type_map_version: For the manifest.
@@ -62,6 +63,7 @@ class Session:
     encoder: Encoder
     store: Store
     name: str
+    embed_descriptions: bool
     kb: str | None
     kb_version: str | None
     type_map_version: str
@@ -141,11 +143,22 @@ class Session:
                 kb=self.kb or self.name,
                 kb_version=self.kb_version,
                 quantization=quantization or DEFAULT_QUANTIZATION,
+                has_descriptions=self.embed_descriptions,
                 type_map_version=self.type_map_version,
             )
             return self.store.create(manifest, placement)
         target = self.store.open(self.name)
-        self._prepare(target)
+        try:
+            self._check_new(target, quantization, placement)
+            self._prepare(target)
+        except BaseException:
+            target.close()
+            raise
+        self._write_version(target)
+        return target
+
+    def _check_new(self, target: Collection, quantization: Quantization | None, placement: Placement) -> None:
+        """Refuse options of a new collection for one that exists."""
         if quantization not in (None, target.manifest.quantization):
             kept = target.manifest.quantization
             raise OptionError(
@@ -155,8 +168,6 @@ class Session:
             raise OptionError(
                 "placement", f"Collection '{self.name}' exists: shards and replicas are chosen when it is created."
             )
-        self._write_version(target)
-        return target
 
     def _prepare(self, target: Collection) -> None:
         """Check that an existing collection fits, and write the version of the type map."""
@@ -164,6 +175,10 @@ class Session:
         manifest.check_model(self.encoder.info)
         if self.kb is not None and self.kb != manifest.kb:
             raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.kb}'.")
+        if self.embed_descriptions and not manifest.has_descriptions:
+            raise OptionError(
+                "embed_descriptions", f"Collection '{target.name}' was made without vectors of descriptions."
+            )
         target.write_manifest(manifest.model_copy(update={"type_map_version": self.type_map_version}))
 
     def _write_version(self, target: Collection) -> None:

@@ -3,7 +3,8 @@
 Three passes, none of which holds the base in memory:
 
 1. Each name of the new release is looked up by its point id. New names are put into a temporary file. Where only other
-   fields changed (types, description, canonical name), the payload is replaced and the vector stays.
+   fields changed (types, description, canonical name), the payload is replaced and the vector stays. A
+   canonical name with another description is written again, if the collection keeps vectors of descriptions.
 2. The new names are encoded and written.
 3. All points are compared with the new release, and those that it lacks are deleted. For each point of the new release
    8 bytes are kept. Two of n points share them with probability n^2 / 2^61 (0.000004 % for ten million); then one
@@ -32,7 +33,7 @@ from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.linking.learned.aliases import alias_point_ids
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import plain_points
+from pearl_qdrant.store.points import description_text, plain_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LoadedInput, NamePoint
 
@@ -46,7 +47,7 @@ class UpdateResult:
         entities, names: Counts of the new release.
         points: Points in the collection afterwards, counted exactly.
         added: Names that were encoded and written.
-        changed: Names whose payload was replaced.
+        changed: Names whose payload was replaced, or whose entity has another description that was encoded.
         unchanged: Names that are as they were.
         removed: Deleted names, which the new release lacks.
         kept: Names that the new release lacks too, but that were kept: rows could not be read, or the caller refused.
@@ -126,7 +127,7 @@ def update(  # long: all arguments of an update are documented here
         entities=scan.entities,
         names=scan.names,
         points=points,
-        added=new.count,
+        added=comparison.added,
         changed=comparison.changed,
         unchanged=comparison.unchanged,
         removed=removed,
@@ -210,10 +211,12 @@ class _Comparison:
 
     def __init__(self, collection: Collection, new: NewNames) -> None:
         self.seen = array("Q")
+        self.added = 0
         self.changed = 0
         self.unchanged = 0
         self._collection = collection
         self._new = new
+        self._has_descriptions = collection.manifest.has_descriptions
 
     def add_all(self, entities: Iterator[Entity], on_progress: Progress) -> None:
         """Compare all entities, in batches."""
@@ -229,22 +232,31 @@ class _Comparison:
         changed = []
         row = 0
         for entity in entities:
-            missing = []
+            missing, redescribed = [], []
             for name in entity.names():
                 point, stored = points[row], known.get(ids[row])
                 row += 1
                 if stored is None:
                     missing.append(name)
+                elif self._has_descriptions and _described(point) != _described(stored):
+                    redescribed.append(name)
                 elif (now := _with_types_of(point, stored)) != stored:
                     changed.append(now)
                 else:
                     self.unchanged += 1
-            if missing:
-                self._new.add(entity, missing)
+            if missing or redescribed:
+                self._new.add(entity, [*missing, *redescribed])
+            self.added += len(missing)
+            self.changed += len(redescribed)
         for start in range(0, len(changed), BATCH):
             self._collection.replace_payloads(changed[start : start + BATCH])
         self.changed += len(changed)
         return len(points)
+
+
+def _described(point: NamePoint) -> str | None:
+    """The text whose vector a point has, if its collection keeps vectors of descriptions."""
+    return description_text(point) if point.is_canonical else None
 
 
 def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:

@@ -32,6 +32,7 @@ _MANY = 0.1  # share of a collection that an update deletes without asking
 _HINTS = {
     "collection": "Give one with --collection.",
     "kb": "Choose another --collection.",
+    "embed_descriptions": "Start over with --restart, or choose another --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
         "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
@@ -72,6 +73,11 @@ _HINTS = {
     type=click.Choice(["none", "int8", "binary", "turbo"]),
     help="How a new collection keeps vectors for finding candidates; scores come from the whole ones. "
     f"[default: {DEFAULT_QUANTIZATION}]",
+)
+@click.option(
+    "--embed-descriptions",
+    is_flag=True,
+    help="Also keep a vector of each description in a new collection: it tells namesakes apart in a context.",
 )
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option(
@@ -132,7 +138,7 @@ def ingest(
     print_counts(counts, as_json)
 
 
-_LOADING = ("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "wait_s")
+_LOADING = ("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "embed_descriptions", "wait_s")
 """Options that `load_base` and `update_base` take under the same name, beside those of reading."""
 
 

@@ -67,6 +67,7 @@ class CollectionStatus:
     Attributes:
         points: Exact number of points.
         vectors: Points with a dense vector; the others are unencodable names.
+        descriptions: Points with a vector of their entity's description.
         indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
         segments: Number of segments.
         is_finalized: Whether the graph is built, or the collection is too small to need one.
@@ -75,6 +76,7 @@ class CollectionStatus:
 
     points: int
     vectors: int
+    descriptions: int
     indexed_vectors: int
     segments: int
     is_finalized: bool

@@ -323,6 +323,7 @@ class Manifest(BaseModel):
         kb: str,
         kb_version: str | None = None,
         quantization: Quantization = "int8",
+        has_descriptions: bool = False,
         type_map_version: str | None = None,
     ) -> Manifest:
         """Make the manifest of a new collection for a model."""
@@ -337,6 +338,7 @@ class Manifest(BaseModel):
             prefix=info.prefix,
             has_head=info.has_head,
             quantization=quantization,
+            has_descriptions=has_descriptions,
             type_map_version=type_map_version,
             created_by=f"pearl-qdrant {__version__}",
         )

@@ -24,7 +24,7 @@ from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
 from pearl_qdrant.store.edge.views.operations import to_filter
 from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
-from pearl_qdrant.store.schema import INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.schema import DESCRIPTION, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 
 _PAGE_POINTS = 1000  # points in one scroll
@@ -191,6 +191,7 @@ class EdgeCollection(BaseCollection):
         state = folder.index_state()
         with folder.shard("reading its status") as shard:
             n_vectors = edge_shard.count_vectors(shard)
+            n_descriptions = edge_shard.count_vectors(shard, DESCRIPTION) if self.manifest.has_descriptions else 0
             n_points = edge_shard.count_points(shard)
             info = shard.info()
             has_indexes = edge_shard.has_indexes(shard)
@@ -199,6 +200,7 @@ class EdgeCollection(BaseCollection):
         return CollectionStatus(
             points=n_points,
             vectors=n_vectors,
+            descriptions=n_descriptions,
             indexed_vectors=indexed,
             segments=info.segments_count,
             is_finalized=has_indexes and self._needs_no_graph(n_vectors - indexed),

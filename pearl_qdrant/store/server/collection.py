@@ -149,13 +149,13 @@ class ServerCollection(BaseCollection):
         """Return counts, segments and indexes."""
         info = self._call(lambda: self._client.get_collection(self._name))
         n_vectors = self._count_vectors(DENSE)
-        others = [LEXICAL] if LEXICAL in (info.config.params.sparse_vectors or {}) else []
-        others += [DESCRIPTION] if self._manifest.has_descriptions else []
-        n_others = sum(map(self._count_vectors, others))
+        n_sparse = self._count_vectors(LEXICAL) if LEXICAL in (info.config.params.sparse_vectors or {}) else 0
+        n_descriptions = self._count_vectors(DESCRIPTION) if self._manifest.has_descriptions else 0
         return CollectionStatus(
             points=self._count(None),
             vectors=n_vectors,
-            indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, n_others),
+            descriptions=n_descriptions,
+            indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse + n_descriptions),
             segments=info.segments_count,
             is_finalized=server_indexing.is_built(
                 info, n_vectors=n_vectors, dim=self._manifest.dim, is_local=self._connection.is_local
