@@ -16,7 +16,7 @@ from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.views import published as edge_published
+from pearl_qdrant.store.edge.views import publisher as edge_publisher
 from pearl_qdrant.store.schema import Checkpoint
 
 N = 60
@@ -120,7 +120,7 @@ def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None
 
 def test_a_long_journal_is_replaced_by_files(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer publishes its files again when the journal is long, and a reader still finds everything."""
-    monkeypatch.setattr(edge_published, "MAX_JOURNAL_BYTES", 4000)
+    monkeypatch.setattr(edge_publisher, "MAX_JOURNAL_BYTES", 4000)
     writer = store.open("toy")
     for start in range(N, N + 100, 10):
         add(writer, start)
@@ -269,6 +269,58 @@ def test_a_killed_writer_leaves_what_it_committed(store: EdgeStore) -> None:
     writer.close()
     assert not (Path(store.location) / "toy" / "published").exists()
     assert store.open("toy", read_only=True).count() == 80
+
+
+HALF = """
+import sys
+from pathlib import Path
+from pearl_qdrant.store.edge.store import EdgeStore
+from edge_cases import many
+collection = EdgeStore(Path(sys.argv[1])).open("toy")
+collection.append_ledger([b"one"])
+collection.upsert(*many(10, start=60))
+with collection.editing():
+    collection.upsert(*many(10, start=70))
+    collection.append_ledger([b"two"])
+    collection.write_manifest(collection.manifest.model_copy(update={"names": 80}))
+    if sys.argv[2] == "load":
+        with collection.writer() as writer:
+            writer.write(*many(10, start=80))
+            writer.flush()
+    print("half", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_edit_is_undone(store: EdgeStore) -> None:
+    """An edit that was killed half-way leaves nothing; what was committed before is there."""
+    with python(HALF, store.location, "edit") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "half\n"
+        killed.kill()
+    reader = store.open("toy", read_only=True)
+    writer = store.open("toy")
+    for one in (reader, writer, store.open("toy", read_only=True)):
+        assert (one.count(), one.manifest.names, list(one.read_ledger())) == (70, 0, [b"one"])
+    assert not reader.is_outdated
+    add(writer, 70)
+    assert store.open("toy", read_only=True).count() == writer.count() == 80
+    writer.close()
+    assert store.open("toy").count() == 80
+
+
+def test_a_killed_load_keeps_what_it_stored(store: EdgeStore) -> None:
+    """A load that was killed is not undone: it resumes. Until then readers see the state before it."""
+    with python(HALF, store.location, "load") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "half\n"
+        killed.kill()
+    assert store.open("toy", read_only=True).count() == 70
+    writer = store.open("toy")
+    assert writer.count() == 90
+    assert store.open("toy", read_only=True).count() == 70
+    add(writer, 90)
+    assert store.open("toy", read_only=True).count() == 100
 
 
 def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) -> None:

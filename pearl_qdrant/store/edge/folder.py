@@ -44,7 +44,7 @@ from pearl_qdrant.store.edge.views.content import (
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.views.published import Publisher
+from pearl_qdrant.store.edge.views.publisher import Publisher
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.schema import Manifest
 
@@ -102,6 +102,7 @@ class CollectionFolder:
         try:
             self.manifest = read_manifest(path, name)
             self._load(check=partial(verify_and_remove_checksums, on_verified=self._publisher.begin))
+            self.manifest = read_manifest(path, name)  # after a kill it may be another one
             if not self._publisher.is_published:
                 self._commit()
         except BaseException:
@@ -183,6 +184,7 @@ class CollectionFolder:
         with self.editing():
             try:
                 with self.shard("starting that") as shard:
+                    self._publisher.hand_over()
                     self._shard, self._handed_over_for, is_handed_over = None, reason, True
                 # Closed after this folder's lock is released: if closing fails, `_take_back` takes the registry's lock,
                 # and it must take that one first.
@@ -228,6 +230,10 @@ class CollectionFolder:
     def record_replaced_files(self) -> None:
         """Note that the shard changed in another way, as by a payload index. As `record`."""
         self._publisher.replaced_files()
+
+    def record_ledger(self) -> None:
+        """Note that the ledger is another one. As `record`."""
+        self._publisher.changed()
 
     def _commit(self) -> None:
         """Publish what changed. The caller holds this folder's lock."""

@@ -88,8 +88,8 @@ def keep_ledger(store: Path, name: str) -> None:
         sync_folder(store)
 
 
-def adopt_ledger(store: Path, name: str) -> None:
-    """Move a kept ledger into the folder of a collection that was made again; nothing if there is none.
+def adopt_ledger(store: Path, name: str) -> bool:
+    """Move a kept ledger into the folder of a collection that was made again; returns False if there is none.
 
     Raises:
         OSError: If it cannot be moved.
@@ -97,6 +97,8 @@ def adopt_ledger(store: Path, name: str) -> None:
     if not (store / name / LEDGER_FILE).exists():
         with suppress(FileNotFoundError):
             _kept_path(store, name).replace(store / name / LEDGER_FILE)
+            return True
+    return False
 
 
 def delete_kept_ledger(store: Path, name: str) -> None:

@@ -163,9 +163,12 @@ class EdgeStore:
             view = EdgeCollection(CollectionView.open(path, name))
             self._views.add(view)
             return view
-        collection = EdgeCollection(CollectionFolder.acquire(path, name))
+        folder = CollectionFolder.acquire(path, name)
+        collection = EdgeCollection(folder)
         self._opened.append(collection)
-        edge_ledger.adopt_ledger(self._path, name)
+        if edge_ledger.adopt_ledger(self._path, name):
+            with folder.editing():
+                folder.record_ledger()
         return collection
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:

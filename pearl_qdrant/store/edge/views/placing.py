@@ -16,11 +16,14 @@ that Edge opens for writing, though it does not write: these are copied too.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from pearl_qdrant.errors import StoreError
 
@@ -49,6 +52,10 @@ _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.EMLINK, e
 _BUFFER_BYTES = 1 << 20
 
 LOG_FOLDER = "wal"
+
+_LOG_HEADER = struct.Struct("<4sI24x")  # of an empty file of the log: magic, seed of its checksums, no entry
+
+T = TypeVar("T")
 
 
 def shard_files(shard: Path) -> list[str]:
@@ -165,3 +172,20 @@ def _copy_range(read: int, written: int, start: int, end: int) -> None:
         while view:
             view = view[os.write(written, view) :]
         start += len(block)
+
+
+def make_log(shard: Path) -> None:
+    """Make an empty log whose next entry has a number after those of all segments.
+
+    Edge takes an operation with a smaller number for one that is done already. A log begins where its last closed file
+    ends, so that an empty closed file named by the number does it.
+    """
+    versions = [json.loads(file.read_bytes()).get("version") or 0 for file in shard.glob("segments/*/segment.json")]
+    (shard / LOG_FOLDER).mkdir(exist_ok=True)
+    name = f"closed-{max(versions, default=0) + 1}"
+    (shard / LOG_FOLDER / name).write_bytes(_LOG_HEADER.pack(b"wal\0", os.getpid()))
+
+
+def without_log(sums: Mapping[str, T]) -> dict[str, T]:
+    """Those of some files of a shard that are not of its log."""
+    return {name: sum_ for name, sum_ in sums.items() if PurePosixPath(name).parts[0] != LOG_FOLDER}

@@ -7,40 +7,25 @@
 
 A closed collection has no folder: its own files are the state, and `files.json` says that nobody has it open. A writer
 publishes them before it changes anything, and removes `files.json` then. A commit appends to the journal and replaces
-`published.json`, which says how much of the journal counts; when the journal is long, the shard is flushed and its files
-published again. So a reader finds a committed state at any moment, also if the writer was killed, and needs no lock.
+`published.json`, which says how much of the journal counts; when the journal is long, the shard is flushed and its
+files are published again. So a reader finds a committed state at any moment, also if the writer was killed, and needs
+no lock.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import shutil
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from qdrant_edge import EdgeShard
 
 from pearl_qdrant.store.atomic import write_atomically
-from pearl_qdrant.store.edge.checksums import CHECKSUMS_FILE, write_checksums
-from pearl_qdrant.store.edge.ledger import LEDGER_FILE
-from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER
-from pearl_qdrant.store.edge.views.operations import frame
-from pearl_qdrant.store.edge.views.placing import copy_file, place, shard_files
 
 PUBLISHED_FILE = "published.json"
 PUBLISHED_FOLDER = "published"
 JOURNAL_FILE = "journal"
 
-MAX_JOURNAL_BYTES = 4 * 1024 * 1024
-"""A longer journal is replaced by new files. That is 1,500 names of 448 dimensions, which a reader repeats in 0.2 s."""
-
 _MAX_FILE_BYTES = 128 * 1024 * 1024  # of `PUBLISHED_FILE`, which has the manifest in it
-
-log = logging.getLogger(__name__)
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -54,6 +39,9 @@ class Published(msgspec.Struct, frozen=True):
         manifest: Its manifest, as JSON text.
         index: The state of its graph, as JSON text; empty if there is none.
         problem: Why an open collection was not published; empty if it was.
+        keeps_shard: Whether the shard's own files count after a kill, with what is not committed: during a load, which
+            resumes, and where a commit failed.
+        boot: The run of the machine that wrote it: after another one, part of it may be missing. Empty if not known.
     """
 
     token: str
@@ -63,6 +51,16 @@ class Published(msgspec.Struct, frozen=True):
     manifest: str = ""
     index: str = ""
     problem: str = ""
+    keeps_shard: bool = False
+    boot: str = ""
+
+
+def boot_id() -> str:
+    """What names this run of the machine; empty if nothing does."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, ValueError):  # not Linux
+        return ""
 
 
 def read_published(path: Path) -> Published | None:
@@ -82,158 +80,3 @@ def write_published(path: Path, state: Published) -> None:
 def new_token() -> str:
     """A token that no other state has."""
     return os.urandom(8).hex()
-
-
-@dataclass(slots=True)
-class Publisher:
-    """The writer's side. Its user protects it from threads, and has the lock of the collection.
-
-    No method fails if something cannot be published, as on a full disk: the writer goes on, the log has a warning, and
-    readers keep the last state.
-
-    Attributes:
-        path: Folder of the collection.
-        name: Its name.
-    """
-
-    path: Path
-    name: str
-    _state: Published = field(default_factory=lambda: Published(new_token()))
-    _is_changed: bool = False
-    _needs_files: bool = False  # the journal does not lead from the published files to the shard
-    _pending: list[bytes] = field(default_factory=list)
-    _pending_bytes: int = 0
-    _is_warned: bool = False
-
-    def begin(self, is_closed: bool) -> None:
-        """Publish a collection before the shard is opened, or keep what a killed writer published.
-
-        Args:
-            is_closed: Whether it was closed properly, so that its files are its state.
-        """
-        found = read_published(self.path)
-        if is_closed:
-            token = found.token if found else new_token()
-            self._publish(token, lambda target: copy_file(self.path / CHECKSUMS_FILE, target / CHECKSUMS_FILE))
-        else:
-            # What was acknowledged after the last commit is in the shard now: the next commit publishes it.
-            self._state = found or self._state
-            self._is_changed = self._needs_files = True
-        self._remove_others()
-
-    @property
-    def is_published(self) -> bool:
-        """Whether readers find a state while the collection is open."""
-        return self._state.folder is not None
-
-    def record(self, kind: bytes, body: bytes) -> None:
-        """Note an operation on the shard, to be published with the next commit."""
-        self._is_changed = True
-        if self._needs_files:
-            return
-        self._pending.append(frame(kind, body))
-        self._pending_bytes += len(self._pending[-1])
-        if self._state.journal_bytes + self._pending_bytes > MAX_JOURNAL_BYTES:
-            self.replaced_files()
-
-    def changed(self) -> None:
-        """Note a change of the manifest or of the ledger."""
-        self._is_changed = True
-
-    def replaced_files(self) -> None:
-        """Note that the files of the shard changed in a way that the journal does not have."""
-        self._is_changed = self._needs_files = True
-        self._pending, self._pending_bytes = [], 0
-
-    def commit(self, shard: EdgeShard) -> None:
-        """Publish what changed since the last commit; nothing if nothing did. The shard is open and nobody uses it."""
-        if not self._is_changed:
-            return
-        if self._needs_files:
-            try:
-                shard.flush()
-            except Exception as error:  # noqa: BLE001 - Edge raises nothing else; the next write reports it
-                self._warn(error)
-                return
-            self._publish(new_token(), lambda target: write_checksums(target / SHARD_FOLDER))
-            self._remove_others()
-            return
-        try:
-            self._append()
-            n_bytes = self._state.journal_bytes + self._pending_bytes
-            self._write(self._content(Published(new_token(), self._state.folder, n_bytes)))
-        except (OSError, ValueError) as error:
-            self._needs_files = True
-            self._warn(error)
-        self._pending, self._pending_bytes = [], 0
-
-    def end(self, *, is_closed: bool) -> None:
-        """Withdraw what is published after the collection was closed properly; else leave it for readers."""
-        if not is_closed:
-            return
-        token = new_token() if self._is_changed else self._state.token
-        try:
-            self._write(Published(token))
-        except OSError as error:
-            self._warn(error)
-        else:
-            shutil.rmtree(self.path / PUBLISHED_FOLDER, ignore_errors=True)
-
-    def _publish(self, token: str, write_sums: Callable[[Path], object]) -> None:
-        """Publish the files as they are now."""
-        folder = new_token()
-        made = self.path / PUBLISHED_FOLDER / f".{folder}"
-        shard = self.path / SHARD_FOLDER
-        try:
-            (made / SHARD_FOLDER).mkdir(parents=True)
-            place(shard, shard_files(shard), made / SHARD_FOLDER, only_hard_links=True)
-            write_sums(made)
-            (made / JOURNAL_FILE).touch()
-            made.rename(made.with_name(folder))
-            self._write(self._content(Published(token, folder)))
-        except (OSError, ValueError) as error:  # ValueError: a manifest that is no valid text
-            shutil.rmtree(made, ignore_errors=True)
-            self._needs_files = self._is_changed = True
-            if not self.is_published:  # say it to readers, who else wait in vain
-                with suppress(OSError):
-                    self._write(Published(token, problem=str(error)))
-            self._warn(error)
-        else:
-            self._needs_files = False
-            self._pending, self._pending_bytes = [], 0
-
-    def _content(self, state: Published) -> Published:
-        """A state with the manifest, the state of the graph and the length of the ledger as they are now."""
-        index, ledger = self.path / INDEX_FILE, self.path / LEDGER_FILE
-        return msgspec.structs.replace(
-            state,
-            manifest=(self.path / MANIFEST_FILE).read_text("utf-8"),
-            index=index.read_text("utf-8", "replace") if index.is_file() else "",
-            ledger_bytes=ledger.stat().st_size if ledger.is_file() else 0,
-        )
-
-    def _write(self, state: Published) -> None:
-        write_published(self.path, state)
-        self._state, self._is_changed = state, False
-
-    def _append(self) -> None:
-        """Append what is pending to the journal, after what counts: more may be there after an error."""
-        if not self._pending:
-            return
-        journal = self.path / PUBLISHED_FOLDER / str(self._state.folder) / JOURNAL_FILE
-        with journal.open("r+b") as file:
-            file.truncate(self._state.journal_bytes)
-            file.seek(self._state.journal_bytes)
-            file.writelines(self._pending)
-
-    def _remove_others(self) -> None:
-        """Remove files of earlier states. A reader that is opening them begins again."""
-        for folder in (self.path / PUBLISHED_FOLDER).glob("*"):
-            if folder.name != self._state.folder:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _warn(self, error: Exception) -> None:
-        if self._is_warned:
-            return
-        self._is_warned = True
-        log.warning("Collection '%s' cannot be published for readers, who keep its last state (%s)", self.name, error)

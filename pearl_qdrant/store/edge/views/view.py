@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import json
 import os
-import struct
 import threading
 import time
 import weakref
@@ -39,7 +37,7 @@ from pearl_qdrant.store.edge.views.content import (
 )
 from pearl_qdrant.store.edge.views.operations import replay
 from pearl_qdrant.store.edge.views.places import ViewPlace, make_places, may_work_elsewhere
-from pearl_qdrant.store.edge.views.placing import LOG_FOLDER, copy_file, place, shard_files
+from pearl_qdrant.store.edge.views.placing import LOG_FOLDER, copy_file, make_log, place, shard_files, without_log
 from pearl_qdrant.store.edge.views.published import (
     JOURNAL_FILE,
     PUBLISHED_FILE,
@@ -49,8 +47,6 @@ from pearl_qdrant.store.edge.views.published import (
 )
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.schema import Manifest
-
-_LOG_HEADER = struct.Struct("<4sI24x")  # of an empty file of the log: magic, seed of its checksums, no entry
 
 
 class _ChangedError(Exception):
@@ -275,7 +271,7 @@ def _open_shard(source: _Source, view: Path, *, has_lexical: bool) -> EdgeShard:
         raise _ChangedError
     if source.sums is not None:
         _check(source, shard)
-        _make_log(shard)
+        make_log(shard)
     loaded = edge_shard.load_shard(shard, source.name, check=_try if source.sums is None else _trust, has_copies=True)
     try:
         with edge_shard.edge_errors(source.name, "opening it"):
@@ -299,33 +295,17 @@ def _place_files(source: _Source, view: Path) -> None:
             copy_file(file, shard / LOG_FOLDER / file.name)
         return
     present = shard_files(source.folder / SHARD_FOLDER)
-    missing = _without_log(source.sums).keys() - set(present)
+    missing = without_log(source.sums).keys() - set(present)
     if missing:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), sorted(missing)[0])
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), min(missing))
     place(source.folder / SHARD_FOLDER, [name for name in present if name in source.sums], shard)
-
-
-def _make_log(shard: Path) -> None:
-    """Make an empty log whose next entry has a number after those of all segments.
-
-    Edge takes an operation with a smaller number for one that is done already. A log begins where its last closed file
-    ends, so that an empty closed file named by the number does it.
-    """
-    versions = [json.loads(file.read_bytes()).get("version") or 0 for file in shard.glob("segments/*/segment.json")]
-    (shard / LOG_FOLDER).mkdir(exist_ok=True)
-    name = f"closed-{max(versions, default=0) + 1}"
-    (shard / LOG_FOLDER / name).write_bytes(_LOG_HEADER.pack(b"wal\0", os.getpid()))
-
-
-def _without_log(sums: edge_checksums.Sums) -> edge_checksums.Sums:
-    return {name: sum_ for name, sum_ in sums.items() if Path(name).parts[0] != LOG_FOLDER}
 
 
 def _check(source: _Source, shard: Path) -> None:
     """Refuse files that are not as their checksums say."""
     assert source.sums is not None
     found = edge_checksums.sums_of(shard, follow_links=True)
-    changed = [name for name, sum_ in sorted(_without_log(source.sums).items()) if found.get(name) != sum_]
+    changed = [name for name, sum_ in sorted(without_log(source.sums).items()) if found.get(name) != sum_]
     if changed:
         why = f"{changed[0]} is not as it was when the collection was closed"
         raise edge_shard.damaged_error(source.name, why)
