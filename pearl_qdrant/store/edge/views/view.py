@@ -48,6 +48,9 @@ from pearl_qdrant.store.edge.views.published import (
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.schema import Manifest
 
+_BUSY_S = 60.0
+"""How long to try with a writer that opens and closes the collection all the time; each try takes 0.1 s."""
+
 
 class _ChangedError(Exception):
     """The files were replaced while a view of them was made."""
@@ -137,15 +140,19 @@ class CollectionView:
             StoreLockedError: If another process repairs it after a crash, or has it open with an older version.
             StoreError: If its files are damaged, or no view can be made.
         """
-        deadline = time.monotonic() + edge_lock.WAIT_S
+        start = time.monotonic()
+        deadline = start + edge_lock.WAIT_S
         while True:
             source = _find(path, name)
-            with suppress(_ChangedError):
+            try:
                 if source is not None:
                     return cls._open(source)
                 with _lock_of_killed(path, name):
                     if _find(path, name) is None:
                         return cls._open(_Source(path, name, path, read_published(path), None))
+            except _ChangedError:
+                if source is not None:  # there is another state by now
+                    deadline = min(time.monotonic() + edge_lock.WAIT_S, start + _BUSY_S)
             if not path.is_dir():
                 raise CollectionNotFoundError(name)
             read_manifest(path, name)  # raises if it is none of ours
