@@ -20,7 +20,7 @@ import pickle
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -43,7 +43,6 @@ from pearl_qdrant.linking.documents.model import (
     UNFITTED,
     DocumentModel,
     FloatArray,
-    Setting,
 )
 from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
@@ -65,10 +64,13 @@ ROUNDS = 4
 FOLDS = 5
 """Parts of the training documents; names are learned in the other parts."""
 
-WITHOUT: dict[Setting, frozenset[str]] = {
-    "coherence": frozenset(),
-    "no_coherence": frozenset(("coherence",)),
-    "context": frozenset(("coherence", "popularity")),  # with the rules and the decision of names
+SETTINGS: dict[str, frozenset[str]] = {
+    "coherence": frozenset(("learned names",)),
+    "coherence_learned": frozenset(),
+    "no_coherence": frozenset(("coherence", "learned names")),
+    "no_coherence_learned": frozenset(("coherence",)),
+    # With the rules and the decision of names, which learned names have changed already.
+    "context": frozenset(("coherence", "popularity", "learned names")),
 }
 """Parts that do not count in each set of coefficients."""
 
@@ -375,21 +377,18 @@ def main(
                     own = [document for document in part if document.corpus == corpus]
                     random.Random(0).shuffle(own)
                     chosen.extend(own[:most])
-        # Both with learned names and without, so that one set of coefficients serves both.
-        train += [replace(document, learned={}) for document in train]
         fitted: dict[str, object] = {}
-        for setting, without in WITHOUT.items():
+        for setting, without in SETTINGS.items():
             model = fit(train, scored, without)
             fitted[setting] = _rounded(model)
-            for label, off in ((setting, {"learned names"}), (f"{setting}, learned", set[str]())):
-                set_all(develop, scored, model, without | off)
-                report(label, develop, model)
+            set_all(develop, scored, model, without)
+            report(setting, develop, model)
         click.echo(json.dumps(fitted))
         if ablation:
             _ablation(train, develop, scored)
     if write:
         path = Path(__file__).parents[1] / "pearl_qdrant" / "linking" / "documents" / "documents.json"
-        fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train) // 2}
+        fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train)}
         path.write_text(json.dumps(fitted, indent=2) + "\n", "utf-8")
 
 
@@ -414,7 +413,9 @@ def _ablation(train: Sequence[Document], develop: Sequence[Document], scored: di
     """Print what is right with names and one part more, and with all parts but one."""
     every = frozenset(PARTS)
     runs = [("names alone", every), *((f"{part} alone", every - {part}) for part in PARTS)]
-    for label, without in [*runs, *((f"without {part}", frozenset((part,))) for part in PARTS)]:
+    for learned in (frozenset(("learned names",)), frozenset[str]()):
+        runs += [(f"all without {', '.join(sorted(learned | {p}))}", learned | {p}) for p in PARTS if p not in learned]
+    for label, without in runs:
         model = fit(train, scored, without)
         set_all(develop, scored, model, without)
         report(label, develop, model)

@@ -99,7 +99,7 @@ def test_counts_are_features() -> None:
     unseen = jordan(candidate("a", "PERSON", popularity=1.0))
     set_learned_names([mention, unseen])
 
-    assert unseen.of_decision[NIL_COLUMN["unseen"]] == 0.5
+    assert unseen.of_decision[NIL_COLUMN["unseen"]] == 1.0
     assert mention.values[:, COLUMN["learned"]].tolist() == pytest.approx([math.log1p(2.3 / 0.3), 0.0])
     assert mention.of_decision[NIL_COLUMN["learned"]] == pytest.approx(math.log1p(2.3 / 0.3))
     assert mention.of_decision[NIL_COLUMN["learned_nil"]] == pytest.approx(math.log1p(4 / 0.3))

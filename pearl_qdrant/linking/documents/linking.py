@@ -13,8 +13,9 @@ from typing import Protocol
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents.features.coherence import is_coherent
+from pearl_qdrant.linking.documents.features.learned_names import learned_share
 from pearl_qdrant.linking.documents.mentions import document_mention
-from pearl_qdrant.linking.documents.model import shipped_document_model
+from pearl_qdrant.linking.documents.model import Setting, shipped_document_model
 from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
 from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
@@ -131,7 +132,8 @@ def score_document(
     ]
     if not is_coherent(mentions):
         without |= {"coherence"}
-    model = shipped_document_model("no_coherence" if "coherence" in without else "coherence")
+    setting: Setting = "no_coherence" if "coherence" in without else "coherence"
+    model = shipped_document_model(setting, learned_share=learned_share(mentions))
     # Features look at mentions before and after each one; spans may come in any order.
     in_order = sorted(mentions, key=lambda mention: mention.start)
     set_features(in_order, model, compare=source.passages(text).compare, without=without)

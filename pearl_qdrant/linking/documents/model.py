@@ -30,7 +30,7 @@ Features of the decision:
     popular_name    if so: log(1 + popularity) of the first candidate
     rules           the decision of the ranking model and its rules, where the base has no popularity; as it is
     learned, learned_nil    log(1 + n / 0.3), n how often the mention meant any entity, and none
-    unseen          if nothing was learned of it: the share of the mentions of the document of which something was
+    unseen          1 if something was learned of other mentions of the document, and nothing of this one
     part            probability of the entities of the other name that the mention is a part or form of
     part_of_nil     if it is a part or form of another name: the probability that this one has no entity
     same_entity, linked, shared_links     those of the first candidate
@@ -43,7 +43,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -165,8 +165,28 @@ def check_parts(without: Iterable[str]) -> frozenset[str]:
     return chosen
 
 
-@lru_cache(maxsize=len(get_args(Setting)))
-def shipped_document_model(setting: Setting = "coherence") -> DocumentModel:
-    """The coefficients that come with this package."""
+def shipped_document_model(setting: Setting = "coherence", *, learned_share: float = 0.0) -> DocumentModel:
+    """The coefficients that come with this package.
+
+    Args:
+        setting: What they were fitted for.
+        learned_share: The share of the mentions of the document of which something was learned, in [0, 1]. There are
+            coefficients for documents without learned names and for documents with them; those of a document lie
+            between the two. Counts themselves have one coefficient.
+    """
+    without = _shipped(setting)
+    if setting == "context":
+        return without
+    learned = _shipped(f"{setting}_learned")
+    features = without.features + learned_share * (learned.features - without.features)
+    decision = without.decision + learned_share * (learned.decision - without.decision)
+    features[COLUMN["learned"]] = learned.features[COLUMN["learned"]]
+    for name in ("learned", "learned_nil"):
+        decision[NIL_COLUMN[name]] = learned.decision[NIL_COLUMN[name]]
+    return DocumentModel(features, decision)
+
+
+@lru_cache(maxsize=8)
+def _shipped(name: str) -> DocumentModel:
     loaded = json.loads(files(__package__).joinpath("documents.json").read_text("utf-8"))
-    return DocumentModel.from_json(json.dumps(loaded[setting]))
+    return DocumentModel.from_json(json.dumps(loaded[name]))

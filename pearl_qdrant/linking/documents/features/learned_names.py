@@ -24,12 +24,17 @@ HALF = 0.3
 
 def set_learned_names(mentions: Sequence[DocumentMention]) -> None:
     """Set the feature of the candidates of all mentions, and those of the decision."""
-    share = sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
+    has_learned = any(mention.learned for mention in mentions)
     for mention in mentions:
         if mention.learned:
             _set_counts(mention)
-        elif mention.of_decision[NIL_COLUMN["bias"]]:
-            mention.of_decision[NIL_COLUMN["unseen"]] = share
+        elif has_learned and mention.of_decision[NIL_COLUMN["bias"]]:
+            mention.of_decision[NIL_COLUMN["unseen"]] = 1.0
+
+
+def learned_share(mentions: Sequence[DocumentMention]) -> float:
+    """The share of the mentions of a document of which something was learned, in [0, 1]."""
+    return sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
 
 
 def _set_counts(mention: DocumentMention) -> None:

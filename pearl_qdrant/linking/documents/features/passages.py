@@ -21,7 +21,7 @@ OPEN = 0.95
 """A first candidate more probable than this needs no comparison."""
 
 Compare = Callable[[Sequence[tuple[int, Sequence[NamePoint]]]], Sequence[FloatArray]]
-"""Cosines of the passage around the mention that begins at an offset, to each of some entities; for several mentions."""
+"""Cosines of passages to entities: for each offset of a mention with some entities, one cosine each."""
 
 
 def set_passages(mentions: Sequence[DocumentMention], model: DocumentModel, compare: Compare) -> None:
