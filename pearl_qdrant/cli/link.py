@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 @strict_option
 @click.option("--explain", is_flag=True, help="Explain each link: rule, scores of the best candidate, runner-up.")
 @json_option
-def link(
+def link(  # long: each of its options has its line, and help its examples
     mentions: tuple[str, ...],
     file: BinaryIO | None,
     kind: str | None,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import manifest_of, many, nearest_names, python
+from edge_cases import manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
@@ -235,123 +235,6 @@ def test_a_closed_collection_has_nothing_published(store: EdgeStore) -> None:
     assert folder.is_dir()
     writer.close()
     assert not folder.exists()
-
-
-SCRIPT = """
-import sys
-from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import many
-collection = EdgeStore(Path(sys.argv[1])).open("toy", read_only=sys.argv[2] == "read")
-if sys.argv[2] == "write":
-    collection.upsert(*many(10, start=60))
-print(collection.count(), flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_killed_writer_leaves_what_it_committed(store: EdgeStore) -> None:
-    """After a kill, readers see all that was acknowledged; the next writer has it too, and cleans up."""
-    with python(SCRIPT, store.location, "write") as killed:
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "70\n"
-        reader = store.open("toy", read_only=True)
-        killed.kill()
-    assert reader.count() == 70
-    assert store.open("toy", read_only=True).count() == 70
-
-    writer = store.open("toy")
-    assert writer.count() == 70
-    assert not reader.is_outdated
-    add(writer, 70)
-    assert reader.is_outdated
-    assert store.open("toy", read_only=True).count() == 80
-    writer.close()
-    assert not (Path(store.location) / "toy" / "published").exists()
-    assert store.open("toy", read_only=True).count() == 80
-
-
-HALF = """
-import sys
-from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import many
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
-collection.append_ledger([b"one"])
-collection.upsert(*many(10, start=60))
-with collection.editing():
-    collection.upsert(*many(10, start=70))
-    collection.append_ledger([b"two"])
-    collection.write_manifest(collection.manifest.model_copy(update={"names": 80}))
-    if sys.argv[2] == "load":
-        with collection.writer() as writer:
-            writer.write(*many(10, start=80))
-            writer.flush()
-    print("half", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_killed_edit_is_undone(store: EdgeStore) -> None:
-    """An edit that was killed half-way leaves nothing; what was committed before is there."""
-    with python(HALF, store.location, "edit") as killed:
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "half\n"
-        killed.kill()
-    reader = store.open("toy", read_only=True)
-    writer = store.open("toy")
-    for one in (reader, writer, store.open("toy", read_only=True)):
-        assert (one.count(), one.manifest.names, list(one.read_ledger())) == (70, 0, [b"one"])
-    assert not reader.is_outdated
-    add(writer, 70)
-    assert store.open("toy", read_only=True).count() == writer.count() == 80
-    writer.close()
-    assert store.open("toy").count() == 80
-
-
-def test_a_killed_load_keeps_what_it_stored(store: EdgeStore) -> None:
-    """A load that was killed is not undone: it resumes. Until then readers see the state before it."""
-    with python(HALF, store.location, "load") as killed:
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "half\n"
-        killed.kill()
-    assert store.open("toy", read_only=True).count() == 70
-    writer = store.open("toy")
-    assert writer.count() == 90
-    assert store.open("toy", read_only=True).count() == 70
-    add(writer, 90)
-    assert store.open("toy", read_only=True).count() == 100
-
-
-def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) -> None:
-    """A folder that a killed process left goes with the next opening; that of a living one stays."""
-    with python(SCRIPT, store.location, "read") as living, python(SCRIPT, store.location, "read") as killed:
-        assert living.stdout is not None
-        assert killed.stdout is not None
-        assert (living.stdout.readline(), killed.stdout.readline()) == ("60\n", "60\n")
-        assert len(left(store)) == 2
-        killed.kill()
-        killed.wait()
-        store.open("toy", read_only=True).close()
-        assert len(left(store)) == 1
-        living.communicate("")
-    assert left(store) == []
-
-
-def test_a_collection_that_was_killed_by_an_older_version_is_read(store: EdgeStore) -> None:
-    """Without a published state, what a killed process left is read as it is, its log included."""
-    folder = Path(store.location) / "toy"
-    with python(SCRIPT, store.location, "write") as killed:
-        assert killed.stdout is not None
-        killed.stdout.readline()
-        killed.kill()
-    for file in sorted((folder / "published").rglob("*"), reverse=True):
-        file.rmdir() if file.is_dir() else file.unlink()
-    (folder / "published.json").unlink()
-    before = digests(folder)
-
-    assert store.open("toy", read_only=True).count() == 70
-    assert digests(folder) == before
 
 
 # What it refuses

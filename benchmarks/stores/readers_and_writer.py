@@ -1,6 +1,6 @@
 """Readers and a writer of one embedded collection, some of them killed: does a reader ever see a half-written state?
 
-    python benchmarks/readers_and_writer.py --minutes 5 --readers 8 --kills 50
+    python benchmarks/stores/readers_and_writer.py --minutes 5 --readers 8 --kills 50
 
 The writer adds, replaces and deletes entities of three names, learns names, updates the base to another release, and
 builds the graph, in a random order. Each name of an entity has the entity's version, and each name of the base its

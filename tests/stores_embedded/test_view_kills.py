@@ -1,0 +1,158 @@
+"""A reader or a writer of an embedded collection is killed: what others see, and what is left."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from edge_cases import manifest_of, many, python
+
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    """An embedded store with one closed collection of 60 names."""
+    opened = EdgeStore(tmp_path / "store")
+    points, vectors, encodable = many(60)
+    with opened.create(manifest_of()).writer() as writer:
+        writer.write(points, vectors, encodable)
+    opened.close()
+    yield opened
+    opened.close()
+
+
+def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
+    """Write more names."""
+    collection.upsert(*many(n, start=start))
+
+
+def left(store: EdgeStore) -> list[str]:
+    """The folders of views in the store."""
+    return sorted(path.name for path in Path(store.location).glob(".view-*"))
+
+
+def digests(folder: Path) -> dict[str, tuple[str, int]]:
+    """Content and file number of each file of a collection."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_ino) for path in files}
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from pearl_qdrant.store.edge.store import EdgeStore
+from edge_cases import many
+collection = EdgeStore(Path(sys.argv[1])).open("toy", read_only=sys.argv[2] == "read")
+if sys.argv[2] == "write":
+    collection.upsert(*many(10, start=60))
+print(collection.count(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_writer_leaves_what_it_committed(store: EdgeStore) -> None:
+    """After a kill, readers see all that was acknowledged; the next writer has it too, and cleans up."""
+    with python(SCRIPT, store.location, "write") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "70\n"
+        reader = store.open("toy", read_only=True)
+        killed.kill()
+    assert reader.count() == 70
+    assert store.open("toy", read_only=True).count() == 70
+
+    writer = store.open("toy")
+    assert writer.count() == 70
+    assert not reader.is_outdated
+    add(writer, 70)
+    assert reader.is_outdated
+    assert store.open("toy", read_only=True).count() == 80
+    writer.close()
+    assert not (Path(store.location) / "toy" / "published").exists()
+    assert store.open("toy", read_only=True).count() == 80
+
+
+HALF = """
+import sys
+from pathlib import Path
+from pearl_qdrant.store.edge.store import EdgeStore
+from edge_cases import many
+collection = EdgeStore(Path(sys.argv[1])).open("toy")
+collection.append_ledger([b"one"])
+collection.upsert(*many(10, start=60))
+with collection.editing():
+    collection.upsert(*many(10, start=70))
+    collection.append_ledger([b"two"])
+    collection.write_manifest(collection.manifest.model_copy(update={"names": 80}))
+    if sys.argv[2] == "load":
+        with collection.writer() as writer:
+            writer.write(*many(10, start=80))
+            writer.flush()
+    print("half", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_edit_is_undone(store: EdgeStore) -> None:
+    """An edit that was killed half-way leaves nothing; what was committed before is there."""
+    with python(HALF, store.location, "edit") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "half\n"
+        killed.kill()
+    reader = store.open("toy", read_only=True)
+    writer = store.open("toy")
+    for one in (reader, writer, store.open("toy", read_only=True)):
+        assert (one.count(), one.manifest.names, list(one.read_ledger())) == (70, 0, [b"one"])
+    assert not reader.is_outdated
+    add(writer, 70)
+    assert store.open("toy", read_only=True).count() == writer.count() == 80
+    writer.close()
+    assert store.open("toy").count() == 80
+
+
+def test_a_killed_load_keeps_what_it_stored(store: EdgeStore) -> None:
+    """A load that was killed is not undone: it resumes. Until then readers see the state before it."""
+    with python(HALF, store.location, "load") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "half\n"
+        killed.kill()
+    assert store.open("toy", read_only=True).count() == 70
+    writer = store.open("toy")
+    assert writer.count() == 90
+    assert store.open("toy", read_only=True).count() == 70
+    add(writer, 90)
+    assert store.open("toy", read_only=True).count() == 100
+
+
+def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) -> None:
+    """A folder that a killed process left goes with the next opening; that of a living one stays."""
+    with python(SCRIPT, store.location, "read") as living, python(SCRIPT, store.location, "read") as killed:
+        assert living.stdout is not None
+        assert killed.stdout is not None
+        assert (living.stdout.readline(), killed.stdout.readline()) == ("60\n", "60\n")
+        assert len(left(store)) == 2
+        killed.kill()
+        killed.wait()
+        store.open("toy", read_only=True).close()
+        assert len(left(store)) == 1
+        living.communicate("")
+    assert left(store) == []
+
+
+def test_a_collection_that_was_killed_by_an_older_version_is_read(store: EdgeStore) -> None:
+    """Without a published state, what a killed process left is read as it is, its log included."""
+    folder = Path(store.location) / "toy"
+    with python(SCRIPT, store.location, "write") as killed:
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        killed.kill()
+    for file in sorted((folder / "published").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    (folder / "published.json").unlink()
+    before = digests(folder)
+
+    assert store.open("toy", read_only=True).count() == 70
+    assert digests(folder) == before
