@@ -224,7 +224,7 @@ class ServerCollection(BaseCollection):
 
     def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
         self._check_open()
-        return retrieve_vectors(self._connection, self._name, ids, vector)
+        return retrieve_vectors(self._connection, self._name, ids, vector, dim=self._manifest.dim)
 
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))

@@ -129,7 +129,7 @@ def _send(connection: Connection, collection: str, searches: Sequence[dict[str, 
 
 
 def retrieve_vectors(
-    connection: Connection, collection: str, ids: Sequence[str], vector: str
+    connection: Connection, collection: str, ids: Sequence[str], vector: str, *, dim: int
 ) -> dict[str, list[float]]:
     """Request one vector of points, in one request; points without it are left out.
 
@@ -138,6 +138,7 @@ def retrieve_vectors(
         collection: Name of the collection.
         ids: Ids of the points.
         vector: Name of the vector.
+        dim: Its width.
 
     Raises:
         StoreError: If the server does not answer, refuses the request, or sends an answer of another form.
@@ -148,14 +149,27 @@ def retrieve_vectors(
             collection=collection,
         )
         plain = [record.model_dump(mode="json", include={"id", "vector"}) for record in records]
-        points = msgspec.convert(plain, list[_Vectors])
-    else:
-        body = orjson.dumps({"ids": [*ids], "with_payload": False, "with_vector": [vector]})
-        path = "/collections/{name}/points"
-        points = connection.call_rest(
-            "POST", path, body, collection=collection, read=lambda content: _read_vectors(content).result
-        )
-    return {str(point.id): point.vector[vector] for point in points if point.vector and vector in point.vector}
+        return _vectors(msgspec.convert(plain, list[_Vectors]), vector, dim)
+    body = orjson.dumps({"ids": [*ids], "with_payload": False, "with_vector": [vector]})
+    return connection.call_rest(
+        "POST",
+        "/collections/{name}/points",
+        body,
+        collection=collection,
+        read=lambda content: _vectors(_read_vectors(content).result, vector, dim),
+    )
+
+
+def _vectors(points: Sequence[_Vectors], vector: str, dim: int) -> dict[str, list[float]]:
+    """Return one vector of the points that have it, by id.
+
+    Raises:
+        ValueError: If one has another width.
+    """
+    found = {str(point.id): point.vector[vector] for point in points if point.vector and vector in point.vector}
+    if any(len(values) != dim for values in found.values()):
+        raise ValueError(f"a vector '{vector}' does not have {dim} dimensions")
+    return found
 
 
 def _search(
