@@ -156,3 +156,12 @@ def test_a_collection_that_was_killed_by_an_older_version_is_read(store: EdgeSto
 
     assert store.open("toy", read_only=True).count() == 70
     assert digests(folder) == before
+
+
+def test_a_removal_that_was_killed_is_finished(store: EdgeStore) -> None:
+    """A folder of which only the lock was left, since its removal was killed, goes with the next opening."""
+    folder = Path(store.location) / ".view-left"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    store.open("toy", read_only=True).close()
+    assert left(store) == []

@@ -103,10 +103,10 @@ def find_owner(path: Path) -> str | None:
         with path.open("rb") as file:
             try:
                 portalocker.lock(file, portalocker.LOCK_SH | portalocker.LOCK_NB)
-            except portalocker.LockException:
+            except portalocker.AlreadyLocked:
                 return read_owner(path)
             portalocker.unlock(file)
-    except OSError:
+    except (OSError, portalocker.LockException):  # or a file system without locks
         pass
     return None
 

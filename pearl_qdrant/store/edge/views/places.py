@@ -26,7 +26,7 @@ from pearl_qdrant.errors import StoreError
 
 _LOCK_FILE = ".lock"
 _PREFIXES = (".view-", "pearl-qdrant-view-")  # in the store, in the folder for temporary files
-_STALE_S = 3600.0  # an older folder without a lock was left by a process that died before it made one
+_STALE_S = 60.0  # an older folder without a lock was left by a process that died before it made one
 
 _TRY_ELSEWHERE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
@@ -48,7 +48,7 @@ class ViewPlace:
     def remove(self) -> None:
         """Remove it; in a forked process only forget it."""
         if os.getpid() == self._pid:
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove(self.path)
         self._lock.close()
 
 
@@ -94,4 +94,15 @@ def _remove_stale(parent: Path, prefix: str) -> None:
                 continue
             with lock:
                 portalocker.lock(lock, portalocker.LOCK_EX | portalocker.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, its lock last: if this process is killed meanwhile, the next one sees that it is nobody's."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _LOCK_FILE:
+                path.unlink()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -341,13 +341,16 @@ def _lock_of_killed(path: Path, name: str) -> Iterator[None]:
     except FileNotFoundError:  # nobody has ever opened it
         yield
         return
+    except OSError as error:
+        raise edge_shard.translate_error(str(error), name, "opening it") from error
     with file:
         try:
             portalocker.lock(file, portalocker.LOCK_SH | portalocker.LOCK_NB)
-        except portalocker.LockException as error:
+        except portalocker.AlreadyLocked as error:
             raise _ChangedError from error
+        except portalocker.LockException:  # a file system without locks, on which no writer works
+            pass
         yield
-        portalocker.unlock(file)
 
 
 def _unpublished_error(path: Path, name: str) -> StoreError:
