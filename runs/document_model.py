@@ -74,7 +74,7 @@ SETTINGS: dict[str, frozenset[str]] = {
 }
 """Parts that do not count in each set of coefficients."""
 
-NEGATIVE = frozenset(("part_of_nil", "learned_nil", "unseen"))
+NEGATIVE = frozenset(("part_of_nil", "learned_nil"))
 """Features that lower a logit."""
 
 UNSIGNED = frozenset(("bias", "exact_name", "popular_name"))

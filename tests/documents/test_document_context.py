@@ -96,10 +96,8 @@ def test_counts_are_features() -> None:
     """Uses of the same string count whole, other forms less, and NIL in the decision alone."""
     counts = (LearnedCount("a", "kb", 2, 1), LearnedCount(None, "kb", 4), LearnedCount("gone", "kb", 9))
     mention = jordan(candidate("a", "PERSON", popularity=1.0), candidate("b", "GPE", popularity=5.0), counts=counts)
-    unseen = jordan(candidate("a", "PERSON", popularity=1.0))
-    set_learned_names([mention, unseen])
+    set_learned_names(mention)
 
-    assert unseen.of_decision[NIL_COLUMN["unseen"]] == 1.0
     assert mention.values[:, COLUMN["learned"]].tolist() == pytest.approx([math.log1p(2.3 / 0.3), 0.0])
     assert mention.of_decision[NIL_COLUMN["learned"]] == pytest.approx(math.log1p(2.3 / 0.3))
     assert mention.of_decision[NIL_COLUMN["learned_nil"]] == pytest.approx(math.log1p(4 / 0.3))

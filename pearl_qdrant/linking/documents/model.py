@@ -30,7 +30,6 @@ Features of the decision:
     popular_name    if so: log(1 + popularity) of the first candidate
     rules           the decision of the ranking model and its rules, where the base has no popularity; as it is
     learned, learned_nil    log(1 + n / 0.3), n how often the mention meant any entity, and none
-    unseen          1 if something was learned of other mentions of the document, and nothing of this one
     part            probability of the entities of the other name that the mention is a part or form of
     part_of_nil     if it is a part or form of another name: the probability that this one has no entity
     same_entity, linked, shared_links     those of the first candidate
@@ -77,7 +76,6 @@ NIL_FEATURES = (
     "rules",
     "learned",
     "learned_nil",
-    "unseen",
     "part",
     "part_of_nil",
     "same_entity",

@@ -38,9 +38,9 @@ def set_features(
         without: Parts that are switched off (`model.PARTS`).
     """
     has_types = "types" not in without
-    if "learned names" not in without:
-        set_learned_names(mentions)
     for mention in mentions:
+        if "learned names" not in without:
+            set_learned_names(mention)
         if "popularity" not in without:
             set_popularity(mention)
         if has_types:

@@ -22,22 +22,8 @@ HALF = 0.3
 """The n of the formula by which counts are divided."""
 
 
-def set_learned_names(mentions: Sequence[DocumentMention]) -> None:
-    """Set the feature of the candidates of all mentions, and those of the decision."""
-    has_learned = any(mention.learned for mention in mentions)
-    for mention in mentions:
-        if mention.learned:
-            _set_counts(mention)
-        elif has_learned and mention.of_decision[NIL_COLUMN["bias"]]:
-            mention.of_decision[NIL_COLUMN["unseen"]] = 1.0
-
-
-def learned_share(mentions: Sequence[DocumentMention]) -> float:
-    """The share of the mentions of a document of which something was learned, in [0, 1]."""
-    return sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
-
-
-def _set_counts(mention: DocumentMention) -> None:
+def set_learned_names(mention: DocumentMention) -> None:
+    """Set the feature of the candidates, and those of the decision."""
     known = nil = 0.0
     for count in mention.learned:
         n = count.as_written + OTHER_FORMS * count.other_forms
@@ -48,3 +34,8 @@ def _set_counts(mention: DocumentMention) -> None:
             known += n
     mention.of_decision[NIL_COLUMN["learned"]] = math.log1p(known / HALF)
     mention.of_decision[NIL_COLUMN["learned_nil"]] = math.log1p(nil / HALF)
+
+
+def learned_share(mentions: Sequence[DocumentMention]) -> float:
+    """The share of the mentions of a document of which something was learned, in [0, 1]."""
+    return sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
