@@ -1,4 +1,4 @@
-"""Collections on a server: interrupted loads, the graph, foreign collections and other servers, vectors of descriptions."""
+"""Collections on a server: interrupted loads, the graph, descriptions, foreign collections and other servers."""
 
 from __future__ import annotations
 
