@@ -14,27 +14,22 @@ so on the coefficients: both are fitted several times in turn.
 
 from __future__ import annotations
 
-import csv
 import json
-import pickle
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 import numpy as np
 import numpy.typing as npt
+from document_data import TASKS, Document, load, read_task
 from scipy.optimize import minimize
 
-from ingest import load_base
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.documents.features.coherence import is_coherent
-from pearl_qdrant.linking.documents.features.passages import Compare
-from pearl_qdrant.linking.documents.linking import CANDIDATES
-from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
+from pearl_qdrant.linking.documents.mentions import document_mention
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
@@ -44,25 +39,18 @@ from pearl_qdrant.linking.documents.model import (
     DocumentModel,
     FloatArray,
 )
-from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
-from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
 from pearl_qdrant.linking.documents.word_types import Words, word_types
-from pearl_qdrant.linking.learned.names import LearnedMention
-from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_LIMIT
-from pearl_qdrant.store.schema import NamePoint
 
 WEIGHT_DECAY = 1e-4
 """Of both fits, on the mean loss of a mention, in nats."""
 
 ROUNDS = 4
 """Fits in turn with new values of the features."""
-
-FOLDS = 5
-"""Parts of the training documents; names are learned in the other parts."""
 
 SETTINGS: dict[str, frozenset[str]] = {
     "coherence": frozenset(("learned names",)),
@@ -79,148 +67,6 @@ NEGATIVE = frozenset(("part_of_nil", "learned_nil"))
 
 UNSIGNED = frozenset(("bias", "exact_name", "popular_name"))
 """Features of the decision that may raise or lower it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A base with the corpora that are linked to it.
-
-    Attributes:
-        base: File with its names.
-        train, develop: Corpora.
-        links: File with the links of its entities, or None.
-    """
-
-    base: str
-    train: tuple[str, ...]
-    develop: tuple[str, ...]
-    links: str | None = None
-
-
-TASKS = {
-    "aida": Task("base_aida.tsv", ("aida-train",), ("aida-dev",), "links_aida.tsv"),
-    "mesh": Task(
-        "base_mesh.tsv",
-        ("bio-bc5cdr-training", "bio-ncbi-train"),
-        ("bio-bc5cdr-development", "bio-ncbi-devel"),
-    ),
-}
-
-
-@dataclass(slots=True)
-class Document:
-    """A document with its mentions, their right ids (none for NIL) and, once set, their features.
-
-    Attributes:
-        task: The task that it is of.
-        learned: What was learned of each string in other documents.
-        compare: Compares its passages with entities.
-    """
-
-    corpus: str
-    text: str
-    spans: list[DocumentSpan]
-    gold: list[frozenset[str]]
-    mentions: list[DocumentMention]
-    task: str = ""
-    learned: dict[str, LearnedMention | None] = field(default_factory=dict)
-    compare: Compare | None = None
-
-
-def read_documents(data: Path, corpora: Sequence[str]) -> list[Document]:
-    """The documents of some corpora that have mentions."""
-    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
-    with (data / "mentions.tsv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            if row["corpus"] in corpora:
-                rows.setdefault((row["corpus"], row["doc_id"]), []).append(row)
-    documents = []
-    with (data / "documents.jsonl").open(encoding="utf-8") as lines:
-        for line in lines:
-            one = json.loads(line)
-            mentions = sorted(rows.get((one["corpus"], one["doc_id"]), ()), key=lambda row: int(row["start"]))
-            if mentions:
-                spans = document_spans(one["text"], [(int(row["start"]), int(row["end"])) for row in mentions])
-                gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in mentions]
-                documents.append(Document(one["corpus"], one["text"], spans, gold, []))
-    return documents
-
-
-def load(data: Path, work: Path, name: str) -> None:
-    """Load the base of a task, with its links as a column, unless it is loaded."""
-    task = TASKS[name]
-    base = data / task.base
-    if task.links is not None:
-        links = dict(line.split("\t") for line in (data / task.links).read_text("utf-8").splitlines()[1:])
-        base = work / task.base
-        if not base.exists():
-            header, *rows = (data / task.base).read_text("utf-8").rstrip("\n").split("\n")
-            lines = [f"{row}\t{links.get(row.split(chr(9))[0], '')}" for row in rows]
-            base.write_text("\n".join([f"{header}\tlinks_to", *lines]) + "\n", "utf-8")
-    load_base(base, name, store=str(work / "store"))
-
-
-def score(linker: EntityLinker, path: Path, documents: Sequence[Document]) -> dict[str, ScoredMention]:
-    """The scored strings of some documents; kept in a file."""
-    known: dict[str, ScoredMention] = pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own
-    queries = dict.fromkeys(span.query for document in documents for span in document.spans)
-    new = [query for query in queries if query not in known]
-    if new:
-        known |= zip(new, linker.score_batch(new, limit=CANDIDATES), strict=True)
-        path.write_bytes(pickle.dumps(known))
-    return known
-
-
-def learn_names(
-    linker: EntityLinker, scored: dict[str, ScoredMention], train: Sequence[Document], develop: Sequence[Document]
-) -> None:
-    """Set what is learned of each document: of training documents in the other folds, of others in all of them."""
-    for fold in range(FOLDS):
-        others = [document for i, document in enumerate(train) if i % FOLDS != fold]
-        _learn_from(linker, scored, others, [document for i, document in enumerate(train) if i % FOLDS == fold])
-    _learn_from(linker, scored, train, develop)
-
-
-def _learn_from(
-    linker: EntityLinker, scored: dict[str, ScoredMention], source: Sequence[Document], target: Sequence[Document]
-) -> None:
-    pairs = [
-        (document.text[span.start : span.end], min(gold, default=None))
-        for document in source
-        for span, gold in zip(document.spans, document.gold, strict=True)
-    ]
-    batch = linker.learn(pairs, skip_unknown=True, again=True).batch
-    queries = dict.fromkeys(span.query for document in target for span in document.spans)
-    learned = {query: linker.learned_in_document(scored[query], LinkOptions()) for query in queries}
-    linker.undo_learned(batch.number)
-    for document in target:
-        document.learned = {span.query: learned[span.query] for span in document.spans}
-
-
-class Cache:
-    """Vectors of passages and entities, each made once."""
-
-    def __init__(self, linker: EntityLinker) -> None:
-        self._of_empty = linker.passages("")
-        self._texts: dict[str, FloatArray] = {}
-        self._entities: dict[tuple[str, str], FloatArray] = {}
-
-    def passages(self, text: str) -> Passages:
-        """The passages of a text."""
-        return Passages(text, self._encode, self._entity_vectors)
-
-    def _encode(self, texts: Sequence[str]) -> FloatArray:
-        new = [text for text in texts if text not in self._texts]
-        if new:
-            self._texts.update(zip(new, self._of_empty.encode(new), strict=True))
-        return np.array([self._texts[text] for text in texts])
-
-    def _entity_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
-        new = [point for point in points if (point.kb, point.entity_id) not in self._entities]
-        if new:
-            keys = [(point.kb, point.entity_id) for point in new]
-            self._entities.update(zip(keys, self._of_empty.entity_vectors(new), strict=True))
-        return np.array([self._entities[point.kb, point.entity_id] for point in points])
 
 
 def set_all(
@@ -253,7 +99,7 @@ def fit_features(documents: Sequence[Document], start: FloatArray, without: froz
         for mention, gold in zip(document.mentions, document.gold, strict=True):
             is_right = np.array([entity.point.entity_id in gold for entity in mention.entities])
             if not mention.is_id and is_right.any() and not is_right.all():
-                rows.append(mention.values)
+                rows.append(_without_bonus(mention.values, is_right))
                 right.append(is_right)
     values, is_right = np.vstack(rows), np.concatenate(right)
     n = np.array([len(one) for one in rows])
@@ -278,6 +124,17 @@ def fit_features(documents: Sequence[Document], start: FloatArray, without: froz
     coefficients = np.where([name in off - UNFITTED for name in FEATURES], 0.0, start)
     coefficients[fitted] = result.x
     return coefficients
+
+
+def _without_bonus(values: FloatArray, is_right: npt.NDArray[np.bool_]) -> FloatArray:
+    """The features of a mention; without types and passage where the right entity is not what a rule names.
+
+    The rules of names add a bonus that nothing but a longer name of the document can overcome. Else types and passages
+    would get coefficients that overcome it everywhere.
+    """
+    if values[is_right, COLUMN["rules"]].max() > -BONUS / 2:
+        return values
+    return np.where([name in ("word_type", "passage") for name in FEATURES], 0.0, values)
 
 
 def fit_decision(documents: Sequence[Document]) -> FloatArray:
@@ -371,7 +228,7 @@ def main(
         for name in names:
             load(data, work, name)
             linker = opened.enter_context(EntityLinker.open(name, store=str(work / "store")))
-            of_task = _read_task(linker, data, work, name, scored)
+            of_task = read_task(linker, data, work, name, scored)
             for part, most, chosen in zip(of_task, (train_documents, documents), (train, develop), strict=True):
                 for corpus in dict.fromkeys(document.corpus for document in part):
                     own = [document for document in part if document.corpus == corpus]
@@ -390,23 +247,6 @@ def main(
         path = Path(__file__).parents[1] / "pearl_qdrant" / "linking" / "documents" / "documents.json"
         fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train)}
         path.write_text(json.dumps(fitted, indent=2) + "\n", "utf-8")
-
-
-def _read_task(
-    linker: EntityLinker, data: Path, work: Path, name: str, scored: dict[str, ScoredMention]
-) -> tuple[list[Document], list[Document]]:
-    """The training and the development documents of a task, with what was learned of their names."""
-    train, develop = read_documents(data, TASKS[name].train), read_documents(data, TASKS[name].develop)
-    of_task: dict[str, ScoredMention] = {}
-    for part, read in (("train", train), ("develop", develop)):
-        of_task |= score(linker, work / f"{name}-{part}-{CANDIDATES}.pickle", read)
-    learn_names(linker, of_task, train, develop)
-    cache = Cache(linker)
-    for document in (*train, *develop):
-        document.compare = cache.passages(document.text).compare
-        document.task = name
-    scored |= {f"{name}:{query}": one for query, one in of_task.items()}
-    return train, develop
 
 
 def _ablation(train: Sequence[Document], develop: Sequence[Document], scored: dict[str, ScoredMention]) -> None:
