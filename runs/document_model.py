@@ -107,7 +107,9 @@ def fit_features(documents: Sequence[Document], start: FloatArray, without: froz
     off = {name for part in without for name in PARTS[part]} | UNFITTED
     if not values[:, COLUMN["names"]].any():
         off.add("names")
-    fitted = np.array([i for i, name in enumerate(FEATURES) if name not in off])
+    fitted = np.array([i for i, name in enumerate(FEATURES) if name not in off], dtype=int)
+    if not len(fitted):
+        return start
 
     def loss(chosen: FloatArray) -> tuple[float, FloatArray]:
         coefficients = start.copy()
