@@ -1,9 +1,10 @@
-"""Replace files atomically."""
+"""Small files: replaced atomically, and read within a bound."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
@@ -35,3 +36,8 @@ def sync_folder(path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def read_at_most(file: BinaryIO, limit: int) -> bytes:
+    """The first bytes of an open file, without memory for `limit` where the file is shorter."""
+    return file.read(min(limit, os.fstat(file.fileno()).st_size + 1))

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from pearl_qdrant.store.atomic import sync_folder, write_atomically
+from pearl_qdrant.store.atomic import read_at_most, sync_folder, write_atomically
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.trial_open import STARTED
@@ -225,7 +225,7 @@ def _read(path: Path) -> Sums | None:
         if not stat.S_ISREG(path.lstat().st_mode):
             return None
         with path.open("rb") as file:
-            read = msgspec.json.decode(file.read(_MAX_CHECKSUMS_BYTES), type=_ChecksumsFile)
+            read = msgspec.json.decode(read_at_most(file, _MAX_CHECKSUMS_BYTES), type=_ChecksumsFile)
     except (OSError, ValueError, RecursionError):
         return None
     return read.files if read.version == _ChecksumsFile({}).version else None

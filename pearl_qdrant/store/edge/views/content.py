@@ -9,6 +9,7 @@ import msgspec
 
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.store import graph
+from pearl_qdrant.store.atomic import read_at_most
 from pearl_qdrant.store.schema import Manifest
 
 MANIFEST_FILE = "manifest.json"
@@ -48,7 +49,7 @@ def read_manifest(path: Path, collection: str) -> Manifest:
     try:
         if (path / MANIFEST_FILE).is_file():
             with (path / MANIFEST_FILE).open("rb") as file:
-                text = file.read(MAX_MANIFEST_BYTES + 1)
+                text = read_at_most(file, MAX_MANIFEST_BYTES + 1)
     except OSError as error:
         raise ManifestError(collection, f"unreadable: {error}") from error
     if text is not None and len(text) > MAX_MANIFEST_BYTES:

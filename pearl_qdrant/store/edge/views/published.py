@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from pearl_qdrant.store.atomic import write_atomically
+from pearl_qdrant.store.atomic import read_at_most, write_atomically
 
 PUBLISHED_FILE = "published.json"
 PUBLISHED_FOLDER = "published"
@@ -67,7 +67,7 @@ def read_published(path: Path) -> Published | None:
     """Read the state in a collection's folder; None if there is none, as in a collection of an older version."""
     try:
         with (path / PUBLISHED_FILE).open("rb") as file:
-            return msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=Published)
+            return msgspec.json.decode(read_at_most(file, _MAX_FILE_BYTES), type=Published)
     except (OSError, ValueError, RecursionError):
         return None
 
