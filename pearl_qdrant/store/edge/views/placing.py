@@ -21,7 +21,6 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -49,7 +48,9 @@ _SEALED = "id_tracker.mappings"  # in the folder of a compacted segment; a growi
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 """Why a file system makes no hard link here."""
 
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 17
+
+_ZEROS = bytes(_BUFFER_BYTES)
 
 LOG_FOLDER = "wal"
 
@@ -160,17 +161,13 @@ def _next_hole(file: int, start: int, size: int) -> int:
 
 
 def _copy_range(read: int, written: int, start: int, end: int) -> None:
-    """Copy some bytes; in the kernel where it can, which shares the blocks on some file systems."""
-    if hasattr(os, "copy_file_range"):
-        with suppress(OSError):  # as across file systems in older kernels
-            while start < end and (n := os.copy_file_range(read, written, end - start, start, start)):
-                start += n
-    os.lseek(read, start, os.SEEK_SET)
-    os.lseek(written, start, os.SEEK_SET)
-    while start < end and (block := os.read(read, min(_BUFFER_BYTES, end - start))):
-        view = memoryview(block)
-        while view:
-            view = view[os.write(written, view) :]
+    """Copy some bytes into a file of holes; blocks of zeros stay holes, of which small collections have 24 MB."""
+    while start < end and (block := os.pread(read, min(_BUFFER_BYTES, end - start), start)):
+        if block != _ZEROS[: len(block)]:
+            view, at = memoryview(block), start
+            while view:
+                n = os.pwrite(written, view, at)
+                view, at = view[n:], at + n
         start += len(block)
 
 
