@@ -18,6 +18,12 @@ from pearl_qdrant.records import LearnedCount
 MOST_CERTAIN = 6.0
 """Logits beyond which the decision of the ranking model counts for no more."""
 
+BEST = 10
+"""Candidates that passages and coherence can help."""
+
+OPEN = 0.95
+"""A first candidate more probable than this needs no help."""
+
 _ARTICLES = frozenset(("the", "a", "an"))
 
 EntityKey = tuple[str, str]
@@ -124,6 +130,14 @@ def document_mention(
             if any((count.kb, count.entity_id) == entity.key for count in learned.counts):
                 mention.add(entity)
     return mention
+
+
+def best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[int]:
+    """The rows of the best candidates of a mention that is open; none if its first one needs no help."""
+    if mention.is_id or not len(probabilities) or probabilities.max() > OPEN:
+        return []
+    best: list[int] = np.argsort(-probabilities, kind="stable")[:BEST].tolist()
+    return best
 
 
 def log_sum_exp(logits: FloatArray) -> float:

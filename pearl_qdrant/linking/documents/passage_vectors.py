@@ -9,8 +9,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from pearl_qdrant.linking.documents.model import FloatArray
 from pearl_qdrant.store.schema import NamePoint
 
@@ -44,6 +42,7 @@ class Passages:
         self._ends = [end for _, end in words]
         self.encode = encode
         self.entity_vectors = entity_vectors
+        self._known: dict[str, FloatArray] = {}  # mentions of one context are compared one by one
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
         """Cosines of passages to entities.
@@ -54,23 +53,25 @@ class Passages:
         Returns:
             The cosines of the entities of each request.
         """
-        texts: dict[str, int] = {}
-        of_request = []
+        of_request: list[str] = []
         passage, at = "", None
         for start, _ in requests:
             word = max(0, bisect_right(self._starts, start) - 1)
             if at is None or not 0 <= word - at <= SHARED:
                 passage, at = self._around(word), word
-            of_request.append(texts.setdefault(passage, len(texts)))
+            of_request.append(passage)
         points: dict[tuple[str, str], NamePoint] = {}
-        for _, entities in requests:
-            for point in entities:
+        for _, candidates in requests:
+            for point in candidates:
                 points.setdefault((point.kb, point.entity_id), point)
         number = {key: i for i, key in enumerate(points)}
-        cosines = self.encode(list(texts)) @ self.entity_vectors(list(points.values())).T
+        new = list(dict.fromkeys(text for text in of_request if text not in self._known))
+        if new:
+            self._known |= zip(new, self.encode(new), strict=True)
+        entities = self.entity_vectors(list(points.values()))
         return [
-            cosines[row, [number[point.kb, point.entity_id] for point in entities]].astype(np.float64)
-            for row, (_, entities) in zip(of_request, requests, strict=True)
+            entities[[number[point.kb, point.entity_id] for point in candidates]] @ self._known[text]
+            for text, (_, candidates) in zip(of_request, requests, strict=True)
         ]
 
     def _around(self, word: int) -> str:

@@ -19,20 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
-from pearl_qdrant.linking.documents.mentions import DocumentMention, EntityKey
+from pearl_qdrant.linking.documents.mentions import DocumentMention, EntityKey, best_of_open
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
 from pearl_qdrant.store.schema import NamePoint
 
 LINKS_FIELD = "links_to"
 """The payload field with the ids that an entity is linked to."""
-
-BEST = 10
-"""Candidates that coherence can help."""
-
-OPEN = 0.95
-"""A first candidate more probable than this needs no help."""
 
 PASSES = 2
 """How often the features are set; the second time by the probabilities of the first."""
@@ -106,7 +98,7 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
         if len(anchors) < 2:
             return
         if open_rows is None:
-            open_rows = [_best_of_open(mention, p) for mention, p in zip(mentions, probabilities, strict=True)]
+            open_rows = [best_of_open(mention, p) for mention, p in zip(mentions, probabilities, strict=True)]
         known: dict[tuple[tuple[str, ...], EntityKey], tuple[float, float, float]] = {}
         for mention, rows in zip(mentions, open_rows, strict=True):
             for row in rows:
@@ -123,14 +115,6 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
 _NAMES = ("same_entity", "linked", "shared_links")
 _COLUMNS = [COLUMN[name] for name in _NAMES]
 _NIL_COLUMNS = [NIL_COLUMN[name] for name in _NAMES]
-
-
-def _best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[int]:
-    """The rows of the candidates that coherence can help; none if the first one needs no help."""
-    if mention.is_id or not len(probabilities) or probabilities.max() > OPEN:
-        return []
-    best: list[int] = np.argsort(-probabilities, kind="stable")[:BEST].tolist()
-    return best
 
 
 def coherence(

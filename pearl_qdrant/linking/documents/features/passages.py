@@ -10,15 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pearl_qdrant.linking.documents.mentions import DocumentMention
+from pearl_qdrant.linking.documents.mentions import DocumentMention, best_of_open, log_sum_exp
 from pearl_qdrant.linking.documents.model import COLUMN, DocumentModel, FloatArray
 from pearl_qdrant.store.schema import NamePoint
-
-BEST = 10
-"""Candidates that are compared."""
-
-OPEN = 0.95
-"""A first candidate more probable than this needs no comparison."""
 
 Compare = Callable[[Sequence[tuple[int, Sequence[NamePoint]]]], Sequence[FloatArray]]
 """Cosines of passages to entities: for each offset of a mention with some entities, one cosine each."""
@@ -34,12 +28,13 @@ def set_passages(mentions: Sequence[DocumentMention], model: DocumentModel, comp
     """
     chosen: list[tuple[DocumentMention, list[int]]] = []
     for mention in mentions:
-        if mention.is_id or not mention.is_compared or len(mention.entities) < 2:
+        if not mention.is_compared or len(mention.entities) < 2:
             continue
         logits = mention.values @ model.features
-        odds = np.exp(logits - logits.max())
-        if odds.max() <= OPEN * odds.sum():
-            chosen.append((mention, np.argsort(-odds, kind="stable")[:BEST].tolist()))
+        # Whether any candidate is right does not matter here: only which of them.
+        rows = best_of_open(mention, np.exp(logits - log_sum_exp(logits)))
+        if rows:
+            chosen.append((mention, rows))
     requests = [(mention.start, [mention.entities[i].point for i in rows]) for mention, rows in chosen]
     for (mention, rows), cosines in zip(chosen, compare(requests) if requests else (), strict=True):
         mention.values[:, COLUMN["passage"]] = cosines.mean()
