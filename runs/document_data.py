@@ -150,30 +150,20 @@ def _learn_from(
         document.learned = {span.query: learned[span.query] for span in document.spans}
 
 
-class Cache:
-    """Vectors of passages and entities, each made once."""
+class EntityVectors:
+    """Vectors of entities, each read once for all documents."""
 
     def __init__(self, linker: EntityLinker) -> None:
-        self._of_empty = linker.passages("")
-        self._texts: dict[str, FloatArray] = {}
-        self._entities: dict[tuple[str, str], FloatArray] = {}
+        self._read = linker.passages("").entity_vectors
+        self._known: dict[tuple[str, str], FloatArray] = {}
 
-    def passages(self, text: str) -> Passages:
-        """The passages of a text."""
-        return Passages(text, self._encode, self._entity_vectors)
-
-    def _encode(self, texts: Sequence[str]) -> FloatArray:
-        new = [text for text in texts if text not in self._texts]
-        if new:
-            self._texts.update(zip(new, self._of_empty.encode(new), strict=True))
-        return np.array([self._texts[text] for text in texts])
-
-    def _entity_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
-        new = [point for point in points if (point.kb, point.entity_id) not in self._entities]
+    def __call__(self, points: Sequence[NamePoint]) -> FloatArray:
+        """As `Passages.entity_vectors`."""
+        new = [point for point in points if (point.kb, point.entity_id) not in self._known]
         if new:
             keys = [(point.kb, point.entity_id) for point in new]
-            self._entities.update(zip(keys, self._of_empty.entity_vectors(new), strict=True))
-        return np.array([self._entities[point.kb, point.entity_id] for point in points])
+            self._known |= zip(keys, self._read(new), strict=True)
+        return np.array([self._known[point.kb, point.entity_id] for point in points])
 
 
 def read_task(
@@ -185,9 +175,9 @@ def read_task(
     for part, read in (("train", train), ("develop", develop)):
         of_task |= score(linker, work / f"{name}-{part}-{CANDIDATES}.pickle", read)
     learn_names(linker, of_task, train, develop)
-    cache = Cache(linker)
+    encode, entity_vectors = linker.passages("").encode, EntityVectors(linker)
     for document in (*train, *develop):
-        document.compare = cache.passages(document.text).compare
+        document.compare = Passages(document.text, encode, entity_vectors).compare
         document.task = name
     scored |= {f"{name}:{query}": one for query, one in of_task.items()}
     return train, develop

@@ -149,6 +149,18 @@ def test_a_context_chooses_between_homonyms(linker: EntityLinker, mention: str, 
     assert linker.link(mention, context=context).candidates[0].entity_id == entity_id
 
 
+def test_a_rule_names_its_own_candidate(linker: EntityLinker) -> None:
+    """A rule that chose another entity than the context is not given as the reason."""
+    alone = linker.link("Jordan")
+    country = linker.link("Jordan", context="He was born in Amman, the capital of Jordan.")
+    person = linker.link("Jordan", context="Jordan (born 17 February 1963) is a retired player and coach.")
+
+    assert country.candidates[0].entity_id != person.candidates[0].entity_id
+    for link in (country, person):
+        is_other = link.candidates[0].entity_id != alone.candidates[0].entity_id
+        assert link.rule == (None if is_other else alone.rule)
+
+
 def test_parts_can_be_switched_off(linker: EntityLinker) -> None:
     """Without types and passages, homonyms stay tied in a document."""
     text = "The antenna sends an RF signal."

@@ -91,7 +91,8 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
     first = found[0]
     kept = [replace(one, is_namesake=True) if _has_name_of(one, first) else one for one in found[:n_kept]]
     nil_logit = log_sum_exp(logits) - float(mention.of_decision @ model.decision)
-    is_same = bool(mention.scored.found) and (first.name.is_same_spelling or first.key == mention.scored.found[0].key)
+    # A rule names the candidate that was first without the document.
+    is_same = bool(mention.scored.found) and first.key == mention.scored.found[0].key
     rule = mention.scored.rule if is_same else None
     return replace(mention.scored, found=kept, nil_logit=nil_logit, rule=rule, certainty=1.0)
 
