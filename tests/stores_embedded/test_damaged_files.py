@@ -92,9 +92,9 @@ def test_a_collection_that_was_closed_is_opened_at_once(store: EdgeStore, probes
     for n_points in (20, 40, 60):
         assert seal_of(store).exists()
         collection = store.open("toy")
-        assert not seal_of(store).exists(), "it holds for closed files alone"
         assert collection.count() == n_points
         collection.upsert(*many(20, start=n_points))
+        assert not seal_of(store).exists(), "it holds for closed files alone"
         collection.close()
 
     assert probes == []
@@ -213,10 +213,12 @@ def test_unknown_files_are_tested_first(store: EdgeStore, probes: list[Path]) ->
 
 CRASH = """
 import os, sys
-sys.path.insert(0, "tests")
+sys.path.insert(0, "tests/support")
 from pathlib import Path
+from edge_cases import many
 from pearl_qdrant.store.edge.store import EdgeStore
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
+collection.upsert(*many(1))
 if sys.argv[2] == "crash":
     os._exit(1)
 """

@@ -121,7 +121,7 @@ class EdgeCollection(BaseCollection):
         """Write a few points; search finds them when this returns."""
         folder = self._writable("writing to it")
         batches = check_points(points, vectors, encodable, folder.manifest, descriptions)
-        with folder.editing(), folder.shard("writing to it") as shard:
+        with folder.changing("writing to it") as shard:
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
                 edge_shard.upsert(shard, batch, has_lexical=folder.manifest.has_lexical)
@@ -132,7 +132,7 @@ class EdgeCollection(BaseCollection):
         folder = self._writable("writing to it")
         payloads = {point.id: checked_payload(point) for point in points}
         edge_shard.check_space(folder.path, folder.name)
-        with folder.editing(), folder.shard("writing to it") as shard:
+        with folder.changing("writing to it") as shard:
             for point_id, payload in payloads.items():
                 shard.update(UpdateOperation.overwrite_payload([point_id], payload))
             folder.record(operations.REPLACE, operations.replace_body(payloads))
@@ -158,8 +158,8 @@ class EdgeCollection(BaseCollection):
             n_vectors = edge_shard.count_vectors(shard)
             is_small = self._needs_no_graph(n_vectors)
             if is_small and not edge_shard.has_indexes(shard):
-                edge_shard.create_indexes(shard)
                 folder.record_replaced_files()
+                edge_shard.create_indexes(shard)
         report = on_progress or (lambda done, total: None)
         report(0, n_vectors)
         if not is_small:
@@ -287,7 +287,7 @@ class EdgeCollection(BaseCollection):
         selected = to_filter(point_filter)
         assert selected is not None  # there is at least one condition
         folder = self._writable("deleting from it")
-        with folder.editing(), folder.shard("deleting from it") as shard:
+        with folder.changing("deleting from it") as shard:
             n_points = edge_shard.count_points(shard, selected)
             if n_points:
                 shard.update(UpdateOperation.delete_points_by_filter(selected))
@@ -296,7 +296,7 @@ class EdgeCollection(BaseCollection):
 
     def _delete_ids(self, ids: list[str]) -> None:
         folder = self._writable("deleting from it")
-        with folder.editing(), folder.shard("deleting from it") as shard:
+        with folder.changing("deleting from it") as shard:
             shard.update(UpdateOperation.delete_points([*ids]))
             folder.record(operations.DELETE, operations.delete_body(ids))
 

@@ -3,8 +3,8 @@
     NAME/.lock           locked while the collection is open; names the process that has it
     NAME/manifest.json   written last when a collection is made
     NAME/index.json      how many vectors are in the graph; absent until it is built
-    NAME/files.json      size and checksum of Edge's files when the collection was closed; absent while it is open
-    NAME/published.json  what readers see, with files in NAME/published/ while the collection is open (`views/`)
+    NAME/files.json      size and checksum of Edge's files when the collection was closed; absent after a change
+    NAME/published.json  what readers see, with files in NAME/published/ from the first change on (`views/`)
     NAME/learned.jsonl   the ledger of learned names; absent until something is learned (`ledger.py`)
     NAME/shard/          Qdrant Edge's own files
 
@@ -33,7 +33,7 @@ from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums, write_checksums
+from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums
 from pearl_qdrant.store.edge.child_process import Job
 from pearl_qdrant.store.edge.views.content import (
     INDEX_FILE,
@@ -97,11 +97,13 @@ class CollectionFolder:
         self._handed_over_for: str | None = None  # as in "being loaded"
         self._shard: EdgeShard | None = None
         self._n_editors = 0
+        self._is_settled = False  # nothing was done to the shard since Edge opened it
         self._publisher = Publisher(path, name)
         self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
         try:
             self.manifest = read_manifest(path, name)
             self._load(check=partial(verify_and_remove_checksums, on_verified=self._publisher.begin))
+            self._publisher.check_opened()
             self.manifest = read_manifest(path, name)  # after a kill it may be another one
             if not self._publisher.is_published:
                 self._commit()
@@ -213,6 +215,8 @@ class CollectionFolder:
         """Let readers see what the block changes when it ends, not before; blocks within it do not matter."""
         self.guard.check()
         with self._mutex:
+            if self._shard is not None:
+                self._publisher.before_change()
             self._n_editors += 1
         try:
             yield
@@ -223,16 +227,24 @@ class CollectionFolder:
                     if not self._n_editors:
                         self._commit()
 
+    @contextmanager
+    def changing(self, doing: str) -> Iterator[EdgeShard]:
+        """Lock the shard for this thread to change it, in a block of `editing`; arguments and errors as for `shard`."""
+        with self.editing(), self.shard(doing) as shard:
+            self._is_settled = False
+            yield shard
+
     def record(self, kind: bytes, body: bytes) -> None:
-        """Note an operation on the shard for readers. The caller has the shard, and is in `editing`."""
+        """Note an operation on the shard for readers. The caller is in `changing`."""
         self._publisher.record(kind, body)
 
     def record_replaced_files(self) -> None:
-        """Note that the shard changed in another way, as by a payload index. As `record`."""
+        """Note that the shard is changed in another way, as by a payload index. As `record`."""
+        self._is_settled = False
         self._publisher.replaced_files()
 
     def record_ledger(self) -> None:
-        """Note that the ledger is another one. As `record`."""
+        """Note that the ledger is another one. The caller is in `editing`."""
         self._publisher.changed()
 
     def _commit(self) -> None:
@@ -326,6 +338,8 @@ class CollectionFolder:
                     raise
                 time.sleep(edge_lock.POLL_S)
             else:
+                # Edge writes two dense vectors of a point in another order each time.
+                self._is_settled = not self.manifest.has_descriptions
                 return
 
     def _close_shard(self, shard: EdgeShard, doing: str) -> None:
@@ -343,8 +357,7 @@ class CollectionFolder:
         try:
             if shard is not None:
                 self._close_shard(shard, "closing it")
-                is_closed = write_checksums(self.path / SHARD_FOLDER)
-                self._publisher.end(is_closed=is_closed)
+                self._publisher.end(is_settled=self._is_settled)
         finally:
             self._lock.release()
 

@@ -88,6 +88,11 @@ def keep_ledger(store: Path, name: str) -> None:
         sync_folder(store)
 
 
+def is_kept(store: Path, name: str) -> bool:
+    """Whether the ledger of a deleted collection waits for one of its name."""
+    return _kept_path(store, name).exists()
+
+
 def adopt_ledger(store: Path, name: str) -> bool:
     """Move a kept ledger into the folder of a collection that was made again; returns False if there is none.
 

@@ -69,6 +69,9 @@ OPEN_BYTES = 8 * 1024 * 1024
 _DAMAGE_SIGNS = ("failed to decode", "failed to decompress", "failed to deserialize", "but we only have", "assertion f")
 """Parts of Edge's messages about texts in a damaged file. These texts are read late, when they are requested."""
 
+PLENTY_BYTES = 1024 * 1024 * 1024
+"""With more free space none is allocated for the holes of a file system in memory: it takes as long as loading it."""
+
 READ_THROUGH = ("segments/*/payload_index/*/*.dat", "segments/*/vector_storage-*/vectors/*.mmap")
 """Files with holes that Edge reads completely when it opens a shard."""
 
@@ -177,10 +180,12 @@ def load_shard(
         StoreError: If its files are damaged.
     """
     check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
-    if is_in_memory(path):
+    in_memory = is_in_memory(path)
+    if not in_memory:
+        _read_ahead(path, only_links=has_copies)
+    elif shutil.disk_usage(path).free < PLENTY_BYTES:
         _fill_holes(path, collection)
-    _read_ahead(path, only_links=has_copies)
-    if check(path, collection):
+    if check(path, collection) and not in_memory:
         _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)

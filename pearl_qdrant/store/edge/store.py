@@ -166,9 +166,10 @@ class EdgeStore:
         folder = CollectionFolder.acquire(path, name)
         collection = EdgeCollection(folder)
         self._opened.append(collection)
-        if edge_ledger.adopt_ledger(self._path, name):
+        if edge_ledger.is_kept(self._path, name):
             with folder.editing():
-                folder.record_ledger()
+                if edge_ledger.adopt_ledger(self._path, name):
+                    folder.record_ledger()
         return collection
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:

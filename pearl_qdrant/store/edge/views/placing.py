@@ -21,10 +21,12 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Mapping
+from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.edge.checksums import list_files
 
 _MAPPED = {
     "matrix.dat",
@@ -61,13 +63,9 @@ T = TypeVar("T")
 
 def shard_files(shard: Path) -> list[str]:
     """List the regular files of a shard without its log and its temporary segments, by their path in it."""
-    found = []
-    for folder, folders, names in os.walk(shard):
-        if Path(folder) == shard:
-            folders[:] = [name for name in folders if name not in (LOG_FOLDER, "temp_segments")]
-        files = (Path(folder, name) for name in names)
-        found += [file.relative_to(shard).as_posix() for file in files if stat.S_ISREG(file.lstat().st_mode)]
-    return sorted(found)
+    left_out = (f"{LOG_FOLDER}/", "temp_segments/")
+    files = list_files(shard)
+    return sorted(name for name, status in files if stat.S_ISREG(status.st_mode) and not name.startswith(left_out))
 
 
 def place(source: Path, names: Iterable[str], target: Path, *, only_hard_links: bool = False) -> None:
@@ -85,17 +83,16 @@ def place(source: Path, names: Iterable[str], target: Path, *, only_hard_links: 
         StoreError: If a file can be neither linked nor copied.
         OSError: If a file cannot be read or written; with `only_hard_links` also if no hard link can be made.
     """
-    files = list(map(PurePosixPath, names))
-    sealed = {file.parent for file in files if file.name == _SEALED}
-    for folder in {target / file.parent for file in files}:
-        folder.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        is_sealed = not sealed.isdisjoint(file.parents)
-        is_page = file.name.startswith(_PAGES)
-        if is_sealed and (is_page or file.name in _MAPPED):
-            _link(source / file, target / file, is_page=is_page, only_hard_links=only_hard_links)
+    files = {name: name.rpartition("/")[::2] for name in names}
+    sealed = tuple(folder for folder, name in files.values() if name == _SEALED)
+    for folder in {folder for folder, _ in files.values()}:
+        (target / folder).mkdir(parents=True, exist_ok=True)
+    for path, (folder, name) in files.items():
+        is_page = name.startswith(_PAGES)
+        if (is_page or name in _MAPPED) and any(folder == one or folder.startswith(f"{one}/") for one in sealed):
+            _link(source / path, target / path, is_page=is_page, only_hard_links=only_hard_links)
         else:
-            copy_file(source / file, target / file)
+            copy_file(f"{source}/{path}", f"{target}/{path}")
 
 
 def _link(source: Path, target: Path, *, is_page: bool, only_hard_links: bool) -> None:
@@ -128,16 +125,17 @@ def _can_write(file: Path) -> bool:
     return True
 
 
-def copy_file(source: Path, target: Path, n_bytes: int | None = None) -> None:
+def copy_file(source: str | Path, target: str | Path, n_bytes: int | None = None) -> None:
     """Copy a file, or its first `n_bytes`; holes stay holes."""
-    with source.open("rb", buffering=0) as read, target.open("xb", buffering=0) as written:
+    # A `Path` for each of 90 files takes a millisecond.
+    with open(source, "rb", buffering=0) as read, open(target, "xb", buffering=0) as written:  # noqa: PTH123
         size = os.fstat(read.fileno()).st_size
         size = size if n_bytes is None else min(size, n_bytes)
         written.truncate(size)
         start = _next_data(read.fileno(), 0, size)
         while start < size:
             end = min(_next_hole(read.fileno(), start, size), size)
-            _copy_range(read.fileno(), written.fileno(), start, end)
+            _copy_range(read, written, start, end)
             start = _next_data(read.fileno(), end, size)
 
 
@@ -160,15 +158,19 @@ def _next_hole(file: int, start: int, size: int) -> int:
         return size
 
 
-def _copy_range(read: int, written: int, start: int, end: int) -> None:
+def _copy_range(read: FileIO, written: FileIO, start: int, end: int) -> None:
     """Copy some bytes into a file of holes; blocks of zeros stay holes, of which small collections have 24 MB."""
-    while start < end and (block := os.pread(read, min(_BUFFER_BYTES, end - start), start)):
-        if block != _ZEROS[: len(block)]:
-            view, at = memoryview(block), start
+    buffer = bytearray(min(_BUFFER_BYTES, end - start))
+    read.seek(start)
+    while start < end and (n_read := read.readinto(buffer)):
+        n_read = min(n_read, end - start)
+        block = buffer if n_read == len(buffer) else buffer[:n_read]
+        if block != _ZEROS[:n_read]:
+            written.seek(start)
+            view = memoryview(block)
             while view:
-                n = os.pwrite(written, view, at)
-                view, at = view[n:], at + n
-        start += len(block)
+                view = view[written.write(view) :]
+        start += n_read
 
 
 def make_log(shard: Path) -> None:

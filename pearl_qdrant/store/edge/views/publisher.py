@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.store.edge.checksums import CHECKSUMS_FILE, write_checksums
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.checksums import CHECKSUMS_FILE, Verified, remove_checksums, sums_of, write_checksums
 from pearl_qdrant.store.edge.ledger import LEDGER_FILE
 from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER
 from pearl_qdrant.store.edge.views.operations import frame
@@ -50,22 +51,30 @@ class Publisher:
     path: Path
     name: str
     _state: Published = field(default_factory=lambda: Published(new_token()))
+    _unchanged: Verified | None = None  # the closed collection, until the first change
     _is_changed: bool = False
     _needs_files: bool = False  # the journal does not lead from the published files to the shard
     _pending: list[bytes] = field(default_factory=list)
     _pending_bytes: int = 0
     _is_warned: bool = False
 
-    def begin(self, is_closed: bool) -> None:
+    def begin(self, verified: Verified) -> bool:
         """Publish a collection before the shard is opened, or keep what a killed writer published.
 
+        If opening leaves the files as they are, the closed collection is the state until `before_change`.
+
         Args:
-            is_closed: Whether it was closed properly, so that its files are its state.
+            verified: What its checksums say.
+
+        Returns:
+            Whether its checksums stay.
         """
         found = read_published(self.path)
-        if is_closed:
-            token = found.token if found else new_token()
-            self._publish(token, lambda target: copy_file(self.path / CHECKSUMS_FILE, target / CHECKSUMS_FILE))
+        if verified.is_settled and (found is None or found.folder is None):
+            self._state = found or self._state
+            self._unchanged = verified
+        elif verified.sums is not None:
+            self._publish_closed(found.token if found else new_token())
         elif found is not None and restore(self.path, self.name, found):
             self._state = found
         else:
@@ -73,11 +82,47 @@ class Publisher:
             self._state = found or self._state
             self._is_changed = self._needs_files = True
         self._remove_others()
+        return self._unchanged is not None
+
+    def before_change(self) -> None:
+        """Publish the closed collection, if that is still to do: its files or its manifest change now.
+
+        Raises:
+            StoreError: If its checksums cannot be removed. Then nothing may change.
+        """
+        if self._unchanged is None:
+            return
+        self._publish_closed(self._state.token)
+        self._withdraw_closed("writing to it")
+
+    def check_opened(self) -> None:
+        """Note that Edge changed files while it opened them, as another version of it may: the next commit publishes.
+
+        Raises:
+            StoreError: If the checksums cannot be removed.
+        """
+        if self._unchanged is not None and not self._is_as_closed():
+            self._withdraw_closed("opening it")
+            self.replaced_files()
+
+    def _withdraw_closed(self, doing: str) -> None:
+        """Say that the files of the shard are no longer the state."""
+        try:
+            remove_checksums(self.path)
+        except OSError as error:
+            raise edge_shard.translate_error(str(error), self.name, doing) from error
+        self._unchanged = None
+
+    def _is_as_closed(self) -> bool:
+        """Whether nothing changed since the collection was closed, and its files are still the same."""
+        with suppress(OSError):
+            return self._unchanged is not None and self._unchanged.sums == sums_of(self.path / SHARD_FOLDER)
+        return False
 
     @property
     def is_published(self) -> bool:
         """Whether readers find a state while the collection is open."""
-        return self._state.folder is not None
+        return self._unchanged is not None or self._state.folder is not None
 
     def record(self, kind: bytes, body: bytes) -> None:
         """Note an operation on the shard, to be published with the next commit."""
@@ -127,9 +172,13 @@ class Publisher:
             self._warn(error)
         self._pending, self._pending_bytes = [], 0
 
-    def end(self, *, is_closed: bool) -> None:
-        """Withdraw what is published after the collection was closed properly; else leave it for readers."""
-        if not is_closed:
+    def end(self, *, is_settled: bool) -> None:
+        """Write the checksums of the closed shard, and withdraw what is published; else leave it for readers.
+
+        Args:
+            is_settled: As for `write_checksums`.
+        """
+        if self._is_as_closed() or not write_checksums(self.path / SHARD_FOLDER, is_settled=is_settled):
             return
         token = new_token() if self._is_changed else self._state.token
         try:
@@ -138,6 +187,9 @@ class Publisher:
             self._warn(error)
         else:
             shutil.rmtree(self.path / PUBLISHED_FOLDER, ignore_errors=True)
+
+    def _publish_closed(self, token: str) -> None:
+        self._publish(token, lambda target: copy_file(self.path / CHECKSUMS_FILE, target / CHECKSUMS_FILE))
 
     def _publish(self, token: str, write_sums: Callable[[Path], object]) -> None:
         """Publish the files as they are now."""
@@ -154,7 +206,7 @@ class Publisher:
         except (OSError, ValueError) as error:  # ValueError: a manifest that is no valid text
             shutil.rmtree(made, ignore_errors=True)
             self._needs_files = self._is_changed = True
-            if not self.is_published:  # say it to readers, who else wait in vain
+            if self._state.folder is None:  # say it to readers, who else wait in vain
                 with suppress(OSError):
                     self._write(Published(token, problem=str(error)))
             self._keep_shard()
