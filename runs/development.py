@@ -102,36 +102,43 @@ class Development:
 def read_development(data: Path, wordnet: Path) -> Development:
     """Read the development data; deterministic."""
     rng = random.Random(5)
+    aliases = read_aliases(data, rng)
+    return Development(tuple(aliases), tuple(related_pairs(wordnet, rng)), tuple(typed_names(data, rng)))
+
+
+def read_aliases(
+    data: Path, rng: random.Random, *, n_mentions: int = N_MENTIONS, n_others: int = N_OTHERS
+) -> list[AliasSet]:
+    """Read mentions of entities in the development splits, at most `n_mentions` a base, and names around them."""
     aliases = []
     for kb in ONTOLOGIES:
         (path,) = (data / "kb" / "biomedical").glob(f"{kb}[_.]*")
-        aliases.append(_of_ontology(path, kb, rng))
+        aliases.append(_of_ontology(path, kb, rng, n_mentions, n_others // 2))
     general = [(row["name"], row["id"]) for row in read_tsv(data / "kb" / "general.tsv")]
-    others = rng.sample(general, N_OTHERS)
+    others = rng.sample(general, min(n_others, len(general)))
     for path in sorted((data / "alias_pairs").glob("*.tsv")):
         pairs = [(row["alias"], row["id"], row["canonical"]) for row in read_tsv(path)]
         held_out = [pair for pair in pairs if split_of(pair[1]) in DEVELOPMENT_SPLITS and pair[0] != pair[2]]
-        chosen = rng.sample(held_out, N_MENTIONS)
+        chosen = rng.sample(held_out, min(n_mentions, len(held_out)))
         names = dict.fromkeys([*((canonical, i) for _, i, canonical in chosen), *others])
         aliases.append(AliasSet(path.stem.partition("_")[0], tuple(names), tuple((a, i) for a, i, _ in chosen)))
-    misspelt = tuple((edit_character(name, rng), i) for name, i in others[:N_MENTIONS])
-    aliases.append(AliasSet("misspelt", tuple(others), misspelt))
-    return Development(tuple(aliases), tuple(_related_pairs(wordnet, rng)), tuple(_typed_names(data, rng)))
+    misspelt = tuple((edit_character(name, rng), i) for name, i in others[:n_mentions])
+    return [*aliases, AliasSet("misspelt", tuple(others), misspelt)]
 
 
-def _of_ontology(path: Path, kb: str, rng: random.Random) -> AliasSet:
+def _of_ontology(path: Path, kb: str, rng: random.Random, n_mentions: int, n_others: int) -> AliasSet:
     rows = list(read_tsv(path))
     held_out = [row for row in rows if split_of(row["id"]) in DEVELOPMENT_SPLITS]
     mentions = [(alias, row["id"]) for row in held_out for alias in split_aliases(row["aliases"])]
-    chosen = rng.sample(mentions, min(N_MENTIONS, len(mentions)))
+    chosen = rng.sample(mentions, min(n_mentions, len(mentions)))
     gold = {i for _, i in chosen}
     names = [(row["name"], row["id"]) for row in rows]
     others = [name for name in names if name[1] not in gold]
-    others = rng.sample(others, min(N_OTHERS // 2, len(others)))
+    others = rng.sample(others, min(n_others, len(others)))
     return AliasSet(kb, (*(name for name in names if name[1] in gold), *others), tuple(chosen))
 
 
-def _related_pairs(wordnet: Path, rng: random.Random) -> Iterator[tuple[str, str, float]]:
+def related_pairs(wordnet: Path, rng: random.Random, n: int = N_PAIRS) -> Iterator[tuple[str, str, float]]:
     """Yield pairs whose first phrase is a noun of two words, five kinds in equal parts."""
     synsets = {synset.synset_id: synset for synset in read_synsets(wordnet) if synset.synset_id.startswith("noun")}
     below: dict[str, list[str]] = {}
@@ -147,7 +154,7 @@ def _related_pairs(wordnet: Path, rng: random.Random) -> Iterator[tuple[str, str
         for word in {word for name in two[i] for word in name.split()}:
             by_word.setdefault(word, []).append(i)
     made = 0
-    while made < N_PAIRS:
+    while made < n:
         start = rng.choice(starts)
         name = rng.choice(two[start])
         above = synsets[start].hypernyms
@@ -170,7 +177,8 @@ def _related_pairs(wordnet: Path, rng: random.Random) -> Iterator[tuple[str, str
             yield name, rng.choice(others), related
 
 
-def _typed_names(data: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
+def typed_names(data: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield names of the development splits that have one type, with their cluster."""
     by_cluster: dict[str, set[str]] = {cluster: set() for cluster in CLUSTERS.values()}
     for row in read_tsv(data / "typed_names" / "onto_typed_names.tsv"):
         is_sure = row["n_types_for_name"] == "1" and row["onto_type"] in CLUSTERS

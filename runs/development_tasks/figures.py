@@ -1,0 +1,194 @@
+"""A figure with its bootstrap resamples, so that two encoders on the same items can be compared.
+
+Items are drawn in groups, with replacement: all rows of an entity, of a phrase, or of a data set come together. The
+draws depend on the name of the task alone. So every encoder sees the same ones, and the resamples of two encoders
+differ by what the encoders differ. All resamples are one matrix product.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+N_RESAMPLES = 400
+"""Resamples of a figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What an encoder has on a task.
+
+    Attributes:
+        value: In percent, higher is better.
+        resamples: The same on each resample, (r,).
+        n: Items.
+    """
+
+    value: float
+    resamples: Array
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Model minus start on one task.
+
+    Attributes:
+        task: Name of the task.
+        start: Figure of the start, in percent.
+        model: Figure of the model, in percent.
+        low: Lower end of the 95 % interval of the difference, in points.
+        high: Upper end, in points.
+        in_errors: The difference in its own standard errors; 0 where both figures and all resamples agree.
+        resamples: Difference of each resample, in the same standard errors, (r,).
+    """
+
+    task: str
+    start: float
+    model: float
+    low: float
+    high: float
+    in_errors: float
+    resamples: Array
+
+    @property
+    def points(self) -> float:
+        """The difference in points."""
+        return self.model - self.start
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the whole interval is below 0."""
+        return self.high < 0
+
+
+def compare_figures(task: str, model: Figure, start: Figure) -> Difference:
+    """Compare two encoders on one task.
+
+    Raises:
+        ValueError: If the two figures are not of the same items and resamples.
+    """
+    if model.n != start.n or model.resamples.shape != start.resamples.shape:
+        raise ValueError(
+            f"task {task}: the model has {model.n} items with {len(model.resamples)} resamples, the start {start.n} "
+            f"with {len(start.resamples)}. Measure both with the same suite, fold and resamples."
+        )
+    differences = model.resamples - start.resamples
+    difference = model.value - start.value
+    error = float(differences.std(ddof=1))
+    low, high = np.percentile(differences, (2.5, 97.5))
+    if error < 1e-9:  # points; the encoders agree on every item
+        same = np.zeros_like(differences)
+        return Difference(task, start.value, model.value, float(low), float(high), 0.0, same)
+    return Difference(task, start.value, model.value, float(low), float(high), difference / error, differences / error)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """How often each group is drawn in each resample.
+
+    Attributes:
+        group: Number of the group of each item, (n,).
+        counts: (r, g), float32.
+    """
+
+    group: IntArray
+    counts: npt.NDArray[np.float32]
+
+    def sums(self, columns: Array) -> tuple[Array, Array]:
+        """Return the sums of the columns (n, k) over all items, (k,), and over each resample, (r, k)."""
+        n_groups = self.counts.shape[1]
+        by_group = np.stack([np.bincount(self.group, column, n_groups) for column in columns.T], axis=1)
+        return columns.sum(axis=0), self.counts @ by_group
+
+    def figure(self, columns: Array, finish: Callable[[Array], Array]) -> Figure:
+        """Return a figure that is a function of sums over items.
+
+        Args:
+            columns: What is summed, (n, k).
+            finish: From sums (m, k) to figures in percent (m,).
+        """
+        whole, resampled = self.sums(columns)
+        value = float(finish(whole[None])[0])
+        return Figure(value, self.spread(value, finish(resampled)), len(columns))
+
+    def spread(self, value: float, resamples: Array) -> Array:
+        """Widen resamples of few groups: g groups drawn from g have a variance that is too small by (g - 1) / g."""
+        n_groups = self.counts.shape[1]
+        widened: Array = value + (resamples - value) * np.sqrt(n_groups / max(1, n_groups - 1))
+        return widened
+
+
+def draw_groups(
+    task: str, keys: Sequence[str], *, strata: Sequence[str] | None = None, n_resamples: int = N_RESAMPLES
+) -> Draws:
+    """Draw groups with replacement, within strata if there are any.
+
+    Args:
+        task: Seeds the draws.
+        keys: Group of each item.
+        strata: Stratum of each item; a group is a group within its stratum.
+        n_resamples: Number of resamples.
+
+    Raises:
+        ValueError: If there is no item, or a task has one group alone, which cannot be resampled.
+    """
+    full = list(zip(strata or [""] * len(keys), keys, strict=True))
+    number = {key: i for i, key in enumerate(sorted(set(full)))}
+    if len(number) < 2:
+        raise ValueError(f"task {task} has {len(number)} groups of items; a figure with an interval needs 2 or more.")
+    rng = np.random.default_rng(zlib.crc32(task.encode()))
+    parts = []
+    for stratum in sorted({stratum for stratum, _ in number}):
+        size = sum(found == stratum for found, _ in number)
+        parts.append(rng.multinomial(size, np.full(size, 1 / size), n_resamples).astype(np.float32))
+    return Draws(np.array([number[key] for key in full], dtype=np.int64), np.concatenate(parts, axis=1))
+
+
+def percent_right(sums: Array) -> Array:
+    """From sums (m, 2 x s) of right answers and of items, by stratum, to the mean over strata, in percent (m,)."""
+    right, items = np.split(sums, 2, axis=1)
+    accuracy = np.divide(right, items, out=np.zeros_like(right), where=items > 0)
+    found: Array = 100 * accuracy.mean(axis=1)
+    return found
+
+
+def right_columns(right: Array, strata: Sequence[str] | None = None) -> Array:
+    """Return the columns that `percent_right` needs, (n, 2 x s), from how right each item is, (n,)."""
+    names = sorted(set(strata)) if strata else [""]
+    number = {name: i for i, name in enumerate(names)}
+    of = np.array([number[name] for name in strata or [""] * len(right)])
+    is_of: Array = (of[:, None] == np.arange(len(names))).astype(np.float64)
+    return np.concatenate([is_of * right[:, None], is_of], axis=1)
+
+
+def correlation(sums: Array) -> Array:
+    """From sums (m, 6) of 1, x, y, xx, yy, xy to Pearson's correlation x 100, (m,)."""
+    n, x, y, xx, yy, xy = sums.T
+    x_variance, y_variance = xx / n - (x / n) ** 2, yy / n - (y / n) ** 2
+    found: Array = 100 * (xy / n - x * y / n**2) / np.sqrt(np.maximum(x_variance * y_variance, 1e-12))
+    return found
+
+
+def agreement(sums: Array, n_clusters: int) -> Array:
+    """From contingency tables (m, labels x clusters) to normalised mutual information x 100, (m,)."""
+    joint = sums.reshape(len(sums), -1, n_clusters)
+    joint = joint / joint.sum(axis=(1, 2), keepdims=True)
+    of_label, of_cluster = joint.sum(axis=2), joint.sum(axis=1)
+    labels, clusters = _entropy(of_label), _entropy(of_cluster)
+    mutual = labels + clusters - _entropy(joint.reshape(len(joint), -1))
+    found: Array = 100 * mutual / np.maximum((labels + clusters) / 2, 1e-12)
+    return found
+
+
+def _entropy(p: Array) -> Array:
+    """Entropy of each row, in nats."""
+    found: Array = -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1)
+    return found
