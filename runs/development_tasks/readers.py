@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,6 +51,9 @@ FEWEST = 20
 
 FOLDS = (1, 2)
 
+INTENTS = {f"atis_{kind}" for kind in ("flight", "airfare", "ground_service", "airline", "abbreviation")}
+"""ATIS's frequent intents."""
+
 T = TypeVar("T")
 
 ENTITIES = {"PERSON", "ORG", "GPE", "LOC", "FAC", "WORK_OF_ART", "EVENT", "PRODUCT", "LAW", "LANGUAGE", "NORP"}
@@ -62,25 +65,42 @@ def fold_of(key: str) -> int:
     return 1 if split_of(key) % 2 else 2
 
 
-def read_tasks(data: Path, wordnet: Path, fold: int) -> list[Task]:
-    """Read the tasks of a fold; deterministic.
+def read_tasks(data: Path, wordnet: Path, folds: Sequence[int] = FOLDS) -> dict[int, list[Task]]:
+    """Read the tasks of each fold; deterministic.
 
     Raises:
-        ValueError: If the fold is neither 1 nor 2.
+        ValueError: If a fold is neither 1 nor 2, or none is given.
         OSError: If a file of the data is missing.
     """
-    if fold not in FOLDS:
-        raise ValueError(f"fold is 1 or 2, not {fold!r}")
+    if not folds or not set(folds) <= set(FOLDS):
+        raise ValueError(f"folds are 1 and 2, not {list(folds)}")
     rng = random.Random(22)
-    tasks: list[Task] = [*_aliases(read_aliases(data, rng, n_mentions=N_MENTIONS, n_others=N_OTHERS), fold)]
-    pairs = tuple(pair for pair in related_pairs(wordnet, rng, N_PAIRS) if fold_of(name_key(pair[0])) == fold)
-    tasks.append(RelatednessTask("relatedness: WordNet", pairs))
-    tasks += [_bird(data, fold), _turney(data, fold), _analogies(data, fold), _paraphrases(data, fold)]
-    typed = [(name, kind) for name, kind in typed_names(data, rng) if fold_of(name_key(name)) == fold]
-    tasks.append(cluster_task("clusters: people, places, organisations", [(n, k, name_key(n), 1) for n, k in typed]))
-    tasks += [_mesh_names(data, fold), _mesh_mentions(data, fold), _few_nerd(data, fold), _craft(data, fold)]
-    tasks += [_conll(data, fold), *_fuzzy_joins(data, fold)]
-    tasks += [_types(data, fold, source) for source in ("fewnerd", "crossner")]
+    aliases = read_aliases(data, rng, n_mentions=N_MENTIONS, n_others=N_OTHERS)
+    pairs = list(related_pairs(wordnet, rng, N_PAIRS))
+    typed = [(name, kind, name_key(name), 1) for name, kind in typed_names(data, rng)]
+    tasks: dict[int, list[Task]] = {}
+    for fold in folds:
+        related = tuple(pair for pair in pairs if fold_of(name_key(pair[0])) == fold)
+        tasks[fold] = [
+            *_aliases(aliases, fold),
+            RelatednessTask("relatedness: WordNet", related),
+            _bird(data, fold),
+            _turney(data, fold),
+            _analogies(data, fold),
+            _paraphrases(data, fold),
+            _questions(data, fold),
+            cluster_task("clusters: people, places, organisations", [row for row in typed if fold_of(row[2]) == fold]),
+            _mesh_names(data, fold),
+            _mesh_mentions(data, fold, "bio-", distinct=True),
+            _mesh_mentions(data, fold, "bio-bc5cdr", distinct=False),
+            _few_nerd(data, fold),
+            _craft(data, fold),
+            _conll(data, fold),
+            *_fuzzy_joins(data, fold),
+            *(_types(data, fold, source) for source in ("fewnerd", "crossner")),
+            _texts(data, fold, "tweets: sentiment", "tweets/sentiment.tsv", "label", {"0", "2"}),
+            _texts(data, fold, "questions: intent", "intent/atis.tsv", "intent", INTENTS),
+        ]
     return tasks
 
 
@@ -136,6 +156,15 @@ def _paraphrases(data: Path, fold: int) -> ParaphraseTask:
     return ParaphraseTask("relatedness: PPDB", tuple(pair for pair, _ in chosen), tuple(key for _, key in chosen))
 
 
+def _questions(data: Path, fold: int) -> SearchTask:
+    """Which canonical utterance has the meaning of a question, among all of them (GeoGranno)."""
+    rows = [(row["question"], row["canonical"]) for row in read_tsv(data / "geogranno" / "geo_pairs.tsv")]
+    other = [row["canonical"] for row in read_tsv(data / "geogranno" / "geo_canonicals.tsv")]
+    names = tuple((name, name) for name in dict.fromkeys([*(canonical for _, canonical in rows), *_some(other, 1500)]))
+    of_fold = tuple((question, frozenset([gold])) for question, gold in rows if fold_of(name_key(gold)) == fold)
+    return SearchTask("relatedness: questions (GeoGranno)", (Search("geogranno", names, of_fold),), by_search=False)
+
+
 def cluster_task(name: str, rows: Sequence[tuple[str, str, str, int]], *, n_each: int = N_EACH) -> ClusterTask:
     """Make a task from rows of (name, kind, group, count): at most `n_each` names of each kind."""
     chosen = _some_of_each(rows, lambda row: row[1], n_each)
@@ -153,21 +182,22 @@ def _mesh_names(data: Path, fold: int) -> ClusterTask:
     return cluster_task("clusters: diseases, chemicals (MeSH names)", rows)
 
 
-def _mesh_mentions(data: Path, fold: int) -> ClusterTask:
-    """Mentions of BC5CDR and NCBI, as often as they occur; of the fold of their most frequent entity."""
+def _mesh_mentions(data: Path, fold: int, corpora: str, *, distinct: bool) -> ClusterTask:
+    """Mentions in abstracts, each once or as often as it occurs; of the fold of their most frequent entity."""
     entities: dict[str, Counter[str]] = {}
-    kinds: dict[str, Counter[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for row in read_tsv(data / "context" / "mentions.tsv"):
-        if row["corpus"].startswith("bio-"):
+        if row["corpus"].startswith(corpora):
             gold = row["gold_id"] if row["gold_id"] != "NIL" else name_key(row["mention"])
             entities.setdefault(row["mention"], Counter())[gold] += 1
-            kinds.setdefault(row["mention"], Counter())["chemical" if row["type"] == "Chemical" else "disease"] += 1
+            kinds.setdefault(row["mention"], set()).add("chemical" if row["type"] == "Chemical" else "disease")
     rows = []
     for name, found in entities.items():
         entity = found.most_common(1)[0][0]
         if fold_of(entity) == fold and len(kinds[name]) == 1:
-            rows.append((name, min(kinds[name]), entity, found.total()))
-    return cluster_task("clusters: diseases, chemicals (in text)", rows, n_each=4 * N_EACH)
+            rows.append((name, min(kinds[name]), entity, 1 if distinct else sum(found.values())))
+    where = "distinct mentions" if distinct else "BC5CDR, every mention"
+    return cluster_task(f"clusters: diseases, chemicals ({where})", rows, n_each=4 * N_EACH)
 
 
 def _craft(data: Path, fold: int) -> ClusterTask:
@@ -220,6 +250,14 @@ def _types(data: Path, fold: int, source: str) -> TypeTask:
     names, kinds = zip(*chosen, strict=True)
     title = {"fewnerd": "Few-NERD", "crossner": "CrossNER"}[source]
     return TypeTask(f"types: {title}, linear probe", names, kinds, tuple(name_key(name) for name in names))
+
+
+def _texts(data: Path, fold: int, title: str, path: str, column: str, labels: Collection[str]) -> TypeTask:
+    """Short texts and what they are; at most as many of a kind as of names."""
+    kinds = {row["text"]: row[column] for row in read_tsv(data / path) if row[column] in labels}
+    rows = [(text, kind) for text, kind in kinds.items() if fold_of(name_key(text)) == fold]
+    names, found = zip(*_some_of_each(rows, lambda row: row[1], N_EACH), strict=True)
+    return TypeTask(f"{title}, linear probe", names, found, tuple(name_key(name) for name in names))
 
 
 def _fuzzy_joins(data: Path, fold: int) -> Iterator[SearchTask]:

@@ -25,8 +25,12 @@ FloatArray = npt.NDArray[np.float32]
 VectorsOf = Callable[[Sequence[str]], FloatArray]
 """From n names to their unit vectors, (n, dim)."""
 
-N_CLUSTERINGS = 6
-"""Seeds of k-means; resamples draw among them, so that the interval has the chance of the seed too."""
+N_CLUSTERINGS, N_STARTS, FITTED = 8, 5, 0.6
+"""K-means is run eight times, each on a random 60 % of the groups, as the best of five starts.
+
+All names then go to their nearest centre. Two clusterings of the same names can be almost equally tight and agree very
+differently with the kinds (53 and 77 percent of NMI); one run on all names would hide that.
+"""
 
 TIES = 1e-6
 """Cosines that differ by less are equal: equal answers share the point."""
@@ -247,13 +251,15 @@ class ClusterTask:
         draws = draw_groups(self.name, self.groups, n_resamples=n_resamples)
         values, resamples = [], []
         for seed in range(N_CLUSTERINGS):
-            clusters = KMeans(n_kinds, n_init=3, random_state=seed).fit_predict(vectors, sample_weight=counts)
-            cells = labels * n_kinds + clusters
+            fitted = np.random.default_rng(seed).random(draws.counts.shape[1])[draws.group] < FITTED
+            means = KMeans(n_kinds, n_init=N_STARTS, random_state=seed)
+            means.fit(vectors[fitted], sample_weight=counts[fitted])
+            cells = labels * n_kinds + means.predict(vectors)
             table = (cells[:, None] == np.arange(n_kinds**2)) * counts[:, None]
             found = draws.figure(table, lambda sums: agreement(sums, n_kinds))
             values.append(found.value)
             resamples.append(found.resamples)
-        # Each resample has seeds of its own, drawn with replacement; all encoders have the same draws.
+        # Each resample draws clusterings with replacement, so that the interval has their chance too.
         drawn = np.random.default_rng(0).integers(N_CLUSTERINGS, size=(n_resamples, N_CLUSTERINGS))
         by_seed = np.stack(resamples, axis=1)
         return Figure(float(np.mean(values)), np.take_along_axis(by_seed, drawn, axis=1).mean(axis=1), self.n)

@@ -1,0 +1,226 @@
+"""The development suite: folds, intervals, and whether a worse encoder is found below its start."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from development_suite import Figures, as_table, compare, measure, read_suite
+from development_tasks.figures import Figure, agreement, draw_groups
+from development_tasks.readers import fold_of
+from development_tasks.tasks import (
+    Choice,
+    ChoiceTask,
+    ClusterTask,
+    FloatArray,
+    ParaphraseTask,
+    RelatednessTask,
+    Search,
+    SearchTask,
+    Task,
+    TypeTask,
+)
+
+N, DIM = 60, 12
+
+
+def name_of(kind: int, i: int, form: str) -> str:
+    """A name of entity `i`, whose kind is one of three, in one of its forms."""
+    return f"{kind}/{i}/{form}"
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    """Vectors of length 1."""
+    found: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return found
+
+
+def encode(names: Sequence[str], *, noise: float) -> FloatArray:
+    """Vectors of the entity and of its kind, with noise of the name's own."""
+    rows = []
+    for name in names:
+        kind, i, _ = name.split("/")
+        ours = np.random.default_rng(int(i)).normal(size=DIM)
+        ours[int(kind)] += 4
+        rows.append(ours + noise * np.random.default_rng(sum(map(ord, name)) * 1000 + int(i)).normal(size=DIM))
+    return unit(np.array(rows, dtype=np.float32))
+
+
+def some_tasks() -> list[Task]:
+    """One task of each sort."""
+    rng = random.Random(0)
+    ids = [(i % 3, i) for i in range(N)]
+    pairs = tuple(
+        (name_of(*one, "a"), name_of(*other, "b"), float(one == other))
+        for one in ids
+        for other in (one, rng.choice(ids))
+        if one == other or one[0] != other[0]
+    )
+    names = tuple((name_of(*one, "a"), str(one[1])) for one in ids)
+    mentions = tuple((name_of(*one, "b"), frozenset([str(one[1])])) for one in ids)
+    searches = tuple(Search(f"set {j}", names, mentions[j::6]) for j in range(6))
+    choices = tuple(
+        Choice((name_of(*one, "a"),), (), (name_of(*one, "b"), name_of(*ids[one[1] - 1], "b")), str(one[1]))
+        for one in ids
+    )
+    all_names, kinds = tuple(name for name, _ in names), tuple(str(kind) for kind, _ in ids)
+    return [
+        SearchTask("aliases", searches, by_search=False),
+        SearchTask("joins", searches, by_search=True),
+        RelatednessTask("relatedness", pairs),
+        ChoiceTask("choices", choices),
+        ParaphraseTask("paraphrases", tuple((a, b, r > 0) for a, b, r in pairs), tuple(a for a, *_ in pairs)),
+        ClusterTask("clusters", all_names, kinds, all_names, (1,) * N),
+        TypeTask("types", all_names, kinds, all_names),
+    ]
+
+
+@cache
+def figures_of(noise: float) -> Figures:
+    """Figures of an encoder with some noise."""
+    return measure(lambda names: encode(names, noise=noise), {1: some_tasks()}, n_resamples=200)[1]
+
+
+def test_a_model_beside_itself_has_score_zero() -> None:
+    """A model that is its own start has a difference of 0 on every task, and is below on none."""
+    found = compare(figures_of(0.3), figures_of(0.3))
+
+    assert found.score == found.low == found.size == 0
+    assert found.below == []
+    assert all(one.points == one.low == one.high == 0 for one in found.differences)
+
+
+def test_a_worse_model_is_found_below() -> None:
+    """A model with much noise is below its start on every task, and the start is above it."""
+    good, bad = figures_of(0.3), figures_of(6)
+
+    worse, better = compare(bad, good), compare(good, bad)
+
+    assert set(worse.below) == set(good)
+    assert worse.low < worse.score < -2
+    assert better.below == []
+    assert better.low > 2
+
+
+def test_a_loss_on_one_task_is_not_hidden_by_the_mean() -> None:
+    """A model that falls on one task alone is named with this task, whatever its score."""
+    good, bad = figures_of(0.3), figures_of(3)
+
+    found = compare({**good, "clusters": bad["clusters"]}, {**bad, "clusters": good["clusters"]})
+
+    assert found.score > 0
+    assert found.below == ["clusters"]
+    assert "below the start: clusters" in as_table(found)[-1]
+
+
+def test_the_interval_of_a_mean_is_that_of_the_formula() -> None:
+    """The interval of a share agrees with the binomial standard error."""
+    right = np.array([1.0] * 60 + [0.0] * 40)
+    draws = draw_groups("share", [str(i) for i in range(100)], n_resamples=4000)
+
+    figure = draws.figure(right[:, None], lambda sums: 100 * sums[:, 0] / 100)
+
+    assert figure.value == 60
+    assert figure.resamples.std() == pytest.approx(100 * np.sqrt(0.6 * 0.4 / 99), rel=0.05)
+
+
+def test_items_of_a_group_are_drawn_together() -> None:
+    """Ten rows of one entity say no more than one: the interval is as wide as with one row each."""
+    right = np.tile([1.0, 0.0], 20)
+    once = draw_groups("once", [str(i) for i in range(40)], n_resamples=4000)
+    ten_times = draw_groups("once", [str(i) for i in range(40) for _ in range(10)], n_resamples=4000)
+
+    narrow = once.figure(right[:, None], lambda sums: sums[:, 0] / 40)
+    wide = ten_times.figure(np.repeat(right, 10)[:, None], lambda sums: sums[:, 0] / 400)
+
+    assert wide.resamples == pytest.approx(narrow.resamples)
+
+
+def test_strata_keep_their_numbers() -> None:
+    """Each resample has as many groups of a base as the base has."""
+    strata = ["small"] * 5 + ["large"] * 50
+    draws = draw_groups("strata", [str(i) for i in range(55)], strata=strata, n_resamples=50)
+
+    is_small = np.array([[1.0 * (stratum == "small")] for stratum in strata])
+    _, resampled = draws.sums(is_small)
+
+    assert (resampled == 5).all()
+
+
+def test_agreement_is_that_of_scikit_learn() -> None:
+    """Normalised mutual information agrees with scikit-learn's."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    rng = np.random.default_rng(0)
+    labels, clusters = rng.integers(3, size=200), rng.integers(3, size=200)
+    clusters[:100] = labels[:100]
+    table = np.bincount(labels * 3 + clusters, minlength=9).astype(np.float64)
+
+    assert agreement(table[None], 3)[0] == pytest.approx(100 * normalized_mutual_info_score(labels, clusters))
+
+
+def test_equal_answers_share_the_point() -> None:
+    """A mention that is as near to two names has half a point."""
+    search = Search("base", (("0/1/a", "1"), ("0/1/a", "2"), ("1/2/a", "3")), (("0/1/b", frozenset(["1"])),) * 2)
+    other = Search("other", search.names, search.mentions)
+
+    task = SearchTask("ties", (search, other), by_search=True)
+    found = measure(lambda names: encode(names, noise=0), {1: [task]}, n_resamples=100)[1]
+
+    assert found["ties"].value == 50
+
+
+def test_a_task_of_one_group_is_refused() -> None:
+    """A task whose items are all of one entity has no interval, and says so."""
+    with pytest.raises(ValueError, match="needs 2 or more"):
+        draw_groups("one", ["x", "x"])
+
+
+@pytest.mark.parametrize(
+    "vectors, message",
+    [
+        (np.ones((3, 4)), "shape"),
+        (np.ones(5), "shape"),
+        (np.full((2, 4), np.nan), "length"),
+        (np.full((2, 4), 3.0), "Divide each by its norm"),
+    ],
+)
+def test_vectors_that_are_no_unit_vectors_are_refused(vectors: FloatArray, message: str) -> None:
+    """An encoder that gives vectors of another number or length is refused in words."""
+    task = RelatednessTask("pair", (("0/1/a", "0/2/a", 1.0),))
+
+    with pytest.raises(ValueError, match=message):
+        measure(lambda _: vectors, {1: [task]})
+
+
+def test_figures_of_other_tasks_are_not_compared() -> None:
+    """A comparison of figures of different tasks, items or resamples is refused."""
+    figure = Figure(50.0, np.array([49.0, 51.0]), 10)
+
+    with pytest.raises(ValueError, match="same tasks"):
+        compare({"a": figure}, {"b": figure})
+    with pytest.raises(ValueError, match="same tasks"):
+        compare({}, {})
+    with pytest.raises(ValueError, match="the start 12"):
+        compare({"a": figure}, {"a": Figure(50.0, figure.resamples, 12)})
+
+
+def test_a_fold_that_is_none_is_refused(tmp_path: Path) -> None:
+    """A fold is 1 or 2."""
+    for folds in ([3], []):
+        with pytest.raises(ValueError, match="folds are 1 and 2"):
+            read_suite(tmp_path, tmp_path, folds=folds)
+
+
+def test_development_splits_are_the_two_folds() -> None:
+    """Items of split 7 are fold 1, those of split 8 fold 2, and any item is in one of both."""
+    from training.examples.splits import split_of
+
+    keys = [str(i) for i in range(200)]
+
+    assert {split_of(key): fold_of(key) for key in keys if split_of(key) in (7, 8)} == {7: 1, 8: 2}
+    assert {fold_of(key) for key in keys} == {1, 2}
