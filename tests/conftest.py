@@ -22,6 +22,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import hypothesis
 import pytest
 from cli_runner import Outcome, Run
+from copied_shards import copies_of_first
 from store_cases import KINDS, LIMITS, manifest_of
 from tiny_models import make_pearl
 from warm_children import Nursery, WarmSubprocess
@@ -29,6 +30,7 @@ from warm_children import Nursery, WarmSubprocess
 from pearl_qdrant.cli import main
 from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.store.edge import child_process
+from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.protocol import Collection, Store
 from training.finetune import curves
 
@@ -77,6 +79,15 @@ def warm_children() -> Iterator[None]:
         yield
     for started in nurseries:
         started.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def copied_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """New collections get a copy of the first empty shard of their kind."""
+    with pytest.MonkeyPatch.context() as patch:
+        create = copies_of_first(edge_shard.create_shard, tmp_path_factory.mktemp("shards"))
+        patch.setattr(edge_shard, "create_shard", create)
+        yield
 
 
 @pytest.fixture(autouse=True)
