@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import multiprocessing
 import os
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import ROOT, manifest_of, many, nearest_names
+from edge_cases import ROOT, digest, manifest_of, many, nearest_names
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant.errors import StoreForkedError, StoreLockedError
@@ -75,7 +74,7 @@ def in_child(do: Callable[[], object]) -> str:
 def digests(store: EdgeStore) -> dict[str, str]:
     """Digest of each file of a store."""
     files = sorted(file for file in Path(store.location).rglob("*") if file.is_file())
-    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return {str(file): digest(file) for file in files}
 
 
 USES: list[Callable[[EdgeStore, EdgeCollection], object]] = [
@@ -141,10 +140,13 @@ def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: EdgeStore
 
 
 EXITS = """
-import gc, hashlib, os, sys
+import gc, os, sys
 from pathlib import Path
 
+sys.path.insert(0, "tests/support")
+
 import numpy as np
+from edge_cases import digest
 
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest, NamePoint
@@ -155,7 +157,7 @@ def add(start):
     collection.upsert(points, np.eye(20, 8, k=-start % 8, dtype=np.float32) + 1, np.ones(20, dtype=np.bool_))
 
 def digests():
-    return {file: hashlib.sha256(file.read_bytes()).digest() for file in place.rglob("*") if file.is_file()}
+    return {file: digest(file) for file in place.rglob("*") if file.is_file()}
 
 place = Path(sys.argv[1])
 store = EdgeStore(place)

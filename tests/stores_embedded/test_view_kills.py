@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_cases import manifest_of, many, python
+from edge_cases import digest, manifest_of, many, python
 
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -38,7 +37,7 @@ def left(store: EdgeStore) -> list[str]:
 def digests(folder: Path) -> dict[str, tuple[str, int]]:
     """Content and file number of each file of a collection."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_ino) for path in files}
+    return {str(path): (digest(path), path.stat().st_ino) for path in files}
 
 
 SCRIPT = """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import manifest_of, many, nearest_names
+from edge_cases import digest, manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
@@ -58,7 +57,7 @@ def left(store: EdgeStore) -> list[str]:
 def digests(folder: Path) -> dict[str, tuple[str, int]]:
     """Content and file number of each file of a collection."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_ino) for path in files}
+    return {str(path): (digest(path), path.stat().st_ino) for path in files}
 
 
 # What a reader sees
