@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from calibrated_base import base_file
+from edge_cases import copy_files
 
 from ingest import load_base
 
@@ -22,7 +22,7 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 @pytest.fixture
 def ingested(filled_store: Path, tmp_path: Path) -> Path:
     """A store with the collection `base`, where `run` looks for it; its folder."""
-    return shutil.copytree(filled_store, tmp_path / "store")
+    return copy_files(filled_store, tmp_path / "store")
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
+from edge_cases import copy_files
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from tiny_models import make_pearl
@@ -43,7 +44,7 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 @pytest.fixture
 def loaded(run: Run, base: Path, filled_store: Path, tmp_path: Path) -> Run:
     """The command line with a store of its own, which has the base."""
-    shutil.copytree(filled_store, tmp_path / "store")
+    copy_files(filled_store, tmp_path / "store")
     return run
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from cli_runner import Run
+from edge_cases import copy_files
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -29,7 +29,7 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 @pytest.fixture
 def loaded(run: Run, filled_store: Path, tmp_path: Path) -> Run:
     """The command line with a copy of the store."""
-    shutil.copytree(filled_store, tmp_path / "store")
+    copy_files(filled_store, tmp_path / "store")
     return run
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import runpy
@@ -184,22 +182,6 @@ def assert_parses(words: list[str]) -> None:
     for parameter in command.params:
         if not isinstance(parameter.type, (click.Path, click.File)):
             parameter.type_cast_value(context, given.get(parameter.name))
-
-
-def test_the_python_example_runs_and_answers_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The README's Python, on the sample base with the shipped model, links each name as it should."""
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    store = str(tmp_path / "demo-store")
-    monkeypatch.chdir(ROOT)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(example.replace('"demo-store"', repr(store)), "README.md", "exec"), {})
-    lines = printed.getvalue().splitlines()
-
-    assert int(lines[0]) > 1000
-    assert lines[1].startswith("the-new-york-times 0.")
-    assert "Big Apple New York City" in lines
-    assert "heart attack myocardial infarction" in lines
 
 
 def test_every_command_of_the_demo_is_one() -> None:

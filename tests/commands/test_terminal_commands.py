@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from cli_runner import Outcome, Run
+from edge_cases import copy_files
 from linker_base import fill
 from qdrant_double import QdrantDouble
 from tiny_models import make_pearl
@@ -56,7 +56,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     evil = {"kb_version": names("v"), "created_by": names("by"), "type_map_version": names("t")}
     base.write_manifest(base.manifest.model_copy(update=evil))
     store.close()
-    shutil.copytree(folder / "store" / "base", folder / "store" / "gone")
+    copy_files(folder / "store" / "base", folder / "store" / "gone")
     manifest = folder / "store" / "gone" / "manifest.json"
     changed = {**json.loads(manifest.read_bytes()), "collection": "gone", "model": names("model"), "kb": names("kb")}
     manifest.write_text(json.dumps(changed), encoding="utf-8")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,16 +14,39 @@ from ingest import load_base
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
 
-SAMPLE = Path(__file__).parents[2] / "examples" / "sample_base.tsv"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A place for the store of the README's example."""
+    return str(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def printed(store: str) -> list[str]:
+    """What the Python example of the README prints. It loads the sample base."""
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+        patch.chdir(ROOT)
+        exec(compile(example.replace('"demo-store"', repr(store)), "README.md", "exec"), {})
+    return output.getvalue().splitlines()
+
+
+@pytest.fixture(scope="module")
+def linker(store: str, printed: list[str]) -> Iterator[EntityLinker]:
     """A linker over the sample base."""
-    store = str(tmp_path_factory.mktemp("store"))
-    load_base(SAMPLE, "demo", store=store)
     with EntityLinker.open("demo", store=store) as opened:
         yield opened
+
+
+def test_the_python_example_runs_and_answers_right(printed: list[str]) -> None:
+    """The README's Python, on the sample base with the shipped model, links each name as it should."""
+    assert int(printed[0]) > 1000
+    assert printed[1].startswith("the-new-york-times 0.")
+    assert "Big Apple New York City" in printed
+    assert "heart attack myocardial infarction" in printed
 
 
 def test_a_sentence_of_everyday_names(linker: EntityLinker) -> None:
@@ -82,7 +108,7 @@ def test_what_is_not_in_the_base_is_nil(linker: EntityLinker, mention: str) -> N
 def test_a_calibration_of_the_sample_base_keeps_its_coverage(tmp_path: Path) -> None:
     """Its own mentions give a threshold that keeps nearly all links; before, one that lost 93 % of them."""
     store = str(tmp_path / "store")
-    load_base(SAMPLE, "demo", store=store)
+    load_base(ROOT / "examples" / "sample_base.tsv", "demo", store=store)
 
     fit = calibrate_collection("demo", store=store, dry_run=True).fit
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from edge_cases import copy_files
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
@@ -23,7 +23,7 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 @pytest.fixture
 def store_path(filled_store: Path, tmp_path: Path) -> Path:
     """A store with the collection `base`, where `run` looks for it."""
-    return shutil.copytree(filled_store, tmp_path / "store")
+    return copy_files(filled_store, tmp_path / "store")
 
 
 @pytest.fixture

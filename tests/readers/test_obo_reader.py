@@ -191,7 +191,7 @@ _LINE = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(_LINE, max_size=25), st.booleans())
 def test_whatever_the_lines_the_answer_is_typed(lines: list[bytes], crlf: bool) -> None:
     """Any lines give entities with names, counted skips, or an error of ours; reading twice gives the same."""

@@ -218,7 +218,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(ADA)), JSON, JSON)
 def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -> None:
     """Any JSON in a line, or in a field of an item, is an item or a counted row."""
@@ -232,7 +232,7 @@ def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -
     assert len(entities) == kept
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([*dump(ADA).splitlines(), *TRUTHY.encode().splitlines()])))
 def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
     """No bytes at all lead to another error than ours, and reading twice gives the same."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_cases import ROOT, WIDE, manifest_of, many, nearest_names
+from edge_cases import ROOT, WIDE, copy_files, manifest_of, many, nearest_names
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
 from pearl_qdrant.store.edge import checksums as edge_checksums
@@ -103,7 +103,7 @@ def test_a_collection_that_was_closed_is_opened_at_once(store: EdgeStore, probes
 @pytest.mark.slow
 def test_checksums_match_after_every_kind_of_write(built: Path, tmp_path: Path) -> None:
     """After a graph, loads and deletions, Edge's own writes on closing do not count as damage."""
-    shutil.copytree(built, tmp_path / "store")
+    copy_files(built, tmp_path / "store")
     store = EdgeStore(tmp_path / "store")
     for round_ in range(3):
         collection = store.open("toy")
@@ -122,7 +122,7 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
     built: Path, tmp_path: Path, n_bytes: int
 ) -> None:
     """A changed byte in any small file, or at either end of a large one, is reported as damage."""
-    shutil.copytree(built, tmp_path / "store")
+    copy_files(built, tmp_path / "store")
     shard, rng = shard_of(tmp_path / "store"), random.Random(1)
     seal = shard.with_name("files.json").read_bytes()
     files = sorted(file for file in shard.rglob("*") if file.is_file() and file.stat().st_size)
@@ -237,7 +237,7 @@ def test_a_program_closes_its_collections_at_exit(
 
 def test_a_collection_that_was_not_closed_keeps_its_content(built: Path, tmp_path: Path, probes: list[Path]) -> None:
     """A collection with a graph that was not closed gives the same answers after the test of its files."""
-    shutil.copytree(built, tmp_path / "store")
+    copy_files(built, tmp_path / "store")
     (tmp_path / "store" / "toy" / "files.json").unlink()
     store = EdgeStore(tmp_path / "store")
     collection = store.open("toy")
@@ -298,12 +298,14 @@ from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import checksums as edge_checksums
 from pearl_qdrant.store.edge.store import EdgeStore
 edge_checksums.CPU_S, edge_checksums.CPU_BYTES = 2, 1 << 40
-try:
-    collection = EdgeStore(Path(sys.argv[1])).open("toy")
-    said = f"opened {collection.count()}"
-    collection.close()
-except StoreError as error:
-    said = str(error)
+said = []
+for location in sys.argv[1:]:
+    try:
+        collection = EdgeStore(Path(location)).open("toy")
+        said.append(f"opened {collection.count()}")
+        collection.close()
+    except StoreError as error:
+        said.append(str(error))
 # Not getrusage of this process: its highest counts what the process had from which it was forked.
 status = Path("/proc/self/status").read_text()
 highest = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")]
@@ -312,30 +314,36 @@ print(json.dumps([said, [1024 * one for one in highest]]))
 """
 
 
-def opened_apart(location: Path) -> str:
-    """Open in another process and return its output; it and its children must take little memory."""
-    ended = subprocess.run([sys.executable, "-c", OPEN, str(location)], capture_output=True, check=False, cwd=ROOT)
+def opened_apart(*locations: Path) -> list[str]:
+    """Open stores in another process and return its output; it and its children must take little memory."""
+    ended = subprocess.run([sys.executable, "-c", OPEN, *locations], capture_output=True, check=False, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr.decode()
     said, sizes = json.loads(ended.stdout)
     assert max(sizes) < 1.2e9, (said, sizes)
-    return str(said)
+    return list(said)
+
+
+@pytest.fixture(scope="module")
+def lethal(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What opening says of a store with one wrong byte, for each of `LETHAL`; one process opens them all."""
+    places = [tmp_path_factory.mktemp("lethal") / "store" for _ in LETHAL]
+    for place, (name, (offset, byte)) in zip(places, LETHAL.items(), strict=True):
+        copy_files(built, place)
+        (place / "toy" / "files.json").unlink()
+        files = sorted(file for file in shard_of(place).rglob("*") if str(file).endswith("/" + name))
+        assert files, name
+        for file in files:
+            with file.open("r+b") as opened:
+                opened.seek(offset)
+                opened.write(bytes([byte]))
+    return dict(zip(LETHAL, opened_apart(*places), strict=True))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 @pytest.mark.parametrize("name", LETHAL)
-def test_one_wrong_byte_neither_takes_all_memory_nor_crashes(built: Path, tmp_path: Path, name: str) -> None:
+def test_one_wrong_byte_neither_takes_all_memory_nor_crashes(lethal: dict[str, str], name: str) -> None:
     """After a crash, a wrong length in a file is a clear error or harmless."""
-    shutil.copytree(built, tmp_path / "store")
-    (tmp_path / "store" / "toy" / "files.json").unlink()
-    offset, byte = LETHAL[name]
-    files = sorted(file for file in shard_of(tmp_path / "store").rglob("*") if str(file).endswith("/" + name))
-    assert files, name
-    for file in files:
-        with file.open("r+b") as opened:
-            opened.seek(offset)
-            opened.write(bytes([byte]))
-
-    said = opened_apart(tmp_path / "store")
+    said = lethal[name]
 
     assert "look damaged" in said or said == "opened 720", said
     assert said.startswith("Collection 'toy' cannot be opened, its files look damaged (") or "status.dat" in name
@@ -350,12 +358,12 @@ def test_random_bytes_in_any_file_are_clear_errors(built: Path, tmp_path: Path) 
     names = sorted(str(file.relative_to(built)) for file in shard_of(built).rglob("*") if file.is_file())
     for number, name in enumerate(rng.sample(names, 40)):
         place = tmp_path / str(number)
-        shutil.copytree(built, place)
+        copy_files(built, place)
         (place / "toy" / "files.json").unlink()
         size = (place / name).stat().st_size
         if size:
             flip(place / name, rng.randrange(min(size, 24)), rng.randrange(1, 256))
-        said = opened_apart(place)
+        (said,) = opened_apart(place)
         shutil.rmtree(place)
 
         assert said.startswith(("Collection 'toy' cannot be opened, its files look damaged (", "opened ")), (name, said)

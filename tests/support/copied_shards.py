@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from edge_cases import copy_files
+
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.checksums import list_files
-from pearl_qdrant.store.edge.views.placing import copy_file
 
 Create = Callable[..., None]
 
@@ -22,8 +22,6 @@ def copies_of_first(create: Create, folder: Path) -> Create:
             first = folder / str(len(made))
             create(first, dim, has_lexical=has_lexical, has_descriptions=has_descriptions)
             made[kind] = first
-        for name, _ in list_files(made[kind]):
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            copy_file(made[kind] / name, path / name)
+        copy_files(made[kind], path)
 
     return copy

@@ -17,7 +17,9 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store.edge import (
     child_process as edge_process,
 )
+from pearl_qdrant.store.edge.checksums import list_files
 from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.views.placing import copy_file
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 WIDE = 64
@@ -47,6 +49,14 @@ def many(n: int, *, dim: int = 8, start: int = 0) -> tuple[list[NamePoint], Floa
         for i in range(start, start + n)
     ]
     return points, vectors, np.ones(n, dtype=np.bool_)
+
+
+def copy_files(source: Path, target: Path) -> Path:
+    """Copy a folder; holes stay holes, which `shutil.copytree` fills. Returns `target`."""
+    for name, _ in list_files(source):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        copy_file(source / name, target / name)
+    return target
 
 
 def digest(file: Path) -> str:
