@@ -273,10 +273,10 @@ collection.upsert(*many(10, start=60))
     "moment, n_probes",
     [
         ("before a change", 0),
-        ("while publishing", 0),
+        pytest.param("while publishing", 0, marks=pytest.mark.slow),
         ("when published", 0),
         ("when withdrawn", 1),
-        ("while closing", 0),
+        pytest.param("while closing", 0, marks=pytest.mark.slow),
     ],
 )
 def test_a_kill_around_the_first_change_loses_nothing(
