@@ -236,7 +236,8 @@ def list_files(shard: Path, *, follow_links: bool = False) -> list[tuple[str, os
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{name}/")
                 else:
-                    found.append((name, entry.stat(follow_symlinks=follow_links)))
+                    with suppress(FileNotFoundError):  # Edge has just renamed a temporary one
+                        found.append((name, entry.stat(follow_symlinks=follow_links)))
     return found
 
 
