@@ -51,6 +51,7 @@ class ReadOptions:
         semantic_types: TUI, name, tree number or group. UMLS.
         classes: QIDs of classes; only their instances and subclasses are read. Wikidata.
         require_sitelink: Only items with a page in some Wikimedia project. Wikidata.
+        links: Keep the items that statements name, for linking in documents. Wikidata.
         scopes: Scopes of synonyms: EXACT, NARROW, BROAD, RELATED. OBO.
     """
 
@@ -63,6 +64,7 @@ class ReadOptions:
     semantic_types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     require_sitelink: bool = False
+    links: bool = False
     scopes: tuple[str, ...] = ()
 
 

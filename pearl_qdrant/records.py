@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+LINKS_FIELD = "links_to"
+"""The field of `Entity.extra` with the ids of the entities that it is linked to, joined by ``|``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entity:

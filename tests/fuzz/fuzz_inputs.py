@@ -213,6 +213,7 @@ _WIKIDATA_OPTIONS = st.builds(
     languages=_LANGUAGES,
     classes=st.sampled_from([(), (), ("Q5",)]),
     require_sitelink=st.booleans(),
+    links=st.booleans(),
 )
 _UMLS_OPTIONS = st.builds(
     ReadOptions,

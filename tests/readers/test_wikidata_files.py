@@ -162,6 +162,8 @@ def test_truthy_triples_tell_no_sitelinks() -> None:
     """To require one is an error, not an empty base."""
     with pytest.raises(FormatError, match="JSON dump"):
         read(TRUTHY.encode(), WikidataOptions(require_sitelink=True))
+    with pytest.raises(FormatError, match="to keep the links between items, read the JSON dump"):
+        read(TRUTHY.encode(), WikidataOptions(links=True))
 
 
 def test_a_bad_triple_costs_itself_alone() -> None:

@@ -11,6 +11,7 @@ from wikidata_items import ADA, HUMAN, dump, item, read, statement
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata.classes import MAX_KB_TYPES
+from ingest.readers.wikidata.items import MAX_LINKS
 from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
 from pearl_qdrant.records import Entity
 
@@ -146,6 +147,24 @@ def test_a_sitelink_can_be_required() -> None:
 
     assert [e.entity_id for e in read(dump(item(1), ADA), WikidataOptions(require_sitelink=True), report)] == ["Q7"]
     assert report.filtered == {"no_sitelink": 1}
+
+
+def test_links_are_the_items_of_all_statements() -> None:
+    """On request: of the best rank of each property, each once; texts, times, properties and broken values are none."""
+    text = {"mainsnak": {"snaktype": "value", "datavalue": {"value": "Q99", "type": "string"}}, "rank": "normal"}
+    prop = statement(3)
+    prop["mainsnak"]["datavalue"]["value"] = {"entity-type": "property", "id": "P31"}
+    broken = statement(3)
+    broken["mainsnak"]["datavalue"]["value"] = ["Q98"]
+    row = item(1, classes=[5], above=[statement(8, "deprecated"), 9])
+    row["claims"] |= {"P50": [statement(5), statement(70), text, prop, broken, statement(None, snaktype="novalue")]}
+    row["claims"] |= {"P60": [statement(71), statement(72, "preferred")]}
+
+    (entity,) = read(dump(row), WikidataOptions(links=True))
+    assert entity.extra["links_to"] == "Q5|Q9|Q6581097|Q70|Q72"
+    assert "links_to" not in read(dump(row))[0].extra
+    (many,) = read(dump(item(1, classes=list(range(1, 200)))), WikidataOptions(links=True))
+    assert many.extra["links_to"].count("|") == MAX_LINKS - 1
 
 
 def test_properties_and_lexemes_are_left_out() -> None:

@@ -27,6 +27,12 @@ _OPTIONS = (
         "only items that have a page in some Wikimedia project.",
         is_switch=True,
     ),
+    FormatOption(
+        "--links",
+        "links",
+        "keep the items that statements name, for linking in documents.",
+        is_switch=True,
+    ),
 )
 
 
@@ -39,7 +45,9 @@ def _detect(path: PathLike, options: ReadOptions) -> bool:
 def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> Reader:
     from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
 
-    chosen = WikidataOptions(options.languages or ("en",), options.require_sitelink, include_types=options.classes)
+    chosen = WikidataOptions(
+        options.languages or ("en",), options.require_sitelink, include_types=options.classes, links=options.links
+    )
     return WikidataReader(paths, chosen, type_map=type_map, limit=options.limit)
 
 

@@ -14,6 +14,9 @@ FALLBACK = "en"
 
 NOT_AN_ITEM = "not_an_item"
 
+MAX_LINKS = 64
+"""Links kept of an item, those of its first properties."""
+
 _MAX_NUMBER = (1 << 31) - 1
 _MAX_ID = len(f"Q{_MAX_NUMBER}")
 
@@ -31,6 +34,7 @@ class Item:
         classes: Numbers of its classes (P31), from statements of the best rank.
         superclasses: Numbers of its parent classes (P279), in the same way.
         sitelinks: Pages about it in the Wikimedia projects; None if the dump does not have them.
+        links: Items that its statements name, of the best rank of each property; empty unless requested.
     """
 
     id: str
@@ -41,6 +45,7 @@ class Item:
     classes: tuple[int, ...] = ()
     superclasses: tuple[int, ...] = ()
     sitelinks: int | None = None
+    links: tuple[int, ...] = ()
 
 
 def languages_in_order(wanted: Sequence[str]) -> tuple[str, ...]:

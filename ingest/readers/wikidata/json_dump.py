@@ -24,7 +24,7 @@ from ingest.io.byte_lines import byte_lines, lines_with
 from ingest.io.lines import BadLine
 from ingest.io.report import INVALID_UTF8, NO_ID, ReadReport
 from ingest.io.streams import ByteSource
-from ingest.readers.wikidata.items import INSTANCE_OF, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
+from ingest.readers.wikidata.items import INSTANCE_OF, MAX_LINKS, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
 
 INVALID_JSON = "invalid_json"
 NOT_AN_ENTITY = "not_an_entity"
@@ -60,6 +60,23 @@ class _Claims(msgspec.Struct):
     subclass_of: list[_Statement] = msgspec.field(default_factory=list, name=SUBCLASS_OF)
 
 
+class _AnyDataValue(msgspec.Struct):
+    value: msgspec.Raw
+    type: str | None = None
+
+
+class _AnySnak(msgspec.Struct):
+    snaktype: str
+    datavalue: _AnyDataValue | None = None
+
+
+class _AnyStatement(msgspec.Struct):
+    """A statement of any property: only values that are entities are parsed."""
+
+    mainsnak: _AnySnak
+    rank: str = "normal"
+
+
 class _Sitelink(msgspec.Struct):
     pass
 
@@ -71,14 +88,20 @@ class _ClassLine(msgspec.Struct):
     claims: _Claims | tuple[()] = ()
 
 
+class _AllClaims(msgspec.Struct):
+    claims: dict[str, list[_AnyStatement]]
+
+
+_VALUE_DECODER = msgspec.json.Decoder(_Value)
 _CLASS_DECODER = msgspec.json.Decoder(_ClassLine)
 
 
 class ItemDecoder:
     """Turns lines into items, with the text of some languages."""
 
-    def __init__(self, languages: Sequence[str]) -> None:
-        """Make a decoder that keeps only these languages."""
+    def __init__(self, languages: Sequence[str], *, links: bool = False) -> None:
+        """Make a decoder that keeps only these languages; with `links`, statements of all properties are read."""
+        self._links = links
         self._keys = [(f"language_{i}", language) for i, language in enumerate(languages)]
         names = dict(self._keys)
         terms = [(key, _Term | None, None) for key, _ in self._keys]
@@ -95,6 +118,7 @@ class ItemDecoder:
             ("sitelinks", dict[str, _Sitelink] | tuple[()] | None, None),
         ]
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("_Line", fields))
+        self._statements = msgspec.json.Decoder(_AllClaims)
 
     def read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
         """Items of a dump; other rows are counted. Raises as `byte_lines`, and TooManyErrorsError."""
@@ -147,7 +171,21 @@ class ItemDecoder:
             _best(claims.instance_of) if claims else (),
             _best(claims.subclass_of) if claims else (),
             len(row.sitelinks) if row.sitelinks else 0,
+            self._find_links(line) if self._links and claims else (),
         )
+
+    def _find_links(self, line: bytes) -> tuple[int, ...]:
+        """Item numbers in all statements of a line that was decoded before, at most `MAX_LINKS`."""
+        try:
+            claims = self._statements.decode(line).claims
+        except msgspec.MsgspecError:
+            return ()
+        found: dict[int, None] = {}
+        for statements in claims.values():
+            for value in _best_values(statements):
+                if len(found) < MAX_LINKS and (number := _entity_number(value)):
+                    found[number] = None
+        return tuple(found)
 
     def _terms(self, terms: Any) -> dict[str, str]:
         return {language: term.value for language, term in self._fields(terms)}
@@ -188,6 +226,24 @@ def trim(line: bytes) -> bytes:
     if line.endswith(b"}]"):
         line = line[:-1]
     return line
+
+
+def _best_values(statements: list[_AnyStatement]) -> Iterator[_AnyDataValue]:
+    """Values of the statements of the best rank, as `_best` chooses them."""
+    best = [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
+    for statement in best:
+        if statement.mainsnak.snaktype == "value" and statement.mainsnak.datavalue is not None:
+            yield statement.mainsnak.datavalue
+
+
+def _entity_number(value: _AnyDataValue) -> int:
+    """Number of the item that is a value; 0 for another value."""
+    if value.type != "wikibase-entityid":
+        return 0
+    try:
+        return item_number(_VALUE_DECODER.decode(value.value).id)
+    except msgspec.MsgspecError:
+        return 0
 
 
 def _best(statements: list[_Statement]) -> tuple[int, ...]:

@@ -12,7 +12,8 @@ nearest first, at most `MAX_KB_TYPES`. Statements of deprecated rank do not coun
 only these count. Coarse types come from the nearest classes that are in the type map.
 
 Only items are entities, not properties and lexemes. `extra` has ``sitelinks``, the number of pages about the item
-(JSON only), and ``language`` if the canonical name is not in the first requested language.
+(JSON only), ``language`` if the canonical name is not in the first requested language, and, if requested,
+``links_to``, the ids of the items that its statements name (JSON only).
 
 The input is read several times: once for the classes, once for a reader, which searches for "P279" and parses little
 else; once for each call of `read` or `read_runs`, and once more for `read` without `scattered`. So a load reads it
@@ -38,7 +39,7 @@ from ingest.readers.wikidata.items import MULTILINGUAL, Item, item_number, langu
 from ingest.readers.wikidata.json_dump import ItemDecoder, read_class_edges
 from ingest.readers.wikidata.truthy_dump import read_truthy_edges, read_truthy_items
 from pearl_qdrant.errors import FormatError, InputError
-from pearl_qdrant.records import Entity
+from pearl_qdrant.records import LINKS_FIELD, Entity
 
 NO_LABEL = "no_label"
 NO_SITELINK = "no_sitelink"
@@ -69,6 +70,7 @@ class WikidataOptions:
         include_types: Ids of classes: only their instances and subclasses of any depth are read; empty: all.
         ancestors: Make the first pass, which finds the ancestors of classes. Without it, types, filters and coarse
             types use only the classes that the item itself names.
+        links: Keep the items that statements name, for linking in documents (JSON only).
     """
 
     languages: tuple[str, ...] = ("en",)
@@ -76,6 +78,7 @@ class WikidataOptions:
     exclude_internal: bool = True
     include_types: tuple[str, ...] = ()
     ancestors: bool = True
+    links: bool = False
 
     def __post_init__(self) -> None:
         if not self.languages or not all(map(_LANGUAGE.fullmatch, self.languages)):
@@ -152,7 +155,9 @@ class WikidataReader(ReaderBase):
 
     def _read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
         if not _is_truthy(source):
-            return ItemDecoder(self._languages).read_items(source, report)
+            return ItemDecoder(self._languages, links=self._options.links).read_items(source, report)
+        if self._options.links:
+            raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
         if self._options.require_sitelink:
             raise FormatError(source.path, None, "truthy triples have no sitelinks: to require one, read the JSON dump")
         return read_truthy_items(source, self._languages, report)
@@ -183,6 +188,8 @@ class WikidataReader(ReaderBase):
         extra = {} if item.sitelinks is None else {"sitelinks": str(item.sitelinks)}
         if language != self._languages[0]:
             extra["language"] = language
+        if item.links:
+            extra[LINKS_FIELD] = "|".join(f"Q{number}" for number in item.links)
         descriptions = (_clean(item.descriptions.get(key)) for key in self._languages)
         description = next((text for text in descriptions if text and "\0" not in text), None)
         kb_types, coarse = types.kb_types, types.types

@@ -21,10 +21,8 @@ from functools import lru_cache
 
 from pearl_qdrant.linking.documents.mentions import DocumentMention, EntityKey, best_of_open
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
+from pearl_qdrant.records import LINKS_FIELD
 from pearl_qdrant.store.schema import NamePoint
-
-LINKS_FIELD = "links_to"
-"""The payload field with the ids that an entity is linked to."""
 
 PASSES = 2
 """How often the features are set; the second time by the probabilities of the first."""
