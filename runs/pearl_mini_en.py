@@ -211,7 +211,7 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
     tokenizer.no_truncation()
     widths = CharacterWidths(share=TRAINED_SHARE)
     characters = work / "love"
-    pretrain_character_encoder(base, characters, own="encoder", max_words=LOVE_WORDS, widths=widths, config=LOVE)
+    pretrain_character_encoder(base, characters, mimic="encoder", max_words=LOVE_WORDS, widths=widths, config=LOVE)
     network, sources = fit_stages(base, characters, tokenizer, data, wordnet, work)
     finish(network, sources, tokenizer, base, data, work, out)
 

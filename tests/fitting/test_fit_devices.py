@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class TwoGpus:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.current = 0
         self.teachers: list[str] = []
+        self.loaded: list[str] = []
         self.network: list[str] = []
         for name, value in {
             "is_available": lambda: True,
@@ -29,6 +31,7 @@ class TwoGpus:
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
         monkeypatch.setattr(pipeline, "load_encoder", self._load)
+        monkeypatch.setattr(pipeline, "NetworkTeacher", self._teach)
         monkeypatch.setattr(pipeline, "run_fit", self._fit)
 
     def _choose(self, device: torch.device) -> None:
@@ -36,7 +39,10 @@ class TwoGpus:
         self.current = device.index
 
     def _load(self, model: str, *, device: str) -> Any:
-        self.teachers.append(resolve_cuda("cuda" if device == "auto" else device))
+        self.loaded.append(resolve_cuda("cuda" if device == "auto" else device))
+
+    def _teach(self, network: Any, tokenizer: Any, *, device: str) -> Any:
+        self.teachers.append(device)
 
     def _fit(self, *words: object, device: torch.device, **options: object) -> bool:
         self.network.append(str(device))
@@ -70,14 +76,27 @@ def test_each_process_has_its_teachers_on_its_own_gpu(
 
     assert done.status == 0, done.err
     assert gpus.network == ["cuda:1"]
-    assert gpus.teachers == ["cuda:1", "cuda:1"]
+    assert gpus.teachers == ["cuda:1"], "one, for the teacher and the encoder that is distilled"
 
 
 def test_a_process_alone_uses_the_gpu_that_was_named(run: Run, gpus: TwoGpus, words: list[str]) -> None:
     """Without torchrun the device is taken as given."""
     assert run(*words, "--device", "cuda:1").status == 0
 
-    assert (gpus.network, gpus.teachers) == (["cuda:1"], ["cuda:1", "cuda:1"])
+    assert (gpus.network, gpus.teachers) == (["cuda:1"], ["cuda:1"])
+
+
+def test_a_teacher_with_a_tokenizer_of_its_own_gets_the_strings(run: Run, gpus: TwoGpus, words: list[str]) -> None:
+    """It is loaded as any encoder is, on the same GPU."""
+    path = Path(words[words.index("--base") + 1])
+    other = path.with_name("other")
+    shutil.copytree(path, other)
+    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text("utf-8") + "\n", encoding="utf-8")
+    words[words.index("--teacher") + 1] = str(other)
+
+    assert run(*words, "--device", "cuda:1").status == 0
+    assert gpus.loaded == ["cuda:1"]
+    assert gpus.teachers == ["cuda:1"]
 
 
 def test_more_processes_than_gpus_are_refused(

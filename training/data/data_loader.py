@@ -9,17 +9,24 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from training.data.batches import BatchMaker, PairBatch
-from training.networks.phrase_vectors import MicroBatch, micro_batches
+from training.networks.phrase_vectors import MicroBatch, pad_batches, token_ids
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenisedBatch:
-    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain phrases."""
+    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain phrases.
+
+    Attributes:
+        batch: The phrases.
+        micro_batches: What the network sees.
+        as_written: The same with the plain phrases as they are written, for a teacher; None unless requested.
+    """
 
     batch: PairBatch
     micro_batches: list[MicroBatch]
+    as_written: list[MicroBatch] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class BatchDataset:
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
         max_tokens, micro_batch: As in `FitConfig`.
         prefix: Text before each phrase.
+        for_teacher: Whether batches have `as_written` too.
     """
 
     maker: BatchMaker
@@ -38,15 +46,25 @@ class BatchDataset:
     max_tokens: int
     micro_batch: int
     prefix: str = ""
+    for_teacher: bool = False
 
     def __getitem__(self, step: int) -> TokenisedBatch:
         """The batch of a step, from 1."""
         batch = self.maker.make(step)
-        views = (*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views)
-        phrases = [self.prefix + view for view in views]
-        return TokenisedBatch(
-            batch, micro_batches(self.tokenizer, phrases, max_tokens=self.max_tokens, size=self.micro_batch)
-        )
+        ids = self._token_ids([*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views])
+        seen = pad_batches(ids, size=self.micro_batch)
+        if not self.for_teacher:
+            return TokenisedBatch(batch, seen)
+        first = len(ids) - len(batch.plain)
+        edited = [i for i, phrase in enumerate(batch.plain) if phrase != batch.plain_views[i]]
+        if not edited:
+            return TokenisedBatch(batch, seen, seen)
+        for i, written in zip(edited, self._token_ids([batch.plain[i] for i in edited]), strict=True):
+            ids[first + i] = written
+        return TokenisedBatch(batch, seen, pad_batches(ids, size=self.micro_batch))
+
+    def _token_ids(self, phrases: Sequence[str]) -> list[list[int]]:
+        return token_ids(self.tokenizer, [self.prefix + phrase for phrase in phrases], max_tokens=self.max_tokens)
 
 
 def load_batches(dataset: BatchDataset, steps: Sequence[int], *, workers: int) -> Iterator[TokenisedBatch]:

@@ -10,6 +10,21 @@ _MAY_CHANGE = frozenset({"save_every", "save_seconds", "evaluate_every", "worker
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
 
 
+def default_micro_batch(device: str, *, cached: bool = False) -> int:
+    """Return the phrases per forward pass that suit a device.
+
+    A CPU gains from little padding. A GPU waits for each operation to be started: on an H100, 1,024 pairs took 0.205 s
+    a step in passes of 640 phrases, and 0.070 s in one pass.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:N".
+        cached: Whether gradients are cached; then a pass must fit into memory.
+    """
+    if device == "cpu":
+        return 64
+    return 1024 if cached else 8192
+
+
 @dataclass(frozen=True, slots=True)
 class FitConfig:
     """Settings of fine-tuning.
@@ -33,7 +48,8 @@ class FitConfig:
         dropout: Whether the network's dropout is on.
         freeze_words: Whether the word embeddings stay fixed.
         max_tokens: Longer phrases are truncated.
-        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding.
+        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding. See
+            `default_micro_batch`.
         cache_gradients: Keep the activations of one micro-batch only, at the price of a second forward pass.
         precision: "bf16" autocast, "fp32", or "auto": bf16 where the device computes in it.
         workers: Processes that draw, augment and tokenise; 0 does this between the steps.

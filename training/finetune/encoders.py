@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, network_width
+from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, network_width
 from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.finetune.objective import Teacher
 from training.networks.base_network import BaseModel
-from training.networks.phrase_vectors import device_of
+from training.networks.phrase_vectors import MicroBatch, PhraseVectors, device_of, micro_batches
+
+MAX_TOKENS, MICRO_BATCH = 64, 640
+"""How a `NetworkTeacher` reads phrases that come without token ids."""
 
 
 def live_encoder(network: PearlNetwork, base: BaseModel) -> Encoder:
@@ -38,9 +43,43 @@ def live_encoder(network: PearlNetwork, base: BaseModel) -> Encoder:
 
 
 def as_teacher(encoder: Encoder) -> Teacher:
-    """Turn an encoder into a teacher."""
+    """Turn an encoder into a teacher; its vectors come from the encoder through main memory."""
 
     def teach(names: Sequence[str]) -> torch.Tensor:
         return torch.from_numpy(encoder.encode(names).vectors)
 
     return teach
+
+
+class NetworkTeacher:
+    """A teacher whose vectors stay on its device, and which reads the token ids of the network that it teaches.
+
+    Its tokens need no second pass of the tokenizer, so that a step on a GPU does not wait for one.
+
+    Args:
+        network: Moved in place to the device, and its encoder to bfloat16 if the hardware computes in that.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation, the same as the taught network's.
+        device: "cpu", or "cuda:N".
+    """
+
+    def __init__(self, network: PearlNetwork, tokenizer: Any, *, device: str) -> None:
+        self._network, self._tokenizer = network.to(device).eval(), tokenizer
+        self._device = device_of(network)
+        if fast_precision(device) == "bf16":
+            network.phrase_encoder.to(torch.bfloat16)
+
+    def __call__(self, names: Sequence[str]) -> torch.Tensor:
+        """See `Teacher`."""
+        return self.encode(micro_batches(self._tokenizer, names, max_tokens=MAX_TOKENS, size=MICRO_BATCH))
+
+    @torch.no_grad()
+    def encode(self, batches: Sequence[MicroBatch]) -> torch.Tensor:
+        """Encode tokenised phrases, (n, dim), L2-normalised, on the device."""
+        vectors = PhraseVectors(self._network, batches, device=self._device, cached=False).vectors
+        return nn.functional.normalize(vectors, dim=-1)
+
+
+def read_alike(first: BaseModel, second: BaseModel) -> bool:
+    """Whether two models make the same token ids of every phrase."""
+    texts = [(model.folder / "tokenizer.json").read_bytes() for model in (first, second)]
+    return texts[0] == texts[1] and first.config.prefix == second.config.prefix

@@ -8,12 +8,13 @@ fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", phrases="corpus", out="fitt
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import OptionError
+from pearl_qdrant.errors import CheckpointError, OptionError
 from training.augment.draw import Augmenter
 from training.augment.sources import AugmentationSources
 from training.corpus.files import ENTITIES
@@ -24,7 +25,7 @@ from training.events import TrainingEvents
 from training.examples.example import Example
 from training.examples.labels import count_labels, entity_types_of
 from training.finetune.distributed import local_device, shard_of_environment
-from training.finetune.encoders import as_teacher, live_encoder
+from training.finetune.encoders import NetworkTeacher, as_teacher, live_encoder, read_alike
 from training.finetune.objective import Teacher
 from training.finetune.request import FitRequest, FitResult
 from training.finetune.run import run_fit
@@ -58,11 +59,11 @@ def fit_model(
         request.phrases, request.aliases, min_count=request.min_count, max_errors=request.max_errors, events=events
     )
     plain = _read_plain(request, events)
-    config = request.fit_config(steps=request.steps or _plan_steps(request, len(examples)))
+    steps = request.steps or _plan_steps(request, len(examples))
+    config = request.fit_config(steps=steps, device=str(device))
     if base.has_trained_head and config.type_weight > 0:
         _report_types(base, examples, events)
-    # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was requested.
-    teacher_device = request.device if request.device == "auto" else str(device)
+    teacher, distil_from = _open_teachers(request, base, str(device), distils=bool(plain))
     wrote = run_fit(
         base,
         examples,
@@ -73,9 +74,9 @@ def fit_model(
         negatives=None if request.hard_negatives is None else lambda: _read_negatives(request),
         device=device,
         resume=not request.restart,
-        teacher=None if request.teacher is None else _load_teacher(request.teacher, teacher_device),
+        teacher=teacher,
         plain=plain,
-        distil_from=_load_teacher(str(request.base_model), teacher_device) if plain else None,
+        distil_from=distil_from,
         evaluate=_evaluator(request, base),
         tensorboard=request.tensorboard,
     )
@@ -143,8 +144,24 @@ def _open_augmenter(request: FitRequest) -> Augmenter:
     ).open()
 
 
-def _load_teacher(model: str, device: str) -> Teacher:
-    return as_teacher(load_encoder(model, device=device))
+def _open_teachers(
+    request: FitRequest, base: BaseModel, device: str, *, distils: bool
+) -> tuple[Teacher | None, Teacher | None]:
+    """Open the teacher, and the encoder that is distilled; the same object if they are the same model."""
+    names = (request.teacher, str(request.base_model) if distils else None)
+    opened = {name: _open_teacher(name, request, base, device) for name in dict.fromkeys(names) if name is not None}
+    return tuple(None if name is None else opened[name] for name in names)  # type: ignore[return-value]
+
+
+def _open_teacher(model: str, request: FitRequest, base: BaseModel, device: str) -> Teacher:
+    if device != "cpu":
+        with suppress(CheckpointError):  # no weights for torch
+            found = open_base_model(model, name="teacher")
+            if read_alike(found, base):
+                found.network.type_head = None
+                return NetworkTeacher(found.network, found.tokenizer, device=device)
+    # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was requested.
+    return as_teacher(load_encoder(model, device="auto" if request.device == "auto" else device))
 
 
 def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:

@@ -11,7 +11,7 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
 from training.data.options import BatchOptions
 from training.defaults import MIN_COUNT
-from training.finetune.config import FitConfig, paper_config
+from training.finetune.config import FitConfig, default_micro_batch, paper_config
 from training.paths import Paths, StrPath
 
 _CONFIG = FitConfig(steps=1)
@@ -59,7 +59,8 @@ class FitRequest:
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
         distil_weight: Weight of their distance.
         distil_misspelt: Share of them that the network sees with one character edited.
-        dropout, cache_gradients, micro_batch, max_tokens, precision, workers: As in `FitConfig`.
+        dropout, cache_gradients, max_tokens, precision, workers: As in `FitConfig`.
+        micro_batch: As there; None for what suits the device.
         train_words: Train the word embeddings too.
         save_every: Steps between two saved states; one is written every ten minutes too.
         evaluation_data: Folder of evaluation sets, or "hub", to evaluate on between the steps.
@@ -104,7 +105,7 @@ class FitRequest:
     dropout: bool = _CONFIG.dropout
     train_words: bool = not _CONFIG.freeze_words
     cache_gradients: bool = _CONFIG.cache_gradients
-    micro_batch: int = _CONFIG.micro_batch
+    micro_batch: int | None = None
     max_tokens: int = _CONFIG.max_tokens
     precision: Literal["auto", "bf16", "fp32"] = _CONFIG.precision
     workers: int = _CONFIG.workers
@@ -158,8 +159,8 @@ class FitRequest:
             seed=self.seed,
         )
 
-    def fit_config(self, *, steps: int) -> FitConfig:
-        """Return the settings of the training loop for a number of steps."""
+    def fit_config(self, *, steps: int, device: str = "cpu") -> FitConfig:
+        """Return the settings of the training loop for a number of steps on a device."""
         config = FitConfig(
             steps=steps,
             learning_rate=self.learning_rate,
@@ -175,7 +176,7 @@ class FitRequest:
         return replace(
             paper_config(steps=steps) if self.paper_settings else config,
             cache_gradients=self.cache_gradients,
-            micro_batch=self.micro_batch,
+            micro_batch=self.micro_batch or default_micro_batch(device, cached=self.cache_gradients),
             max_tokens=self.max_tokens,
             precision=self.precision,
             workers=self.workers,

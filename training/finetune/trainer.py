@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
@@ -26,6 +26,7 @@ from training.data.data_loader import BatchDataset, TokenisedBatch, load_batches
 from training.finetune.config import FitConfig
 from training.finetune.curves import RunLog, StepRecord
 from training.finetune.distributed import same_start, sum_gradients, sum_over_processes, wait_for_all
+from training.finetune.encoders import NetworkTeacher
 from training.finetune.interruption import StopRequest, deferred_stop
 from training.finetune.objective import Losses, Teacher, batch_losses
 from training.finetune.run_state import load_state, save_state
@@ -91,7 +92,7 @@ def fit(
     done = state.load() if resume else state.clear(is_first=maker.shard.rank == 0)
     same_start(network)
     loop = _Loop(network, config, state.optimizer, teacher, distil_from)
-    dataset = BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix)
+    dataset = _dataset(maker, tokenizer, config, prefix, (teacher, distil_from))
     # With several processes one of them cannot stop alone: the others would wait for it. A single one stops after the
     # log is closed.
     stopping = deferred_stop() if maker.shard.world_size == 1 else nullcontext(StopRequest())
@@ -102,6 +103,14 @@ def fit(
             recorder = stack.enter_context(_Recorder(log, config, state, loop, evaluate, clock, done=done))
         _take_steps(range(done + 1, config.steps + 1), loop, dataset, config, recorder, stop)
     network.eval()
+
+
+def _dataset(
+    maker: BatchMaker, tokenizer: Any, config: FitConfig, prefix: str, teachers: Sequence[Teacher | None]
+) -> BatchDataset:
+    """The batches of a run, with token ids for a teacher that reads them."""
+    for_teacher = any(isinstance(teacher, NetworkTeacher) for teacher in teachers)
+    return BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix, for_teacher)
 
 
 def _take_steps(
@@ -291,13 +300,14 @@ class _Loop:
             cached=config.cache_gradients,
             precision=self._precision,
         )
+        teacher, distil_from = self._teachers(tokenised)
         losses = batch_losses(
             views.vectors,
             tokenised.batch,
             self._network.type_head,
             config,
-            teacher=self._teacher,
-            distil_from=self._distil_from,
+            teacher=teacher,
+            distil_from=distil_from,
         )
         views.backward(losses.total)
         sum_gradients(self._trained)
@@ -305,6 +315,24 @@ class _Loop:
             nn.utils.clip_grad_norm_(self._trained, config.clip)
         self._optimizer.step()
         return losses
+
+    def _teachers(self, tokenised: TokenisedBatch) -> tuple[Teacher | None, Teacher | None]:
+        """The teachers of a step; one that reads token ids encodes the batch once."""
+        if tokenised.as_written is None:
+            return self._teacher, self._distil_from
+        batches, batch = tokenised.as_written, tokenised.batch
+        paired = 2 * len(batch.anchors) + len(batch.negatives)
+        encoded: dict[int, Tensor] = {}
+
+        def part(teacher: Teacher | None, rows: slice) -> Teacher | None:
+            if not isinstance(teacher, NetworkTeacher):
+                return teacher
+            if id(teacher) not in encoded:
+                encoded[id(teacher)] = teacher.encode(batches)
+            vectors = encoded[id(teacher)][rows]
+            return lambda _: vectors
+
+        return part(self._teacher, slice(paired)), part(self._distil_from, slice(paired, None))
 
 
 def _precision(config: FitConfig, device: torch.device) -> str:

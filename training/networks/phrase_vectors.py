@@ -52,9 +52,18 @@ def micro_batches(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int, si
     Raises:
         CheckpointError: If the tokenizer fails on a phrase.
     """
+    return pad_batches(token_ids(tokenizer, phrases, max_tokens=max_tokens), size=size)
+
+
+def token_ids(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int) -> list[list[int]]:
+    """Tokenise phrases; arguments and errors as for `micro_batches`."""
     shown = f"{phrases[:1]!r:.80}"
     with tokenizer_errors("the tokenizer", f"cannot tokenise one of {len(phrases):,} phrases, the first {shown}"):
-        ids = [_truncate(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
+        return [_truncate(encoding.ids, max_tokens) for encoding in tokenizer.encode_batch(list(phrases))]
+
+
+def pad_batches(ids: Sequence[Sequence[int]], *, size: int) -> list[MicroBatch]:
+    """Split tokenised phrases into micro-batches of at most `size`, shortest phrases first."""
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     found = []
     for start in range(0, len(order), size):

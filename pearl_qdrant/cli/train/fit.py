@@ -65,7 +65,8 @@ _option = option_of(FitRequest)
 @_option("--train-words", "train_words", is_flag=True, help="Train the word embeddings too.")
 @_option("--cache-gradients", "cache_gradients", is_flag=True,
          help="Large batches in little memory, for one more forward pass.")  # fmt: skip
-@_option("--micro-batch", "micro_batch", type=click.IntRange(1), help="Phrases per forward pass.")
+@_option("--micro-batch", "micro_batch", type=click.IntRange(1),
+         help="Phrases per forward pass; by default 64 on a CPU and the whole batch on a GPU.")  # fmt: skip
 @_option("--max-tokens", "max_tokens", type=click.IntRange(3), help="Longer phrases are truncated.")
 @_option("--precision", "precision", type=click.Choice(["auto", "bf16", "fp32"]),
          help="auto: bf16 where the device computes in it.")  # fmt: skip

@@ -1,7 +1,7 @@
 """Measures how many phrases a second the batches of `train fit` hold: drawn, augmented and tokenised.
 
-    python benchmarks/augmentation.py --wordnet /usr/share/wordnet --tokenizer MODEL_FOLDER
-    python benchmarks/augmentation.py --phrases corpus/freq_phrase.txt --workers 0 --workers 1 --workers 2
+    python benchmarks/training/augmentation.py --wordnet /usr/share/wordnet --tokenizer MODEL_FOLDER
+    python benchmarks/training/augmentation.py --phrases corpus/freq_phrase.txt --workers 0 --workers 1 --workers 2
 
 Phrases come from a file (freq_phrase.txt, or one a line) or are names of WordNet. Nine in ten have five precomputed
 paraphrases in a generated file of variants; synonyms come from WordNet; levels are drawn as in the paper. Each pair is
@@ -103,7 +103,7 @@ def main(
     wordnet: Path, tokenizer: Path | None, path: Path | None, limit: int, workers: tuple[int, ...], seconds: float
 ) -> None:
     """Measure and print a table."""
-    shipped = Path(__file__).resolve().parent.parent / "pearl_qdrant" / "encoder" / "models" / "pearl-mini-en"
+    shipped = Path(__file__).resolve().parents[2] / "pearl_qdrant" / "encoder" / "models" / "pearl-mini-en"
     phrases = read_phrases(path, wordnet, limit)
     with tempfile.TemporaryDirectory() as folder:
         variants = Path(folder) / "phrase_aug.jsonl"

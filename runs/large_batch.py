@@ -1,0 +1,320 @@
+"""Train the shipped model's recipe in one stage of large batches, on a GPU.
+
+    python runs/large_batch.py prepare --data FOLDER --wordnet FOLDER --out sources.xz
+    python runs/large_batch.py train --base FOLDER --characters FOLDER --sources sources.xz --out FOLDER [--more]
+
+The run is the last stage of `pearl_mini_en.py` (NT-Xent with GIST's teacher, the type loss, distillation of plain
+phrases, character encoder) from all-MiniLM-L6-v2 itself (--base): 1,024 pairs a step. --characters is a character
+encoder for it (`pearl-qdrant train love --mimic encoder`). SIGTERM stops the run; the same command resumes it. The
+trained tensors are written as float16 to `trained.safetensors`; word embeddings are frozen.
+
+--more distils more strictly, some of the phrases misspelt, and adds sources of names that mean the same:
+
+    mesh, craft, news   names of MeSH, the Cell and Sequence Ontologies, and pages of the AIDA base, by training fold
+    substituted         a name within a longer name, replaced by an alias of its own
+    mined               from text: definitions of abbreviations, and `X, also known as Y`
+
+docs/experiments/large-batches.md has the figures.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import lzma
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from mini_en_data import Shares, plain_phrases, proper_names, read_sources
+from mini_en_examples import alias_examples, without_strings
+from recipe_tables import read_tsv
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
+from training.augment import augment, augment_or_abbreviate
+from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
+from training.examples.example import Example, sort_examples
+from training.examples.splits import TRAIN_SPLITS, split_of
+from training.finetune.config import FitConfig
+from training.finetune.encoders import NetworkTeacher
+from training.finetune.trainer import fit
+from training.networks.character_files import read_character_encoder
+
+SHARES = Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02)
+PROPER = 0.05
+MORE = {"mesh": 0.10, "craft": 0.01, "news": 0.06, "substituted": 0.08, "mined": 0.03}
+"""Share of each further source, relative to the shares of the others."""
+
+_KNOWN_AS = re.compile(
+    r"\b((?:[A-Z][\w'-]+ ){0,3}[A-Z][\w'-]+),? "
+    r"\(?(?:also|formerly|better|previously|commonly) (?:known|called|named) as "
+    r"(?:the )?((?:[A-Z][\w'-]+ ){0,3}[A-Z][\w'-]+)"
+)
+
+
+def shipped_sources(data: Path, wordnet: Path) -> list[ExampleSource]:
+    """Return the sources of the last stage of the shipped model."""
+    sources = read_sources(data, wordnet, random.Random(0), SHARES)
+    return [*sources, ExampleSource(proper_names(sources), PROPER)]
+
+
+def further_sources(data: Path, sources: list[ExampleSource]) -> list[ExampleSource]:
+    """Return the further sources; `sources` are those whose names are looked for within longer ones."""
+    context = data / "context"
+    held_out = _held_out(context)
+    mesh = alias_examples(context / "base_mesh.tsv", kb="mesh", entity_types=("OTHER",))
+    ontologies = [
+        e for kb in ("cl", "so") for e in alias_examples(context / f"base_{kb}.tsv", kb=kb, entity_types=("OTHER",))
+    ]
+    found = {
+        "mesh": _short(mesh),
+        "craft": [_spaced(example) for example in _short(ontologies)],
+        "news": _short([*alias_examples(context / "base_aida.tsv", kb="aida"), *_news_mentions(context)]),
+        "mined": list(mined_pairs(data / "text" / "enwiki_sample.jsonl.gz")),
+    }
+    found["substituted"] = list(substituted([*found["mesh"], *(e for s in sources for e in s.examples if e.others)]))
+    return [
+        ExampleSource(sort_examples(without_strings(examples, held_out)), MORE[name])
+        for name, examples in found.items()
+    ]
+
+
+def all_plain(data: Path, sources: list[ExampleSource], rng: random.Random) -> list[str]:
+    """Return phrases to distil: of plain text, and a quarter names."""
+    plain = plain_phrases(data / "text" / "enwiki_sample.jsonl.gz", rng)
+    names = sorted({e.name for source in sources for e in source.examples if e.others})
+    return [*plain, *rng.sample(names, min(len(names), len(plain) // 3))]
+
+
+def _held_out(context: Path) -> set[str]:
+    """Case-folded names of the entities outside the training folds."""
+    held: set[str] = set()
+    for kb in ("mesh", "cl", "so", "aida"):
+        for row in read_tsv(context / f"base_{kb}.tsv"):
+            if split_of(row["id"]) not in TRAIN_SPLITS:
+                held.update(alias.casefold() for alias in row["aliases"].split("|") if alias)
+    return held
+
+
+def _news_mentions(context: Path) -> Iterator[Example]:
+    """Mentions of the training part of AIDA beside the name of their page."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for row in read_tsv(context / "mentions.tsv"):
+        if row["corpus"] == "aida-train" and row["gold_id"] != "NIL" and split_of(row["gold_id"]) in TRAIN_SPLITS:
+            found.setdefault((row["gold_name"], row["gold_id"]), set()).add(row["mention"])
+    for (name, page), mentions in found.items():
+        if others := sorted(mentions - {name}):
+            yield Example(name, tuple(others), f"aida:{page}", ())
+
+
+def _short(examples: Iterable[Example]) -> list[Example]:
+    """Leave out other names of more than 80 characters, and examples without one."""
+    kept = []
+    for example in examples:
+        others = tuple(other for other in example.others if len(other) <= 80)
+        if others and len(example.name) <= 80:
+            kept.append(replace(example, others=others))
+    return kept
+
+
+def _spaced(example: Example) -> Example:
+    name = example.name.replace("_", " ")
+    others = dict.fromkeys(other.replace("_", " ") for other in example.others)
+    return replace(example, name=name, others=tuple(other for other in others if other != name))
+
+
+def substituted(examples: Iterable[Example], *, limit: int = 60_000) -> Iterator[Example]:
+    """Yield names that hold another entity's name, with its aliases in its place."""
+    examples = list(examples)
+    # A word of everyday language has many senses: its synonyms do not fit within a name.
+    is_word = re.compile("noun|verb|adj|adv")
+    by_name = {e.name.casefold(): e for e in examples if len(e.name) >= 5 and not is_word.match(e.entity)}
+    rng = random.Random(3)
+    rng.shuffle(examples)
+    made = 0
+    for example in examples:
+        words = example.name.split()
+        if not 2 <= len(words) <= 8:
+            continue
+        variants = []
+        for length in range(len(words) - 1, 0, -1):
+            for start in range(len(words) - length + 1):
+                part = " ".join(words[start : start + length])
+                inner = by_name.get(part.casefold())
+                if inner is None or inner.entity == example.entity or (length == 1 and part != inner.name):
+                    continue
+                folded = inner.name.casefold()
+                short = [other for other in inner.others if len(other) <= 40 and other.casefold() != folded]
+                chosen = rng.sample(short, min(2, len(short)))
+                variants += [" ".join([*words[:start], other, *words[start + length :]]) for other in chosen]
+        if variants:
+            made += 1
+            yield Example(example.name, tuple(dict.fromkeys(variants[:4])), example.entity, ())
+        if made == limit:
+            return
+
+
+def mined_pairs(path: Path) -> Iterator[Example]:
+    """Yield pairs of phrases that a text says mean the same."""
+    seen: set[tuple[str, str]] = set()
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            text = json.loads(line)["text"]
+            defined = find_abbreviations(text)
+            pairs = [(found.long, found.short) for found in defined if sum(map(str.isupper, found.short)) >= 2]
+            pairs += [(match[1], match[2]) for match in _KNOWN_AS.finditer(text)]
+            for pair in pairs:
+                if pair not in seen and pair[0].casefold() != pair[1].casefold() and len(pair[0]) <= 80:
+                    seen.add(pair)
+                    yield Example(pair[0], (pair[1],), f"text:{pair[0].casefold()}", ())
+
+
+SHARE = 0.1
+"""Share of the cosine that comes from characters during training, as in `pearl_mini_en.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Augment:
+    """Makes variants; a share of them may be short forms."""
+
+    short: float = 0.4
+
+    def __call__(self, phrase: str, rng: random.Random) -> str:
+        return augment_or_abbreviate(phrase, rng) if rng.random() < self.short else augment(phrase, rng)
+
+
+def load_sources(path: Path, *, more: bool) -> tuple[list[ExampleSource], list[str]]:
+    """Read the sources, and the phrases to distil."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        stored = json.load(file)
+    found = []
+    for kind in ("shipped", "further") if more else ("shipped",):
+        for weight, rows in zip(*stored[kind], strict=True):
+            examples = [Example(name, tuple(others), entity, tuple(allowed)) for name, others, entity, allowed in rows]
+            found.append(ExampleSource(examples, weight))
+    return found, stored["plain"]
+
+
+def config_of(*, steps: int, rate: float, more: bool, workers: int, temperature: float, micro_batch: int) -> FitConfig:
+    """Return the settings of the run."""
+    return FitConfig(
+        steps=steps,
+        learning_rate=rate,
+        schedule="cosine",
+        temperature=temperature,
+        type_weight=0.3,
+        teacher_floor=0.5,
+        distil_weight=3.0 if more else 2.0,
+        head_rate=10.0,
+        character_rate=5.0,
+        micro_batch=micro_batch,
+        precision="auto",
+        workers=workers,
+        save_every=steps,
+        save_seconds=1e9,
+    )
+
+
+def write_trained(network: PearlNetwork, path: Path) -> None:
+    """Write all tensors but the word embeddings, as float16."""
+    tensors = {
+        name: tensor.detach().to("cpu", torch.float16).contiguous()
+        for name, tensor in network.state_dict().items()
+        if "word_embeddings" not in name and tensor.is_floating_point()
+    }
+    save_file(tensors, path)
+
+
+@click.group()
+def main() -> None:
+    """Prepare, or train."""
+
+
+def _rows(sources: list[ExampleSource]) -> tuple[list[float], list[list[tuple[object, ...]]]]:
+    rows = [[(e.name, e.others, e.entity, tuple(e.allowed)) for e in source.examples] for source in sources]
+    return [source.weight for source in sources], rows
+
+
+@main.command()
+@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+def prepare(data: Path, wordnet: Path, out: Path) -> None:
+    """Write the sources to one file, some 9 MB, which can travel to the machine with the GPU."""
+    shipped = shipped_sources(data, wordnet)
+    further = further_sources(data, shipped)
+    plain = all_plain(data, [*shipped, *further], random.Random(7))
+    with lzma.open(out, "wt", encoding="utf-8") as file:
+        json.dump({"shipped": _rows(shipped), "further": _rows(further), "plain": plain}, file, ensure_ascii=False)
+
+
+@main.command()
+@click.option("--base", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--characters", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--sources", "sources_path", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+@click.option("--more", is_flag=True)
+@click.option("--device", default="cuda")
+@click.option("--steps", type=int, default=20_000)
+@click.option("--batch", type=int, default=1024)
+@click.option("--rate", type=float, default=1e-4)
+@click.option("--temperature", type=float, default=0.05)
+@click.option("--neighbours", type=int, default=2)
+@click.option("--workers", type=int, default=6)
+@click.option("--micro-batch", type=int, default=2560)
+@click.option("--seed", type=int, default=71)
+def train(
+    base: Path,
+    characters: Path,
+    sources_path: Path,
+    out: Path,
+    more: bool,
+    device: str,
+    steps: int,
+    batch: int,
+    rate: float,
+    temperature: float,
+    neighbours: int,
+    workers: int,
+    micro_batch: int,
+    seed: int,
+) -> None:
+    """Train, or resume."""
+    logging.basicConfig(level=logging.INFO)
+    torch.manual_seed(0)
+    tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    sources, plain = load_sources(sources_path, more=more)
+    encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
+    network = PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
+    network.to(device)
+    teacher = NetworkTeacher(PearlNetwork(load_phrase_encoder(base), None), tokenizer, device=device)
+    maker = BatchMaker(
+        NeighbourSampler(sources, neighbours=neighbours),
+        n_pairs=batch,
+        seed=seed,
+        augment=Augment(),
+        augmented_aliases=0.25 if more else 0.15,
+        plain=plain,
+        n_plain=batch // 2,
+        misspelt_plain=0.25 if more else 0.0,
+    )
+    config = config_of(
+        steps=steps, rate=rate, more=more, workers=workers, temperature=temperature, micro_batch=micro_batch
+    )
+    fit(network, tokenizer, maker, config, out, teacher=teacher, distil_from=teacher)
+    write_trained(network, out / "trained.safetensors")
+
+
+if __name__ == "__main__":
+    main()
