@@ -22,7 +22,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import hypothesis
 import pytest
 from cli_runner import Outcome, Run
-from copied_shards import copies_of_first
+from edge_cases import copies_of_first
 from store_cases import KINDS, LIMITS, manifest_of
 from tiny_models import make_pearl
 from warm_children import Nursery, WarmSubprocess
