@@ -51,7 +51,7 @@ class ReadOptions:
         semantic_types: TUI, name, tree number or group. UMLS.
         classes: QIDs of classes; only their instances and subclasses are read. Wikidata.
         require_sitelink: Only items with a page in some Wikimedia project. Wikidata.
-        links: Keep the items that statements name, for linking in documents. Wikidata.
+        links: Keep the ids of the entities that an entity is linked to, for linking in documents. Wikidata, OBO.
         scopes: Scopes of synonyms: EXACT, NARROW, BROAD, RELATED. OBO.
     """
 

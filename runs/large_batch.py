@@ -35,7 +35,7 @@ import torch
 from mini_en_data import Shares, plain_phrases, proper_names, read_sources
 from mini_en_examples import alias_examples, without_strings
 from recipe_tables import read_tsv
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
@@ -224,6 +224,20 @@ def config_of(*, steps: int, rate: float, more: bool, workers: int, temperature:
     )
 
 
+def open_tokenizer(base: Path) -> Any:
+    """Open the tokenizer of the base, without padding and truncation."""
+    tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def new_network(base: Path, characters: Path) -> PearlNetwork:
+    """Return the network before training."""
+    encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
+    return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
+
+
 def write_trained(network: PearlNetwork, path: Path) -> None:
     """Write all tensors but the word embeddings, as float16."""
     tensors = {
@@ -291,13 +305,9 @@ def train(
     """Train, or resume."""
     logging.basicConfig(level=logging.INFO)
     torch.manual_seed(0)
-    tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer = open_tokenizer(base)
     sources, plain = load_sources(sources_path, more=more)
-    encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
-    network = PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
-    network.to(device)
+    network = new_network(base, characters).to(device)
     teacher = NetworkTeacher(PearlNetwork(load_phrase_encoder(base), None), tokenizer, device=device)
     maker = BatchMaker(
         NeighbourSampler(sources, neighbours=neighbours),
@@ -314,6 +324,47 @@ def train(
     )
     fit(network, tokenizer, maker, config, out, teacher=teacher, distil_from=teacher)
     write_trained(network, out / "trained.safetensors")
+
+
+@main.command()
+@click.option("--base", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--characters", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--sources", "sources_path", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--trained", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--work", type=click.Path(path_type=Path), required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+@click.option("--name", default="pearl-mini-en-2")
+@click.option("--ratio", type=float, required=True)
+@click.option("--share", type=float, default=0.05)
+@click.option("--steps", type=int, default=20_000)
+def finish(
+    base: Path,
+    characters: Path,
+    sources_path: Path,
+    trained: Path,
+    data: Path,
+    work: Path,
+    out: Path,
+    name: str,
+    ratio: float,
+    share: float,
+    steps: int,
+) -> None:
+    """Average the trained tensors with the base, fit the type head, and write the checkpoint."""
+    import pearl_mini_en
+
+    logging.basicConfig(level=logging.INFO)
+    torch.manual_seed(0)
+    tokenizer = open_tokenizer(base)
+    sources, _ = load_sources(sources_path, more=True)
+    network = new_network(base, characters)
+    tensors = {key: tensor.float() for key, tensor in load_file(trained).items()}
+    network.load_state_dict({**network.state_dict(), **tensors})
+    how = {"steps": steps, "pairs": 1024, "learning_rate": 1e-4}
+    pearl_mini_en.finish(
+        network, sources, tokenizer, base, data, work, out, name=name, ratio=ratio, share=share, trained=how
+    )
 
 
 if __name__ == "__main__":

@@ -129,6 +129,12 @@ STAGES = (
     ),
 )
 N_PAIRS = 128
+TRAINED = {
+    "steps": sum(stage.config.steps for stage in STAGES),
+    "pairs": N_PAIRS,
+    "learning_rate": max(stage.config.learning_rate for stage in STAGES),
+}
+"""How the network was trained, for its checkpoint."""
 
 _log = logging.getLogger(NAME)
 
@@ -217,36 +223,52 @@ def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: 
 
 
 def finish(
-    network: PearlNetwork, sources: list[ExampleSource], tokenizer: Any, base: Path, data: Path, work: Path, out: Path
+    network: PearlNetwork,
+    sources: list[ExampleSource],
+    tokenizer: Any,
+    base: Path,
+    data: Path,
+    work: Path,
+    out: Path,
+    *,
+    name: str = NAME,
+    ratio: float = RATIO,
+    share: float = SHARE,
+    trained: dict[str, Any] | None = None,
 ) -> None:
-    """Average, set the share of the characters, fit the type head, and write the checkpoint."""
-    average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=RATIO)
+    """Average, set the share of the characters, fit the type head, and write the checkpoint.
+
+    Args:
+        network: The trained network.
+        sources: What it was trained on; the type head learns from it too.
+        tokenizer: Its tokenizer.
+        base: The model that it was trained from.
+        data: Has the typed names.
+        work: Gets the weights for torch.
+        out: The checkpoint.
+        name: Name of the model.
+        ratio: Share of the trained weights in the average.
+        share: Share of the cosine that comes from characters.
+        trained: How it was trained, for the checkpoint; by default `TRAINED`.
+    """
+    average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=ratio)
     characters = network.character_encoder
     assert characters is not None
-    characters.config = characters.config.model_copy(update={"share": SHARE})
+    characters.config = characters.config.model_copy(update={"share": share})
     network.eval()
     head, label_counts = train_head(network, tokenizer, head_examples(sources, random.Random(2), 12_000))
     network.type_head = head
-    scores: dict[str, TypeScores] = {}
-    for split, numbers in (("development", DEVELOPMENT_SPLITS), ("test", TEST_SPLITS)):
-        named = held_out_types(data, numbers)
-        with torch.inference_mode():
-            logits = head(phrase_vectors(network, tokenizer, [name for name, _ in named]))
-        scores[split] = score_types(logits, [kinds for _, kinds in named])
-        _log.info("types on %s: %s", split, scores[split])
-
+    scores = _score_held_out(network, tokenizer, data)
     training = {
         "base": "sentence-transformers/all-MiniLM-L6-v2",
-        "steps": sum(stage.config.steps for stage in STAGES),
-        "pairs": N_PAIRS,
-        "learning_rate": max(stage.config.learning_rate for stage in STAGES),
+        **(TRAINED if trained is None else trained),
         "temperature": CONFIG.temperature,
-        "average_ratio": RATIO,
-        "type_accuracy": round(scores["test"].accuracy, 4),
-        "type_macro_f1": round(scores["test"].macro_f1, 4),
+        "average_ratio": ratio,
+        "type_accuracy": round(scores.accuracy, 4),
+        "type_macro_f1": round(scores.macro_f1, 4),
     }
     config = PearlConfig(
-        name=NAME,
+        name=name,
         dim=384 + characters.char_dim,
         phrase_dim=384,
         char_dim=characters.char_dim,
@@ -260,6 +282,18 @@ def finish(
     click.echo(export_checkpoint(work / "torch", out))
     (out / "README.md").write_text(_make_card(training), encoding="utf-8")
     click.echo(json.dumps(training))
+
+
+def _score_held_out(network: PearlNetwork, tokenizer: Any, data: Path) -> TypeScores:
+    """The type head on held-out names: development is logged, test is returned."""
+    assert network.type_head is not None
+    for split, numbers in (("development", DEVELOPMENT_SPLITS), ("test", TEST_SPLITS)):
+        named = held_out_types(data, numbers)
+        with torch.inference_mode():
+            logits = network.type_head(phrase_vectors(network, tokenizer, [name for name, _ in named]))
+        scores = score_types(logits, [kinds for _, kinds in named])
+        _log.info("types on %s: %s", split, scores)
+    return scores
 
 
 if __name__ == "__main__":

@@ -47,6 +47,13 @@ class FormatOption:
 LANGUAGE = FormatOption(
     "--language", "languages", "language of names; if repeated, the first is preferred. [default: en]", "L", True
 )
+
+LINKS = FormatOption(
+    "--links",
+    "links",
+    "keep the ids of the entities that an entity is linked to, for linking in documents.",
+    is_switch=True,
+)
 """Shared by all formats that have names in several languages."""
 
 

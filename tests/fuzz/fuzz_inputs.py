@@ -206,7 +206,9 @@ def _several(kind: str, files: Strategy[dict[str, bytes]], options: Strategy[Rea
     )
 
 
-_OBO_OPTIONS = st.builds(ReadOptions, limit=_LIMITS, scopes=st.sampled_from([(), ("BROAD", "RELATED")]))
+_OBO_OPTIONS = st.builds(
+    ReadOptions, limit=_LIMITS, scopes=st.sampled_from([(), ("BROAD", "RELATED")]), links=st.booleans()
+)
 _WIKIDATA_OPTIONS = st.builds(
     ReadOptions,
     limit=_LIMITS,

@@ -31,18 +31,10 @@ def test_a_term_is_an_entity() -> None:
             ("MADE:0002", "MADE:0004", "MADE:0003", "made_up"),
             (),
             "A toe that hurts.",
-            {"links_to": "MADE:0002|MADE:0004", "alt_ids": "MADE:0901", "xrefs": "OTHER:77|OTHER:78"},
+            {"alt_ids": "MADE:0901", "xrefs": "OTHER:77|OTHER:78"},
         ),
-        Entity(
-            "MADE:0002",
-            "sore toe",
-            (),
-            ("MADE:0003", "complaint"),
-            (),
-            None,
-            {"links_to": "MADE:0003", "alt_ids": "MADE:0005"},
-        ),
-        Entity("MADE:0003", "sore thing! {really}", (), ("MADE:0002", "made_up"), extra={"links_to": "MADE:0002"}),
+        Entity("MADE:0002", "sore toe", (), ("MADE:0003", "complaint"), (), None, {"alt_ids": "MADE:0005"}),
+        Entity("MADE:0003", "sore thing! {really}", (), ("MADE:0002", "made_up")),
         Entity("MADE:0004", "left thing", (), ("made_up",)),
     ]
 
@@ -67,9 +59,16 @@ def test_scopes_are_chosen() -> None:
     (term, *_) = read(TOES, OboOptions(scopes=("BROAD", "RELATED"), xrefs=False))
 
     assert term.aliases == ("hurting foot", "no scope")
-    assert dict(term.extra) == {"links_to": "MADE:0002|MADE:0004", "alt_ids": "MADE:0901"}
+    assert dict(term.extra) == {"alt_ids": "MADE:0901"}
     with pytest.raises(ValueError, match="CLOSE"):
         OboOptions(scopes=("CLOSE",))
+
+
+def test_links_are_the_direct_parents() -> None:
+    """On request: each once, without the term itself."""
+    entities = read(TOES, OboOptions(links=True))
+
+    assert [e.extra.get("links_to") for e in entities] == ["MADE:0002|MADE:0004", "MADE:0003", "MADE:0002", None]
 
 
 def test_synonyms_of_obo_1_0_are_read() -> None:
@@ -89,8 +88,8 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
         scanned = scan(reader)
 
     assert entities == [
-        Entity("A:1", "a", (), ("B:1", "B:2"), extra={"links_to": "B:1"}),
-        Entity("B:1", "b", ("bee",), ("B:2",), extra={"links_to": "B:2"}),
+        Entity("A:1", "a", (), ("B:1", "B:2")),
+        Entity("B:1", "b", ("bee",), ("B:2",)),
         Entity("B:2", "top"),
     ]
     assert (scanned.entities, scanned.names) == (3, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ingest.base.format import Format, FormatOption, PathLike
+from ingest.base.format import LINKS, Format, FormatOption, PathLike
 from ingest.readers.obo.scopes import SCOPES
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _OPTIONS = (
         is_repeated=True,
         choices=SCOPES,
     ),
+    LINKS,
 )
 
 
@@ -33,7 +34,8 @@ def _detect(path: PathLike, options: ReadOptions) -> bool:
 def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> Reader:
     from ingest.readers.obo.reader import OboOptions, OboReader
 
-    return OboReader(paths, OboOptions(options.scopes or ("EXACT",)), type_map=type_map, limit=options.limit)
+    chosen = OboOptions(options.scopes or ("EXACT",), links=options.links)
+    return OboReader(paths, chosen, type_map=type_map, limit=options.limit)
 
 
 FORMAT = Format("obo", "OBO", _detect, _open, _OPTIONS, endings=("obo",))

@@ -16,10 +16,10 @@
 ``name`` is the canonical name. Synonyms with a requested scope are aliases; this includes ``exact_synonym`` and similar
 tags of OBO 1.0, and a synonym without a scope is RELATED. ``def`` is the description. `kb_types` are the ids of the
 ancestors by ``is_a``, nearest first, at most `limits.MAX_KB_TYPES`, and then the namespace. Comments (`` ! ...``),
-modifiers (``{...}``) and escapes are removed. `extra` has ``links_to`` (the ids of the direct
-parents, for linking in documents), ``xrefs`` and ``alt_ids``, each joined by ``|``; ``alt_ids`` are the term's own
-``alt_id`` and the ids of obsolete terms that are ``replaced_by`` it. Obsolete terms, terms without a name (stubs of
-other ontologies) and stanzas of other kinds are excluded and counted.
+modifiers (``{...}``) and escapes are removed. `extra` has ``xrefs``, ``alt_ids`` and, if
+requested, ``links_to`` (the ids of the direct parents, for linking in documents), each joined by ``|``; ``alt_ids`` are
+the term's own ``alt_id`` and the ids of obsolete terms that are ``replaced_by`` it. Obsolete terms, terms without a
+name (stubs of other ontologies) and stanzas of other kinds are excluded and counted.
 
 The files are read twice: the first pass, once for a reader, finds the ancestors and replaced ids. It keeps the ids of
 all parents, and 12 bytes for each ``is_a``. Several files are one base: ancestors may be in another file.
@@ -64,10 +64,12 @@ class OboOptions:
     Attributes:
         scopes: Synonyms with these scopes, from `SCOPES`, are aliases.
         xrefs: Keep references to other bases in `Entity.extra`.
+        links: Keep the ids of the direct parents in `Entity.extra`, for linking in documents.
     """
 
     scopes: tuple[str, ...] = ("EXACT",)
     xrefs: bool = True
+    links: bool = False
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.scopes) - set(SCOPES)):
@@ -135,7 +137,8 @@ class OboReader(ReaderBase):
         alt_ids = dict.fromkeys([*term.alt_ids, *tree.replaced.get(term.id, ())])
         if alt_ids:
             extra["alt_ids"] = "|".join(alt_ids)
-        if parents := [parent for parent in dict.fromkeys(term.parents) if parent != term.id]:
+        parents = [parent for parent in dict.fromkeys(term.parents) if parent != term.id]
+        if parents and self._options.links:
             extra[LINKS_FIELD] = "|".join(parents)
         if term.xrefs:
             extra["xrefs"] = "|".join(dict.fromkeys(term.xrefs))

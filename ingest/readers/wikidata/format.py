@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ingest.base.format import LANGUAGE, Format, FormatOption, PathLike
+from ingest.base.format import LANGUAGE, LINKS, Format, FormatOption, PathLike
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
@@ -27,12 +27,7 @@ _OPTIONS = (
         "only items that have a page in some Wikimedia project.",
         is_switch=True,
     ),
-    FormatOption(
-        "--links",
-        "links",
-        "keep the items that statements name, for linking in documents.",
-        is_switch=True,
-    ),
+    LINKS,
 )
 
 
