@@ -33,7 +33,8 @@
     ├── LearningError            names cannot be learned: unknown ids, learned already, no such batch
     ├── EntityNotFoundError
     ├── InvalidEntityError       a new entity is not valid; also a TypeError and a ValueError
-    └── LinkerClosedError        a linker was used after it was closed
+    ├── LinkerClosedError        a linker was used after it was closed
+    └── WorkerError              a worker process that links mentions ended, or could not start
 
 A wrong argument of a Python call is a ``ValueError``. Messages say what happened, with the values, and what to do; the
 values are attributes too. A message does not name a command-line flag: `option` names the argument that would help,
@@ -370,6 +371,13 @@ class LinkerClosedError(PearlQdrantError):
             f"The linker to {', '.join(self.collections)} is closed. Use it within its `with` block, or open another "
             f"one with EntityLinker.open."
         )
+
+
+class WorkerError(PearlQdrantError):
+    """A worker process that links mentions could not start, or ended before it answered."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, option="workers")
 
 
 class UnknownTypeError(PearlQdrantError):

@@ -20,7 +20,7 @@ from pearl_qdrant.linking.editing import add_entities, delete_entities, points_o
 from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.linking.lifetime import Lifetime, Reloader
-from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.name_windows import names_in
 from pearl_qdrant.linking.mention_stream import MentionStream
@@ -31,6 +31,8 @@ from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shippe
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
+from pearl_qdrant.linking.workers.methods import BulkLinker
+from pearl_qdrant.linking.workers.pool import WorkerPool
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.open import open_default_store
@@ -49,7 +51,7 @@ ASYNC_BATCH = 256
 """Mentions per thread call of `alink_batch`."""
 
 
-class EntityLinker(DocumentLinker, Learner, Reloader):
+class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker):
     """Links mentions to the entities of one or several collections. Safe to use from several threads.
 
     Open one with `open`. Use it as a context manager, or call `close`.
@@ -92,6 +94,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader):
         self._store = store
         self._encoder = encoder
         self._given = (calibration, threshold, model, reranker)
+        self._pool = WorkerPool()
         self._take(collections)
         self._lifetime = Lifetime([collection.name for collection in collections], is_read_only=read_only)
 
@@ -210,17 +213,6 @@ class EntityLinker(DocumentLinker, Learner, Reloader):
         """
         return next(self.link_batch([mention], options, **keywords))
 
-    def link_batch(
-        self, mentions: Iterable[str], options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]
-    ) -> Iterator[Link]:
-        """Link many mentions and yield their links in order; accepts any iterable, and reads one batch ahead.
-
-        A mention that is not valid text (None, a number, broken Unicode) becomes NIL and does not stop the others.
-        Options and errors as for `link`.
-        """
-        chosen = (options or LinkOptions()).updated(**keywords)
-        return self._links(mentions, chosen)
-
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
         chosen = (options or LinkOptions()).updated(**keywords)
@@ -289,24 +281,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader):
             self._check_types(chosen)
             if chosen.document:
                 return self._annotate_document(text, chosen, spans)
-            return annotate(self, text, chosen, spans=spans)
-
-    def annotate_batch(
-        self,
-        texts: Iterable[str | DocLike],
-        options: AnnotateOptions | None = None,
-        **keywords: Unpack[AnnotateKeywords],
-    ) -> Iterator[list[Annotation]]:
-        """Annotate many passages, in order; options as for `annotate`."""
-        chosen = (options or AnnotateOptions()).updated(**keywords)
-        with self._lifetime.in_use():
-            self._check_types(chosen)
-        found = self._annotate_documents(texts, chosen) if chosen.document else annotate_batch(self, texts, chosen)
-        return self._lifetime.while_open(found)
-
-    def _check_types(self, options: AnnotateOptions) -> None:
-        """Raise for an unknown type even if the text has no mention."""
-        self._stream.link_query(LinkOptions(types=options.types))
+            return annotate(self._in_process(), text, chosen, spans=spans)
 
     def entity(self, entity_id: str) -> Entity:
         """An entity with all its names, types and description.
@@ -362,6 +337,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader):
     def close(self) -> None:
         """Close the collections and the store. Closing twice is allowed; any later use raises `LinkerClosedError`."""
         if self._lifetime.end():
+            self._pool.close()
             self._store.close()
 
     @contextmanager

@@ -221,6 +221,11 @@ class BaseCollection(ABC):
         """False: each answer is from the newest state."""
         return False
 
+    @property
+    def state_token(self) -> str | None:
+        """None: other clients may change it at any time."""
+        return None
+
     def editing(self) -> AbstractContextManager[None]:
         """Nothing: other processes see each change at once."""
         return nullcontext()

@@ -96,6 +96,14 @@ class Collection(Protocol):
         """Whether it is an older state of the collection: it was opened read-only, and changed since (embedded)."""
         ...
 
+    @property
+    def state_token(self) -> str | None:
+        """What names the state that is searched here; a view with the same token has the same points and ledger.
+
+        None if no other process can have that state: on a server, and before changes of this process are committed.
+        """
+        ...
+
     def editing(self) -> AbstractContextManager[None]:
         """Make several changes one for those who read an embedded collection: they see them when the block ends.
 

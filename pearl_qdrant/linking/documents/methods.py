@@ -16,6 +16,7 @@ from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_text
+from pearl_qdrant.linking.mention_detection.in_process import InProcessLinker
 from pearl_qdrant.linking.mentions import check_are_many
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
@@ -46,6 +47,14 @@ class DocumentLinker(ABC):
     @abstractmethod
     def score_batch(self, mentions: Iterable[str], options: LinkOptions | None = None) -> Iterator[ScoredMention]:
         """Candidates of many mentions; see `EntityLinker.score_batch`."""
+
+    @abstractmethod
+    def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that are names of an entity."""
+
+    def _in_process(self) -> InProcessLinker:
+        """This linker without worker processes, for what is itself a part of a batch."""
+        return InProcessLinker(self.encoder, self._links, self.known_names)
 
     def _links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
         """Links of mentions, in their context if there is one."""
@@ -143,7 +152,7 @@ class DocumentLinker(ABC):
         given = own_spans if spans is None else spans
         if given is None:
             alone = replace(options, document=False, include_nil=True)
-            given = [(found.start, found.end) for found in annotate(self, own_text, alone)]  # type: ignore[arg-type]
+            given = [(found.start, found.end) for found in annotate(self._in_process(), own_text, alone)]
         chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
         found = self.link_document(own_text, given, chosen)
         return [one for one in found if options.include_nil or one.link.entity_id is not None]

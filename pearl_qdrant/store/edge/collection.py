@@ -78,6 +78,11 @@ class EdgeCollection(BaseCollection):
         folder = self._folder
         return isinstance(folder, CollectionView) and folder.is_outdated
 
+    @property
+    def state_token(self) -> str | None:
+        """What names the committed state; see `protocol.Collection.state_token`."""
+        return self._folder.state_token
+
     def editing(self) -> AbstractContextManager[None]:
         """Let readers see what the block changes when it ends; see `protocol.Collection.editing`."""
         return self._writable("editing it").editing()

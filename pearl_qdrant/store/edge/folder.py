@@ -153,10 +153,7 @@ class CollectionFolder:
 
     @contextmanager
     def shard(self, doing: str) -> Iterator[EdgeShard]:
-        """Lock the shard for this thread.
-
-        Args:
-            doing: What it is used for, as in "searching it".
+        """Lock the shard for this thread; `doing` says what it is used for, as in "searching it".
 
         Raises:
             StoreError: If a writer or `finalize` has it, or Edge fails.
@@ -242,6 +239,11 @@ class CollectionFolder:
         """Note that the shard is changed in another way, as by a payload index. As `record`."""
         self._is_settled = False
         self._publisher.replaced_files()
+
+    @property
+    def state_token(self) -> str | None:
+        """What names the state that readers find; None if there is a newer one here."""
+        return self._publisher.token
 
     def record_ledger(self) -> None:
         """Note that the ledger is another one. The caller is in `editing`."""

@@ -124,6 +124,11 @@ class Publisher:
         """Whether readers find a state while the collection is open."""
         return self._unchanged is not None or self._state.folder is not None
 
+    @property
+    def token(self) -> str | None:
+        """What names the published state; None if there is a newer one, which is not published."""
+        return self._state.token if self.is_published and not self._is_changed else None
+
     def record(self, kind: bytes, body: bytes) -> None:
         """Note an operation on the shard, to be published with the next commit."""
         self._is_changed = True

@@ -195,6 +195,11 @@ class CollectionView:
         self._seen = seen
         return False
 
+    @property
+    def state_token(self) -> str | None:
+        """What names the state of this view; None if nothing does, as after a crash."""
+        return None if self._source.sums is None else self._source.token
+
     @contextmanager
     def shard(self, doing: str) -> Iterator[EdgeShard]:
         """Lock the shard for this thread; `doing` says what it is used for, as in "searching it"."""
