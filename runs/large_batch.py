@@ -365,6 +365,9 @@ def finish(
     pearl_mini_en.finish(
         network, sources, tokenizer, base, data, work, out, name=name, ratio=ratio, share=share, trained=how
     )
+    card = Path(__file__).with_name("large_batch_card.md").read_text("utf-8")
+    training = json.loads((out / "pearl.json").read_text("utf-8"))["training"]
+    (out / "README.md").write_text(card.format(**training), encoding="utf-8")
 
 
 if __name__ == "__main__":
