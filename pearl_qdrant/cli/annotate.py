@@ -20,6 +20,7 @@ from pearl_qdrant.cli.common.options import (
     store_option,
     strict_option,
     type_option,
+    workers_option,
 )
 from pearl_qdrant.cli.common.terminal import echo, echo_json, visible
 from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     help="Link the mentions of a passage together, as those of a document: partial names, entities linked in the base.",
 )
 @strict_option
+@workers_option
 @json_option
 def annotate(
     text: str | None,
@@ -84,6 +86,7 @@ def annotate(
     nested: bool,
     is_document: bool,
     strict: bool,
+    workers: int | None,
     as_json: bool,
 ) -> None:
     """Find mentions in running text, and link them.
@@ -104,11 +107,13 @@ def annotate(
         raise click.UsageError("Give either a text as an argument, or a file with --file.")
     if kind is not None and file is None:
         raise click.UsageError("--format is for --file.")
+    if workers is not None and file is None:
+        raise click.UsageError("--workers is for --file.")
     from pearl_qdrant.linking.options import AnnotateOptions
 
     options = AnnotateOptions(types, threshold, context, cast("OnTie", on_tie), include_nil, nested, is_document)
     with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
-        for key, found in _annotated(linker, text, file, cast("PassageFormat | None", kind), options):
+        for key, found in _annotated(linker, text, file, cast("PassageFormat | None", kind), options, workers):
             if as_json:
                 for one in found:
                     echo_json(_as_record(one, key))
@@ -120,17 +125,22 @@ def annotate(
 
 
 def _annotated(
-    linker: EntityLinker, text: str | None, file: BinaryIO | None, kind: PassageFormat | None, options: AnnotateOptions
+    linker: EntityLinker,
+    text: str | None,
+    file: BinaryIO | None,
+    kind: PassageFormat | None,
+    options: AnnotateOptions,
+    workers: int | None,
 ) -> Iterable[tuple[dict[str, object], list[Annotation]]]:
     """The annotations of each passage, with what names it: nothing, its line, or its id."""
     from pearl_qdrant.linking.mention_detection.passages import read_passages
 
     if file is None or kind == "whole":
         texts = [text or ""] if file is None else (p.text for p in read_passages(file, name_of(file), kind))
-        return (({}, found) for found in linker.annotate_batch(texts, options))
+        return (({}, found) for found in linker.annotate_batch(texts, options, workers=workers))
     # `tee` keeps the few passages that were read and are not annotated yet.
     keyed, passages = tee(read_passages(file, name_of(file), kind))
-    batches = linker.annotate_batch((passage.text for passage in passages), options)
+    batches = linker.annotate_batch((passage.text for passage in passages), options, workers=workers)
     return ((_name_of_passage(passage), found) for passage, found in zip(keyed, batches, strict=True))
 
 

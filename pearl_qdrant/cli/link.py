@@ -20,6 +20,7 @@ from pearl_qdrant.cli.common.options import (
     store_option,
     strict_option,
     type_option,
+    workers_option,
 )
 from pearl_qdrant.cli.common.terminal import echo, echo_json, table_lines, visible
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 )
 @on_tie_option
 @strict_option
+@workers_option
 @click.option("--explain", is_flag=True, help="Explain each link: rule, scores of the best candidate, runner-up.")
 @json_option
 def link(  # long: each of its options has its line, and help its examples
@@ -100,6 +102,7 @@ def link(  # long: each of its options has its line, and help its examples
     threshold: float | None,
     on_tie: str,
     strict: bool,
+    workers: int | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -121,11 +124,15 @@ def link(  # long: each of its options has its line, and help its examples
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
     if kind is not None and file is None:
         raise click.UsageError("--format is for --file.")
+    if workers is not None and file is None:
+        raise click.UsageError("--workers is for --file.")
     has_documents = file is not None and (kind or _kind_of(name_of(file))) == "jsonl"
     if context is not None and has_documents:
         raise click.UsageError("--context is for mentions without a text; a document is the context of its mentions.")
     if without and not has_documents:
         raise click.UsageError("--without is for documents (--file with JSON Lines).")
+    if has_documents and workers is not None:
+        raise click.UsageError("--workers is for mentions, one a line; documents are linked one after the other.")
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
 
@@ -135,7 +142,7 @@ def link(  # long: each of its options has its line, and help its examples
             found_links = _in_documents(linker, file, options, without)
         else:
             given = mentions if file is None else _read_mentions(file)
-            found_links = (({}, one) for one in linker.link_batch(given, options))
+            found_links = (({}, one) for one in linker.link_batch(given, options, workers=workers))
         for key, found in found_links:
             if as_json:
                 echo_json({**key, **_as_record(found, explain)})

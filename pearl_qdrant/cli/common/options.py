@@ -73,6 +73,14 @@ wait_option: Callable[[F], F] = click.option(
     help="Maximum time to wait for a Qdrant server that restarts or is busy.",
 )
 
+workers_option: Callable[[F], F] = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="one a core for many mentions, else 1",
+    help="Processes that link the mentions of --file (embedded store). 1: this one alone.",
+)
+
 yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 collection_option: Callable[[F], F] = click.option(

@@ -74,28 +74,40 @@ def pack_task(items: Sequence[object], options: object) -> bytes:
 def pack_error(error: BaseException) -> bytes:
     """An error, so that the parent can raise the same."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    shown = f"{type(error).__name__}: {error}"
-    try:
-        packed = pickle.dumps((type(error), error.args, error.__dict__), pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - its attributes may be anything
-        packed = b""
-    return pickle.dumps((packed, shown, trace), pickle.HIGHEST_PROTOCOL)
+    packed = []
+    for form in (error, (type(error), error.args, error.__dict__)):
+        with suppress(Exception):  # its attributes may be anything
+            packed.append(pickle.dumps(form, pickle.HIGHEST_PROTOCOL))
+    return pickle.dumps((packed, _shown(error), trace), pickle.HIGHEST_PROTOCOL)
 
 
 def unpack_error(body: bytes) -> Exception:
     """Reverse `pack_error`; a `WorkerError` if the error cannot be made here. Its cause is the worker's traceback."""
     packed, shown, trace = pickle.loads(body)  # noqa: S301 - packed by our own process
     error: Exception = WorkerError(f"A worker process failed: {shown}")
-    with suppress(Exception):  # a class may refuse anything
-        kind, arguments, attributes = pickle.loads(packed)  # noqa: S301 - as above
-        # Not `kind(*arguments)`: most of our errors make their message of other arguments.
-        made = kind.__new__(kind, *arguments)
-        if isinstance(made, Exception):
-            made.args = arguments
-            made.__dict__.update(attributes)
-            error = made if f"{kind.__name__}: {made}" == shown else error
+    for form in packed:
+        with suppress(Exception):  # a class may refuse anything
+            made = _remade(pickle.loads(form))  # noqa: S301 - as above
+            if isinstance(made, Exception) and _shown(made) == shown:
+                error = made
+                break
     error.__cause__ = WorkerTraceback(trace)
     return error
+
+
+def _remade(form: Any) -> object:
+    """An error from its class, arguments and attributes: most of ours make their message of other arguments."""
+    if not isinstance(form, tuple):
+        return form
+    kind, arguments, attributes = form
+    made = kind.__new__(kind, *arguments)
+    made.args = arguments
+    made.__dict__.update(attributes)
+    return made
+
+
+def _shown(error: object) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class WorkerTraceback(Exception):  # noqa: N818 - only shown below another error

@@ -42,36 +42,39 @@ class WorkerPool:
         """Their process ids."""
         return [process.pid for process in self._processes.values()]
 
-    def submit(self, number: int, setup: bytes, kind: bytes, task: bytes) -> Future[Answer]:
-        """Send a task to a worker, which is started if it is not there; see `WorkerProcess.submit`.
-
-        Raises:
-            WorkerError: If it cannot be started, or the pool is closed.
-        """
-        from pearl_qdrant.linking.workers.process import WorkerProcess
-
-        with self._lock:
-            if not self.is_usable:
-                raise WorkerError("The worker processes have ended with their linker.")
-            process = self._processes.get(number)
-            if process is None or not process.is_alive:
-                process = self._processes[number] = WorkerProcess()
-        return process.submit(setup, kind, task)
-
     def start(self, n: int) -> None:
         """Start workers 0 to n - 1 where they are not there, so that they start at the same time.
 
         Raises:
             WorkerError: If one cannot be started, or the pool is closed.
         """
+        with self._lock:
+            for number in range(n):
+                self._worker(number)
+
+    def submit(self, number: int, setup: bytes, kind: bytes, task: bytes) -> Future[Answer]:
+        """Send a task to a worker, which is started if it is not there; see `WorkerProcess.submit`.
+
+        Raises:
+            WorkerError: If it cannot be started, or the pool is closed.
+        """
+        with self._lock:
+            worker = self._worker(number)
+        return worker.submit(setup, kind, task)
+
+    def _worker(self, number: int) -> WorkerProcess:
+        """The worker of a number. The caller holds the lock."""
         from pearl_qdrant.linking.workers.process import WorkerProcess
 
-        with self._lock:
-            if not self.is_usable:
-                raise WorkerError("The worker processes have ended with their linker.")
-            for number in range(n):
-                if number not in self._processes or not self._processes[number].is_alive:
-                    self._processes[number] = WorkerProcess()
+        if not self.is_usable:
+            raise WorkerError("The worker processes have ended with their linker.")
+        worker = self._processes.get(number)
+        if worker is not None and not worker.is_alive:
+            _end({number: self._processes.pop(number)}, self._pid)
+            worker = None
+        if worker is None:
+            worker = self._processes[number] = WorkerProcess()
+        return worker
 
     def close(self) -> None:
         """End all workers, whatever they are doing; takes a second at most."""

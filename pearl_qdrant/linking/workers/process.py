@@ -131,7 +131,7 @@ class WorkerProcess:
         if why.endswith("SIGKILL"):
             why += ", perhaps because memory ran out"
         return WorkerError(
-            f"A worker process {why} before it answered. Link with fewer workers, or with workers=1."
+            f"A worker process did not answer: it {why}. Link with fewer workers, or with workers=1."
             + (f"\nIts last output: {output}" if output else "")
         )
 

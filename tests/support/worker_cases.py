@@ -1,0 +1,69 @@
+"""What tests of worker processes compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pearl_qdrant import Link
+from pearl_qdrant.records import Candidate
+
+CLOSE = 1e-6
+"""Vectors depend a little on what is encoded with them."""
+
+MOST_S = 60.0
+
+
+def rounded(link: Link) -> Link:
+    """A link without its floating-point numbers."""
+    return replace(link, probability=None, candidates=tuple(map(_rounded, link.candidates)))
+
+
+def _rounded(candidate: Candidate) -> Candidate:
+    known = dict.fromkeys(candidate.features, 0.0)
+    return replace(
+        candidate,
+        features=known,
+        probability=None,
+        score=0.0,
+        dense_score=None,
+        lexical_score=None,
+        type_probability=None,
+        document=dict.fromkeys(candidate.document, 0.0),
+    )
+
+
+def assert_same(links: Iterable[Link], expected: Iterable[Link]) -> None:
+    """Links are equal, their numbers almost."""
+    ours, theirs = list(links), list(expected)
+    assert [rounded(one) for one in ours] == [rounded(one) for one in theirs]
+    for own, other in zip(ours, theirs, strict=True):
+        assert own.mention is other.mention
+        assert own.probability == pytest.approx(other.probability, abs=CLOSE)
+        for mine, its in zip(own.candidates, other.candidates, strict=True):
+            assert mine.probability == pytest.approx(its.probability, abs=CLOSE)
+            assert mine.dense_score == pytest.approx(its.dense_score, abs=CLOSE)
+            assert mine.lexical_score == pytest.approx(its.lexical_score, abs=CLOSE)
+            assert mine.score == pytest.approx(its.score, abs=100 * CLOSE), "coefficients are up to 40"
+            assert mine.features == pytest.approx(its.features, abs=100 * CLOSE)
+            assert mine.document == pytest.approx(its.document, abs=100 * CLOSE)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for_end(pids: Sequence[int]) -> None:
+    """Wait until processes have ended; the limit only bounds a hang."""
+    deadline = time.monotonic() + MOST_S
+    while any(map(is_running, pids)):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.02)

@@ -1,0 +1,42 @@
+"""Linkers over a small base, with two workers and small windows, for the tests in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from linker_base import ENTITIES, fill
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.linking.workers import jobs
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers get a few mentions or passages at a time, so that short batches have many windows."""
+    monkeypatch.setattr(jobs, "MENTIONS", 4)
+    monkeypatch.setattr(jobs, "PASSAGES", 2)
+
+
+@pytest.fixture(scope="session")
+def base_path(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store with the collection `base`, which no test changes."""
+    path = tmp_path_factory.mktemp("workers") / "store"
+    fill(path, "base", str(model), ENTITIES, is_loaded=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def reader(base_path: Path) -> Iterator[EntityLinker]:
+    """A linker that only reads; its workers start with the first test that uses them."""
+    with EntityLinker.open("base", store=str(base_path), threshold=0.0, read_only=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def writer(tmp_path: Path, model: Path) -> Iterator[EntityLinker]:
+    """A linker that may write, over a base of its own."""
+    fill(tmp_path / "store", "base", str(model), ENTITIES, is_loaded=True)
+    with EntityLinker.open("base", store=str(tmp_path / "store"), threshold=0.0) as opened:
+        yield opened

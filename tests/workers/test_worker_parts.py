@@ -1,0 +1,58 @@
+"""Parts of the workers: default number, packed links."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.linking.workers import cores
+from pearl_qdrant.linking.workers.cores import MAX_DEFAULT, default_workers
+from pearl_qdrant.linking.workers.packing import pack_link, unpack_link
+from pearl_qdrant.records import Candidate, LearnedCount, Link, NilReason
+
+
+@pytest.mark.parametrize(
+    "quota, expected",
+    [
+        ("max 100000\n", 12),
+        ("200000 100000\n", 2),
+        ("50000 100000\n", 1),
+        ("250000 100000", 3),
+        ("odd", 12),
+        (None, 12),
+    ],
+)
+def test_a_container_counts_its_own_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, expected: int
+) -> None:
+    """A container that may use two of twelve cores has two workers."""
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota)
+
+    assert default_workers(tmp_path / "cpu.max") == expected
+
+
+def test_a_large_machine_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default there are at most 16 workers."""
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(200)), raising=False)
+
+    assert default_workers(tmp_path / "none") == MAX_DEFAULT == 16
+
+
+def test_links_are_unpacked_as_they_were(reader: EntityLinker) -> None:
+    """A link is the same after the way from a worker, with all that it may have."""
+    odd = Candidate(
+        "id", "kb", "Name", "name", ("a",), ("b",), popularity=2.0, features={"dense": 1.0}, document={"x": 2}
+    )
+    learned = Link(
+        "m", None, None, None, NilReason.AMBIGUOUS, (odd,), None, ("careful",), "r", (LearnedCount("e", "kb", 2),)
+    )
+    links = [*reader.link_batch(["NYC", "nothing", "", "\ud800"], workers=1), learned]
+
+    packed = pickle.loads(pickle.dumps([pack_link(link) for link in links]))
+
+    assert [unpack_link(one, link.mention) for one, link in zip(packed, links, strict=True)] == links

@@ -1,0 +1,226 @@
+"""Worker processes that die, parents that die, Ctrl-C, and errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from linker_base import ENTITIES, fill
+from worker_cases import assert_same, is_running, wait_for_end
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.errors import (
+    CollectionNotFoundError,
+    ModelMismatchError,
+    PearlQdrantError,
+    UnknownTypeError,
+    WorkerError,
+)
+from pearl_qdrant.linking.workers import methods
+from pearl_qdrant.linking.workers.messages import WorkerTraceback, pack_error, unpack_error
+
+ROOT = Path(__file__).resolve().parents[2]
+MENTIONS = [f"New York {number}" for number in range(40)]
+
+
+def kill(pid: int) -> None:
+    """End a process at once."""
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end([pid])
+
+
+def test_a_killed_worker_is_replaced(reader: EntityLinker) -> None:
+    """If a worker is killed within a batch, another one links its mentions."""
+    links = reader.link_batch(MENTIONS, workers=2)
+    first = next(links)
+    before = reader._pool.pids()
+    kill(before[0])
+    found = [first, *links]
+
+    assert_same(found, reader.link_batch(MENTIONS, workers=1))
+    assert before[0] not in reader._pool.pids()
+    assert before[1] in reader._pool.pids()
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Workers are killed as soon as they get a task; the pids of those that were."""
+    from pearl_qdrant.linking.workers.process import WorkerProcess
+
+    killed: list[int] = []
+    submit: Callable[..., object] = WorkerProcess.submit
+
+    def submit_and_kill(self: WorkerProcess, *task: bytes) -> object:
+        kill(self.pid)
+        killed.append(self.pid)
+        return submit(self, *task)
+
+    monkeypatch.setattr(WorkerProcess, "submit", submit_and_kill)
+    return killed
+
+
+def test_workers_that_die_twice_are_an_error(base_path: Path, deadly: list[int]) -> None:
+    """Who asked for workers gets an error that says what happened, and not a hang."""
+    text = r"was killed by SIGKILL, perhaps because memory ran out.*workers=1"
+    with (
+        EntityLinker.open("base", store=str(base_path), read_only=True) as linker,
+        pytest.raises(WorkerError, match=text),
+    ):
+        list(linker.link_batch(MENTIONS[:4], workers=2))
+    assert len(deadly) >= 2
+
+
+@pytest.mark.usefixtures("deadly")
+def test_a_batch_goes_on_without_its_workers(
+    base_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where workers started by themselves, a batch goes on in one process if they die."""
+    monkeypatch.setattr(methods, "default_workers", lambda: 2)
+    monkeypatch.setattr(methods, "START_MENTIONS", 8)
+    with (
+        EntityLinker.open("base", store=str(base_path), read_only=True) as linker,
+        caplog.at_level(logging.WARNING),
+    ):
+        assert_same(linker.link_batch(MENTIONS), linker.link_batch(MENTIONS, workers=1))
+
+    assert [one.message.partition(":")[0] for one in caplog.records] == ["Linking goes on in one process"]
+
+
+def test_an_error_of_the_setup_is_that_of_the_worker(tmp_path: Path, model: Path) -> None:
+    """If a worker cannot open what the linker has open, its error is raised as it is; once that is mended, it works."""
+    own_model = tmp_path / "model"
+    shutil.copytree(model, own_model)
+    fill(tmp_path / "store", "base", str(own_model), ENTITIES, is_loaded=True)
+    with EntityLinker.open("base", store=str(tmp_path / "store"), read_only=True) as linker:
+        own_model.rename(tmp_path / "elsewhere")
+        with pytest.raises(PearlQdrantError, match="No model") as caught:
+            next(linker.link_batch(["NYC"], workers=2))
+        assert isinstance(caught.value.__cause__, WorkerTraceback)
+        (tmp_path / "elsewhere").rename(own_model)
+        assert next(linker.link_batch(["NYC"], workers=2, threshold=0.0)).entity_id == "nyc"
+
+
+class OddError(Exception):
+    """An error whose arguments are not its message."""
+
+    def __init__(self, *, left: int) -> None:
+        super().__init__(f"{left} are left")
+        self.left = left
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("a value"),
+        OSError(28, "No space left on device", "/x"),
+        KeyError("k"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        CollectionNotFoundError("a", ["b"]),
+        ModelMismatchError("a", expected="b", actual="c", expected_name="d"),
+        UnknownTypeError("citty", ["base"], ["city"]),
+        OddError(left=3),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_arrives_as_it_was_raised(error: Exception) -> None:
+    """The class, the message and the attributes of an error are those in the worker."""
+    found = unpack_error(pack_error(error))
+
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert found.__dict__ == error.__dict__
+
+
+def test_an_error_that_cannot_be_sent_arrives_in_words() -> None:
+    """An error with a lock in it becomes a `WorkerError` with the same message."""
+    import threading
+
+    error = ValueError("with a lock")
+    error.lock = threading.Lock()  # type: ignore[attr-defined]
+
+    found = unpack_error(pack_error(error))
+
+    assert isinstance(found, WorkerError)
+    assert "ValueError: with a lock" in str(found)
+
+
+SCRIPT = """
+import os, sys, time
+from pearl_qdrant import EntityLinker
+
+linker = EntityLinker.open("base", store=sys.argv[1], read_only=True, threshold=0.0)
+links = linker.link_batch((f"New York {n}" for n in range(int(sys.argv[2]))), workers=2)
+first = next(links)
+print(*linker._pool.pids(), flush=True)
+for link in links:
+    pass
+"""
+
+
+def start(base_path: Path, n_mentions: int) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a program that links; returns it with its workers once it has the first link."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(base_path), str(n_mentions)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    assert program.stdout is not None
+    pids = [int(pid) for pid in program.stdout.readline().split()]
+    assert len(pids) == 2, program.stderr and program.stderr.read()
+    return program, pids
+
+
+def views(base_path: Path) -> list[Path]:
+    """Folders of views in a store."""
+    return list(base_path.glob(".view-*"))
+
+
+@pytest.fixture
+def own_base(tmp_path: Path, model: Path) -> Path:
+    """A store that no other linker reads."""
+    fill(tmp_path / "own", "base", str(model), ENTITIES, is_loaded=True)
+    return tmp_path / "own"
+
+
+def test_workers_go_when_their_parent_is_killed(own_base: Path) -> None:
+    """A killed program leaves no process, and its workers remove their views."""
+    program, pids = start(own_base, 10**9)
+    assert all(map(is_running, pids))
+    program.kill()
+    program.communicate()
+
+    wait_for_end(pids)
+    assert len(views(own_base)) <= 1, "that of the program itself, which the next opening removes"
+
+
+def test_ctrl_c_ends_all_without_a_word_of_the_workers(own_base: Path) -> None:
+    """Ctrl-C reaches all processes of the terminal; there is one traceback, that of the program."""
+    program, pids = start(own_base, 10**9)
+    os.killpg(program.pid, signal.SIGINT)
+    _, errors = program.communicate()
+
+    wait_for_end(pids)
+    assert errors.count("Traceback") == 1
+    assert "KeyboardInterrupt" in errors
+    assert "worker_main" not in errors
+    assert views(own_base) == []
+
+
+def test_a_program_that_forgets_to_close_ends_as_it_should(own_base: Path) -> None:
+    """Workers end with a program that closes nothing and has no main guard."""
+    program, pids = start(own_base, 30)
+    _, errors = program.communicate()
+
+    wait_for_end(pids)
+    assert (program.returncode, errors) == (0, "")
+    assert views(own_base) == []
