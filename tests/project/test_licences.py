@@ -13,7 +13,7 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_pearl
 
-from pearl_qdrant.encoder.find_model import MODELS_DIR
+from pearl_qdrant.encoder.find_model import MODELS_DIR, shipped_names
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,8 +21,8 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = MODELS_DIR / "pearl-mini-en"
-IN_REPOSITORY = "pearl_qdrant/encoder/models/pearl-mini-en"
+MODELS = shipped_names()
+IN_REPOSITORY = "pearl_qdrant/encoder/models"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,8 @@ def test_the_licences_are_listed_for_the_wheel() -> None:
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["license-files"]
     found = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
 
-    assert found == {"LICENSE", "NOTICE", f"{IN_REPOSITORY}/NOTICE", f"{IN_REPOSITORY}/LICENSE-WordNet.txt"}
+    of_models = {f"{IN_REPOSITORY}/{model}/{name}" for model in MODELS for name in ("NOTICE", "LICENSE-WordNet.txt")}
+    assert found == {"LICENSE", "NOTICE", *of_models}
 
 
 def test_a_wheel_without_a_licence_is_an_error(check_wheel: ModuleType, tmp_path: Path) -> None:
@@ -59,15 +60,16 @@ def test_a_wheel_without_a_licence_is_an_error(check_wheel: ModuleType, tmp_path
     licences = {name for name in whole if re.search(r"(NOTICE|LICENSE[^/]*)$", name)}
 
     assert check_wheel.problems(write_wheel(tmp_path / "whole.whl", whole), ROOT) == []
-    assert len(licences) == 6
+    assert len(licences) == 2 + 4 * len(MODELS)
     for name in licences:
         problems = check_wheel.problems(write_wheel(tmp_path / "less.whl", whole - {name}), ROOT)
         assert any(name.removeprefix("pearl_qdrant-1.dist-info/licenses/") in problem for problem in problems), name
 
 
-def test_the_licence_of_wordnet_is_complete() -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_the_licence_of_wordnet_is_complete(model: str) -> None:
     """Princeton's notice is there from its first word to its last, with the copyright."""
-    words = " ".join((MODEL / "LICENSE-WordNet.txt").read_text(encoding="utf-8").split())
+    words = " ".join((MODELS_DIR / model / "LICENSE-WordNet.txt").read_text(encoding="utf-8").split())
 
     assert words.startswith("This software and database is being provided to you, the LICENSEE, by Princeton")
     assert "WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved." in words
@@ -75,10 +77,11 @@ def test_the_licence_of_wordnet_is_complete() -> None:
     assert len(words.split()) == 231
 
 
-def test_the_notice_names_every_source_of_the_model() -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_the_notice_names_every_source_of_the_model(model: str) -> None:
     """The notice has the sources on the model card, and the base encoder with its licence."""
-    notice = " ".join((MODEL / "NOTICE").read_text(encoding="utf-8").split())
-    card = (MODEL / "README.md").read_text(encoding="utf-8")
+    notice = " ".join((MODELS_DIR / model / "NOTICE").read_text(encoding="utf-8").split())
+    card = (MODELS_DIR / model / "README.md").read_text(encoding="utf-8")
     sources = " ".join(card.partition("## Sources")[2].partition("\n## ")[0].split())
     names = re.findall(r"\b[A-Z][\w-]+(?: \d[\d.]*)?", re.sub(r"\([^)]*\)", "", sources))
 
