@@ -7,6 +7,12 @@
     as in text    `link_batch` over three times as many, drawn so that the n-th mention is 1/n as frequent as the first
     again         `link_batch` over those again
 
+    python benchmarks/linking/speed.py --store FOLDER --collection NAME --mentions mentions.txt --workers 2
+
+compares `link_batch` with and without worker processes, by turns in one linker: time, and processor time of all
+processes. Where other programs run, time says little; on a quiet machine of N cores, a batch with N workers takes about
+an N-th of its processor time.
+
 Each run is a process of its own, which opens the embedded collection alone. Figures are milliseconds of processor time
 (all threads) a mention, so that other programs of the machine matter little; runs of two checkouts alternate, and the
 median of their ratios counts. --limit may be given several times.
@@ -59,6 +65,43 @@ def measure(store: str, collection: str, mentions: list[str], limit: int) -> dic
         }
 
 
+def processor_s(pids: Iterable[int]) -> float:
+    """Processor time that processes have taken so far, in seconds (Linux)."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
+    return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def compare_workers(
+    store: str, collection: str, mentions: list[str], *, n_workers: int, limit: int, turns: int
+) -> None:
+    """Measure `link_batch` with one and with several workers by turns, each time without remembered mentions."""
+    from pearl_qdrant import EntityLinker
+
+    drawn = random.Random(0).choices(mentions, [1 / n for n in range(1, len(mentions) + 1)], k=3 * len(mentions))
+    kinds = {"links": mentions, "as in text": drawn}
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for _ in range(turns):
+        for workers in (1, n_workers):
+            for kind, asked in kinds.items():
+                with EntityLinker.open(collection, store=store, device="cpu", read_only=True) as linker:
+                    warm_up = [f"{mention} x" for mention in mentions[: WARM_UP * n_workers]]
+                    deque(linker.link_batch(warm_up, limit=limit, workers=workers), maxlen=0)
+                    pids = [os.getpid(), *linker.worker_pids()]
+                    start, processor = time.perf_counter(), processor_s(pids)
+                    deque(linker.link_batch(asked, limit=limit, workers=workers), maxlen=0)
+                    took = time.perf_counter() - start, processor_s(pids) - processor
+                    found.setdefault((kind, workers), []).append((took[0] / len(asked), took[1] / len(asked)))
+    click.echo(f"{collection}, {len(mentions):,} mentions, limit {limit}, load {os.getloadavg()[0]:.1f}: ms a mention")
+    for kind in kinds:
+        one, several = ([statistics.median(runs) for runs in zip(*found[kind, n], strict=True)] for n in (1, n_workers))
+        ratios = sorted(b[0] / a[0] for b, a in zip(found[kind, 1], found[kind, n_workers], strict=True))
+        click.echo(
+            f"  {kind:<12} 1: {one[0] * 1e3:6.2f} (processor {one[1] * 1e3:.2f})   {n_workers}: "
+            f"{several[0] * 1e3:6.2f} ({several[1] * 1e3:.2f})   times as fast {statistics.median(ratios):.2f} "
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f}), if quiet {one[1] / several[1] * n_workers:.2f}"
+        )
+
+
 def run_in(root: Path, arguments: list[str]) -> dict[str, float]:
     """One run of `measure` in a new process with the packages of a checkout."""
     command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--one-run"]
@@ -77,9 +120,17 @@ def run_in(root: Path, arguments: list[str]) -> dict[str, float]:
 @click.option("--limit", "limits", multiple=True, default=[10, 30], show_default=True)
 @click.option("--other", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Another checkout.")
 @click.option("--turns", default=5, show_default=True)
+@click.option("--workers", type=click.IntRange(min=2), help="Compare this many worker processes with none.")
 @click.option("--one-run", is_flag=True, help="Measure once in this process, and print JSON.")
 def main(
-    store: str, collection: str, path: Path, limits: tuple[int, ...], other: Path | None, turns: int, one_run: bool
+    store: str,
+    collection: str,
+    path: Path,
+    limits: tuple[int, ...],
+    other: Path | None,
+    turns: int,
+    workers: int | None,
+    one_run: bool,
 ) -> None:
     """Measure by turns, and print medians and ratios."""
     mentions = list(dict.fromkeys(line for line in path.read_text("utf-8").splitlines() if line.strip()))
@@ -87,6 +138,9 @@ def main(
         click.echo(json.dumps(measure(store, collection, mentions, limits[0])))
         return
     for limit in limits:
+        if workers is not None:
+            compare_workers(store, collection, mentions, n_workers=workers, limit=limit, turns=turns)
+            continue
         shared = ["--store", str(Path(store).resolve()), "--collection", collection, "--mentions", str(path.resolve())]
         arguments = [*shared, "--limit", str(limit)]
         own, others = [], []

@@ -34,9 +34,17 @@ def reader(base_path: Path) -> Iterator[EntityLinker]:
         yield opened
 
 
-@pytest.fixture
-def writer(tmp_path: Path, model: Path) -> Iterator[EntityLinker]:
+@pytest.fixture(scope="module")
+def open_writer(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
     """A linker that may write, over a base of its own."""
-    fill(tmp_path / "store", "base", str(model), ENTITIES, is_loaded=True)
-    with EntityLinker.open("base", store=str(tmp_path / "store"), threshold=0.0) as opened:
+    path = tmp_path_factory.mktemp("writer") / "store"
+    fill(path, "base", str(model), ENTITIES, is_loaded=True)
+    with EntityLinker.open("base", store=str(path), threshold=0.0) as opened:
         yield opened
+
+
+@pytest.fixture
+def writer(open_writer: EntityLinker) -> EntityLinker:
+    """The same without what a test before added to its base."""
+    open_writer.delete(["flu"])
+    return open_writer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,8 @@ import pytest
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.workers import cores
 from pearl_qdrant.linking.workers.cores import MAX_DEFAULT, default_workers
-from pearl_qdrant.linking.workers.packing import pack_link, unpack_link
-from pearl_qdrant.records import Candidate, LearnedCount, Link, NilReason
+from pearl_qdrant.linking.workers.packing import pack_annotations, pack_links, read_annotations, read_link, unpack
+from pearl_qdrant.records import Annotation, Candidate, LearnedCount, Link, NilReason
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,9 @@ def test_links_are_unpacked_as_they_were(reader: EntityLinker) -> None:
     learned = Link(
         "m", None, None, None, NilReason.AMBIGUOUS, (odd,), None, ("careful",), "r", (LearnedCount("e", "kb", 2),)
     )
-    links = [*reader.link_batch(["NYC", "nothing", "", "\ud800"], workers=1), learned]
+    broken = replace(learned, canonical_name="\ud800", candidates=())
+    links = [*reader.link_batch(["NYC", "nothing", "", "\ud800"], workers=1), learned, broken]
+    annotations = [[Annotation("\ud800", 0, 1, learned, "long form"), Annotation("NYC", 2, 5, links[0])], []]
 
-    packed = pickle.loads(pickle.dumps([pack_link(link) for link in links]))
-
-    assert [unpack_link(one, link.mention) for one, link in zip(packed, links, strict=True)] == links
+    assert [read_link(*one) for one in zip(unpack(pack_links(links)), [x.mention for x in links], strict=True)] == links
+    assert [read_annotations(one) for one in unpack(pack_annotations(annotations))] == annotations

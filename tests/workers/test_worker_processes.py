@@ -93,6 +93,7 @@ def test_a_batch_goes_on_without_its_workers(
     assert [one.message.partition(":")[0] for one in caplog.records] == ["Linking goes on in one process"]
 
 
+@pytest.mark.slow
 def test_an_error_of_the_setup_is_that_of_the_worker(tmp_path: Path, model: Path) -> None:
     """If a worker cannot open what the linker has open, its error is raised as it is; once that is mended, it works."""
     own_model = tmp_path / "model"
@@ -216,6 +217,7 @@ def test_ctrl_c_ends_all_without_a_word_of_the_workers(own_base: Path) -> None:
     assert views(own_base) == []
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_to_close_ends_as_it_should(own_base: Path) -> None:
     """Workers end with a program that closes nothing and has no main guard."""
     program, pids = start(own_base, 30)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, read_spans, read_text
 from pearl_qdrant.linking.mentions import take
 from pearl_qdrant.linking.workers.messages import ANNOTATE, LINK, SentDoc, SentSpan
-from pearl_qdrant.linking.workers.packing import unpack_annotations, unpack_link
+from pearl_qdrant.linking.workers.packing import read_annotations, read_link
 from pearl_qdrant.records import Annotation, Link
 
 MENTIONS = 256
@@ -107,7 +107,7 @@ class LinkJob(Job[str, Link]):
 
     def read(self, packed: Any, item: str) -> Link:
         """With the mention as it was given."""
-        return unpack_link(packed, item)
+        return read_link(packed, item)
 
 
 def _as_sent(mention: object) -> str | None:
@@ -148,7 +148,7 @@ class AnnotateJob(Job["str | DocLike", list[Annotation]]):
 
     def read(self, packed: Any, item: str | DocLike) -> list[Annotation]:
         """Its annotations."""
-        return unpack_annotations(packed)
+        return read_annotations(packed)
 
 
 def _as_passage(item: str | DocLike) -> str | DocLike:

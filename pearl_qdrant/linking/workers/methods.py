@@ -141,6 +141,10 @@ class BulkLinker(ABC):
         """Raise for an unknown type even if the text has no mention."""
         self._stream.link_query(LinkOptions(types=options.types))
 
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers that are there."""
+        return self._pool.pids()
+
     def limit_memory(self) -> None:
         """Remember fewer mentions: there are several processes that do."""
         self._stream = replace(self._stream, cache=MentionCache(CACHE_BYTES // 2))

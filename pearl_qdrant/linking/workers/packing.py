@@ -1,74 +1,66 @@
-"""Links as bytes, between a worker and its parent.
+"""Links and annotations as bytes, between a worker and its parent.
 
-Plain tuples of their fields: a link of 10 candidates takes 0.03 ms to pack and 0.06 to unpack; pickled as it is, five
-times as much.
+MessagePack by msgspec: a link of 10 candidates takes 0.04 ms to pack and 0.1 to unpack, half of what tuples and pickle
+take, and a quarter of pickling it as it is. The parent unpacks for all workers.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping
-from dataclasses import fields
-from operator import attrgetter
+import copy
+import pickle
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from pearl_qdrant.linking.ranking.model import FEATURES
-from pearl_qdrant.records import Annotation, Candidate, Link
+import msgspec
 
-Packed = tuple[Any, ...]
+from pearl_qdrant.records import Annotation, Link
 
-_VALUES = struct.Struct(f"{len(FEATURES)}d")
-
-
-def _field_names(record: type, *without: str) -> list[str]:
-    return [one.name for one in fields(record) if one.name not in without]
+_encode = msgspec.msgpack.Encoder().encode
+_decode_link = msgspec.msgpack.Decoder(Link).decode
+_decode_annotations = msgspec.msgpack.Decoder(list[Annotation]).decode
 
 
-_LINK = _field_names(Link, "mention", "candidates")
-_CANDIDATE = _field_names(Candidate, "features")
-
-_link_fields = attrgetter(*_LINK)
-_candidate_fields = attrgetter(*_CANDIDATE)
+def pack_links(links: Iterable[Link]) -> bytes:
+    """Everything of links but their mentions, which the parent has."""
+    return _pack_all(replace(link, mention="") for link in links)
 
 
-def pack_link(link: Link) -> Packed:
-    """Everything of a link but its mention, which the parent has."""
-    return _link_fields(link), [(_pack_features(one.features), _candidate_fields(one)) for one in link.candidates]
+def pack_annotations(found: Iterable[list[Annotation]]) -> bytes:
+    """The annotations of passages."""
+    return _pack_all(found)
 
 
-def unpack_link(packed: Packed, mention: str) -> Link:
-    """Reverse `pack_link`; all of it is new, so that a caller may change it.
+def _pack_all(answers: Iterable[object]) -> bytes:
+    return pickle.dumps([_pack(answer) for answer in answers], pickle.HIGHEST_PROTOCOL)
+
+
+def _pack(answer: object) -> object:
+    """As bytes; itself if MessagePack cannot hold it, as broken Unicode in a text."""
+    try:
+        return _encode(answer)
+    except (UnicodeEncodeError, TypeError, ValueError, OverflowError):
+        return answer
+
+
+def unpack(body: bytes) -> list[Any]:
+    """What is packed for each answer; `read_link` and `read_annotations` read it."""
+    packed: list[Any] = pickle.loads(body)  # noqa: S301 - packed by our own process
+    return packed
+
+
+def read_link(packed: Any, mention: str) -> Link:
+    """A link; each call makes another one, so that a caller may change it.
 
     Args:
-        packed: What a worker packed.
+        packed: Of `unpack`.
         mention: As it was given.
     """
-    of_link, candidates = packed
-    made = tuple(
-        Candidate(**dict(zip(_CANDIDATE, values, strict=True)), features=_unpack_features(features))
-        for features, values in candidates
-    )
-    return Link(mention, **dict(zip(_LINK, of_link, strict=True)), candidates=made)
+    link = _decode_link(packed) if isinstance(packed, bytes) else copy.deepcopy(packed)
+    return replace(link, mention=mention)
 
 
-def pack_annotations(found: list[Annotation]) -> Packed:
+def read_annotations(packed: Any) -> list[Annotation]:
     """The annotations of a passage."""
-    return tuple((one.text, one.start, one.end, one.long_form, one.link.mention, pack_link(one.link)) for one in found)
-
-
-def unpack_annotations(packed: Packed) -> list[Annotation]:
-    """Reverse `pack_annotations`."""
-    return [
-        Annotation(text, start, end, unpack_link(link, mention), long_form)
-        for text, start, end, long_form, mention, link in packed
-    ]
-
-
-def _pack_features(features: Mapping[str, float]) -> bytes | dict[str, float]:
-    if tuple(features) == FEATURES:
-        return _VALUES.pack(*features.values())
-    return dict(features)
-
-
-def _unpack_features(packed: bytes | dict[str, float]) -> dict[str, float]:
-    return dict(zip(FEATURES, _VALUES.unpack(packed), strict=True)) if isinstance(packed, bytes) else dict(packed)
+    found: list[Annotation] = _decode_annotations(packed) if isinstance(packed, bytes) else packed
+    return found

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from pearl_qdrant.errors import WorkerError
 from pearl_qdrant.linking.workers.jobs import Job, Part
 from pearl_qdrant.linking.workers.messages import DONE, FAILED, OTHER_STATE, Setup, pack_task, unpack_error
+from pearl_qdrant.linking.workers.packing import unpack
 from pearl_qdrant.linking.workers.pool import WorkerPool
 
 AHEAD = 2
@@ -144,8 +145,6 @@ class WorkerStream(Generic[T, A]):
 
     def _packed(self, sent: _Sent) -> list[Any]:
         """The answers for a part; it is sent again if its worker died, once, or the collections changed since."""
-        import pickle
-
         is_second = False
         while True:
             setup = self.setup()
@@ -170,8 +169,7 @@ class WorkerStream(Generic[T, A]):
             if self.setup() != setup:
                 continue
             if kind == DONE:
-                results: list[Any] = pickle.loads(body)  # noqa: S301 - packed by our own process
-                return results
+                return unpack(body)
             if kind == FAILED:
                 raise unpack_error(body)
             if kind == OTHER_STATE:

@@ -25,7 +25,7 @@ from pearl_qdrant.linking.workers.messages import (
     Setup,
     pack_error,
 )
-from pearl_qdrant.linking.workers.packing import pack_annotations, pack_link
+from pearl_qdrant.linking.workers.packing import pack_annotations, pack_links
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
@@ -81,11 +81,8 @@ class Worker:
         try:
             items, options = pickle.loads(body)  # noqa: S301 - packed by our parent
             if kind == LINK:
-                packed = [pack_link(one) for one in self._linker.link_batch(items, options, workers=1)]
-            else:
-                found = self._linker.annotate_batch(items, options, workers=1)
-                packed = [pack_annotations(one) for one in found]
-            return DONE, pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)
+                return DONE, pack_links(self._linker.link_batch(items, options, workers=1))
+            return DONE, pack_annotations(self._linker.annotate_batch(items, options, workers=1))
         except Exception as error:  # noqa: BLE001 - the parent raises it
             return FAILED, pack_error(error)
 

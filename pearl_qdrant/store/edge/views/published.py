@@ -14,12 +14,15 @@ no lock.
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from pearl_qdrant.store.atomic import read_at_most, write_atomically
+from pearl_qdrant.store.schema import Manifest
 
 PUBLISHED_FILE = "published.json"
 PUBLISHED_FOLDER = "published"
@@ -75,6 +78,12 @@ def read_published(path: Path) -> Published | None:
 def write_published(path: Path, state: Published) -> None:
     """Replace the state in a collection's folder; raises OSError."""
     write_atomically(path / PUBLISHED_FILE, msgspec.json.encode(state).decode(), durable=False)
+
+
+def closed_token(manifest: Manifest, sums: Mapping[str, object]) -> str:
+    """The token of a closed collection that has none, since an older version made it."""
+    content = manifest.model_dump_json() + repr(sorted(sums.items()))
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def new_token() -> str:

@@ -15,7 +15,7 @@ from qdrant_edge import EdgeShard
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import CHECKSUMS_FILE, Verified, remove_checksums, sums_of, write_checksums
 from pearl_qdrant.store.edge.ledger import LEDGER_FILE
-from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER
+from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
 from pearl_qdrant.store.edge.views.operations import frame
 from pearl_qdrant.store.edge.views.placing import copy_file, place, shard_files
 from pearl_qdrant.store.edge.views.published import (
@@ -24,6 +24,7 @@ from pearl_qdrant.store.edge.views.published import (
     PUBLISHED_FOLDER,
     Published,
     boot_id,
+    closed_token,
     new_token,
     read_published,
     write_published,
@@ -71,7 +72,7 @@ class Publisher:
         """
         found = read_published(self.path)
         if verified.is_settled and (found is None or found.folder is None):
-            self._state = found or self._state
+            self._state = found or self._older_state(verified)
             self._unchanged = verified
         elif verified.sums is not None:
             self._publish_closed(found.token if found else new_token())
@@ -83,6 +84,11 @@ class Publisher:
             self._is_changed = self._needs_files = True
         self._remove_others()
         return self._unchanged is not None
+
+    def _older_state(self, verified: Verified) -> Published:
+        """The state of a closed collection that has none."""
+        assert verified.sums is not None
+        return Published(closed_token(read_manifest(self.path, self.name), verified.sums))
 
     def before_change(self) -> None:
         """Publish the closed collection, if that is still to do: its files or its manifest change now.

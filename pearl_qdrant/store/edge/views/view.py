@@ -43,6 +43,7 @@ from pearl_qdrant.store.edge.views.published import (
     PUBLISHED_FILE,
     PUBLISHED_FOLDER,
     Published,
+    closed_token,
     read_published,
 )
 from pearl_qdrant.store.ownership import ProcessGuard
@@ -198,7 +199,9 @@ class CollectionView:
     @property
     def state_token(self) -> str | None:
         """What names the state of this view; None if nothing does, as after a crash."""
-        return None if self._source.sums is None else self._source.token
+        if self._source.sums is None:
+            return None
+        return self._source.token or closed_token(self.manifest, self._source.sums)
 
     @contextmanager
     def shard(self, doing: str) -> Iterator[EdgeShard]:
