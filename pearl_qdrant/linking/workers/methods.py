@@ -147,7 +147,7 @@ class BulkLinker(ABC):
 
     def limit_memory(self) -> None:
         """Remember fewer mentions: there are several processes that do."""
-        self._stream = replace(self._stream, cache=MentionCache(CACHE_BYTES // 2))
+        self._stream = replace(self._stream, cache=MentionCache(CACHE_BYTES // 4))
 
     def _n_workers(self, workers: int | None, items: object) -> int:
         """How many workers to use.
