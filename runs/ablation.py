@@ -34,7 +34,8 @@ from training.data.training_files import as_phrases, index_by_name
 from training.examples.example import Example
 from training.finetune.config import FitConfig
 from training.finetune.trainer import fit
-from training.love.pipeline import CharacterWidths, pretrain_character_encoder
+from training.love.options import CharacterWidths
+from training.love.pipeline import pretrain_character_encoder
 from training.mining.hard_negatives import mine_hard_negatives
 from training.networks.character_files import read_character_encoder
 from training.networks.weight_average import average_weights
@@ -128,7 +129,7 @@ def _train_characters(base: Path, given: Path, width: int, work: Path) -> Path:
     folder = work / f"characters-{width}"
     if not folder.exists():
         widths = CharacterWidths(char_dim=width, share=SHARE)
-        pretrain_character_encoder(base, folder, own="encoder", max_words=LOVE_WORDS, widths=widths, config=LOVE)
+        pretrain_character_encoder(base, folder, mimic="encoder", max_words=LOVE_WORDS, widths=widths, config=LOVE)
     return folder
 
 

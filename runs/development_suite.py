@@ -31,6 +31,7 @@ from development_tasks.readers import FOLDS, names_in_text, read_tasks
 from development_tasks.tasks import FloatArray, Task
 
 from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
 from training.evaluation.methods import EncoderMethod
 
 Encode = Callable[[list[str]], npt.NDArray[np.floating]]
@@ -183,7 +184,11 @@ def main(models: tuple[str, ...], baseline: str, data: Path, wordnet: Path, fold
     start: dict[int, dict[str, Figure]] = {}
     for model in (baseline, *models):
         encoder = load_encoder(model, device="cpu")
-        figures = measure(lambda names, by=encoder: by.encode(names).vectors, suite, n_resamples=resamples)
+
+        def encode(names: list[str], encoder: Encoder = encoder) -> npt.NDArray[np.floating]:
+            return encoder.encode(names).vectors
+
+        figures = measure(encode, suite, n_resamples=resamples)
         if not start:
             start = figures
             continue

@@ -25,10 +25,10 @@ import logging
 import lzma
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import torch
@@ -248,20 +248,33 @@ def write_trained(network: PearlNetwork, path: Path) -> None:
     save_file(tensors, path)
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+PAIRS, RATE = 1024, 1e-4
+"""Pairs a step, and the peak learning rate."""
+
+
+def _option(flag: str, *, is_made: bool = False) -> Callable[[F], F]:
+    """A required path: of an input, or of what is made."""
+    return click.option(flag, type=click.Path(path_type=Path, exists=not is_made), required=True)
+
+
 @click.group()
 def main() -> None:
     """Prepare, or train."""
 
 
-def _rows(sources: list[ExampleSource]) -> tuple[list[float], list[list[tuple[object, ...]]]]:
-    rows = [[(e.name, e.others, e.entity, tuple(e.allowed)) for e in source.examples] for source in sources]
+def _rows(sources: list[ExampleSource]) -> tuple[list[float], list[object]]:
+    rows: list[object] = [
+        [(e.name, e.others, e.entity, tuple(e.allowed)) for e in source.examples] for source in sources
+    ]
     return [source.weight for source in sources], rows
 
 
 @main.command()
-@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True)
+@_option("--data")
+@_option("--wordnet")
+@_option("--out", is_made=True)
 def prepare(data: Path, wordnet: Path, out: Path) -> None:
     """Write the sources to one file, some 9 MB, which can travel to the machine with the GPU."""
     shipped = shipped_sources(data, wordnet)
@@ -272,15 +285,15 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
 
 
 @main.command()
-@click.option("--base", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--characters", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--sources", "sources_path", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True)
+@_option("--base")
+@_option("--characters")
+@_option("--sources")
+@_option("--out", is_made=True)
 @click.option("--more", is_flag=True)
 @click.option("--device", default="cuda")
 @click.option("--steps", type=int, default=20_000)
-@click.option("--batch", type=int, default=1024)
-@click.option("--rate", type=float, default=1e-4)
+@click.option("--batch", type=int, default=PAIRS)
+@click.option("--rate", type=float, default=RATE)
 @click.option("--temperature", type=float, default=0.05)
 @click.option("--neighbours", type=int, default=2)
 @click.option("--workers", type=int, default=6)
@@ -289,7 +302,7 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
 def train(
     base: Path,
     characters: Path,
-    sources_path: Path,
+    sources: Path,
     out: Path,
     more: bool,
     device: str,
@@ -306,11 +319,11 @@ def train(
     logging.basicConfig(level=logging.INFO)
     torch.manual_seed(0)
     tokenizer = open_tokenizer(base)
-    sources, plain = load_sources(sources_path, more=more)
+    examples, plain = load_sources(sources, more=more)
     network = new_network(base, characters).to(device)
     teacher = NetworkTeacher(PearlNetwork(load_phrase_encoder(base), None), tokenizer, device=device)
     maker = BatchMaker(
-        NeighbourSampler(sources, neighbours=neighbours),
+        NeighbourSampler(examples, neighbours=neighbours),
         n_pairs=batch,
         seed=seed,
         augment=Augment(),
@@ -327,13 +340,13 @@ def train(
 
 
 @main.command()
-@click.option("--base", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--characters", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--sources", "sources_path", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--trained", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--work", type=click.Path(path_type=Path), required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True)
+@_option("--base")
+@_option("--characters")
+@_option("--sources")
+@_option("--trained")
+@_option("--data")
+@_option("--work", is_made=True)
+@_option("--out", is_made=True)
 @click.option("--name", default="pearl-mini-en-2")
 @click.option("--ratio", type=float, required=True)
 @click.option("--share", type=float, default=0.05)
@@ -341,7 +354,7 @@ def train(
 def finish(
     base: Path,
     characters: Path,
-    sources_path: Path,
+    sources: Path,
     trained: Path,
     data: Path,
     work: Path,
@@ -357,17 +370,25 @@ def finish(
     logging.basicConfig(level=logging.INFO)
     torch.manual_seed(0)
     tokenizer = open_tokenizer(base)
-    sources, _ = load_sources(sources_path, more=True)
+    examples, _ = load_sources(sources, more=True)
     network = new_network(base, characters)
     tensors = {key: tensor.float() for key, tensor in load_file(trained).items()}
     network.load_state_dict({**network.state_dict(), **tensors})
-    how = {"steps": steps, "pairs": 1024, "learning_rate": 1e-4}
+    how = {"steps": steps, "pairs": PAIRS, "learning_rate": RATE}
     pearl_mini_en.finish(
-        network, sources, tokenizer, base, data, work, out, name=name, ratio=ratio, share=share, trained=how
+        network,
+        examples,
+        tokenizer,
+        base,
+        data,
+        work,
+        out,
+        name=name,
+        ratio=ratio,
+        share=share,
+        trained=how,
+        card="large_batch_card.md",
     )
-    card = Path(__file__).with_name("large_batch_card.md").read_text("utf-8")
-    training = json.loads((out / "pearl.json").read_text("utf-8"))["training"]
-    (out / "README.md").write_text(card.format(**training), encoding="utf-8")
 
 
 if __name__ == "__main__":

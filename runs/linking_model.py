@@ -282,7 +282,7 @@ def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingMo
     """Fit a model for each task without its field; of AutoFJ, whose sets have nothing in common, without a part."""
     part = {task.name: f"autofj {sum(map(ord, task.name)) % n_parts}" for task in tasks if field(task) == "autofj"}
     part |= {task.name: field(task) for task in tasks if task.name not in part}
-    models = {}
+    models: dict[str, RankingModel] = {}
     for held in sorted(set(part.values())):
         model = fit_ranking(task for task in tasks if part[task.name] != held)
         models |= {name: model for name, own in part.items() if own == held}
@@ -311,7 +311,8 @@ def main(data: Path, work: Path, out: Path, model: str) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     work.mkdir(parents=True, exist_ok=True)
-    aliases, everyday = [], []
+    aliases: list[Task] = []
+    everyday: list[Task] = []
     encoder = None
     for base in (*everyday_bases(data), *autofj_bases(data), *biomedical_bases(data), *general_bases(data)):
         kept = work / f"{base.name.replace(':', '-')}.pickle"  # of our own making

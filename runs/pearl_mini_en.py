@@ -196,10 +196,6 @@ class _Augment:
         return augment_or_abbreviate(phrase, rng) if rng.random() < self.short else augment(phrase, rng)
 
 
-def _make_card(training: dict[str, Any]) -> str:
-    return (Path(__file__).parent / "pearl_mini_en_card.md").read_text("utf-8").format(**training)
-
-
 @click.command()
 @click.option("--base", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
@@ -235,21 +231,18 @@ def finish(
     ratio: float = RATIO,
     share: float = SHARE,
     trained: dict[str, Any] | None = None,
+    card: str = "pearl_mini_en_card.md",
 ) -> None:
     """Average, set the share of the characters, fit the type head, and write the checkpoint.
 
     Args:
-        network: The trained network.
+        network: Was trained from `base`, with `tokenizer`.
         sources: What it was trained on; the type head learns from it too.
-        tokenizer: Its tokenizer.
-        base: The model that it was trained from.
         data: Has the typed names.
-        work: Gets the weights for torch.
-        out: The checkpoint.
-        name: Name of the model.
-        ratio: Share of the trained weights in the average.
-        share: Share of the cosine that comes from characters.
+        work, out: Get the weights for torch, and the checkpoint.
+        ratio, share: Shares of the trained weights in the average, and of the cosine that comes from characters.
         trained: How it was trained, for the checkpoint; by default `TRAINED`.
+        card: The text of its model card, beside this file.
     """
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=ratio)
     characters = network.character_encoder
@@ -278,9 +271,10 @@ def finish(
         precision="fp32",
         training=training,
     )
+    text = Path(__file__).with_name(card).read_text("utf-8").format(**training)
     write_network(work / "torch", network, config, transformer=base)
     click.echo(export_checkpoint(work / "torch", out))
-    (out / "README.md").write_text(_make_card(training), encoding="utf-8")
+    (out / "README.md").write_text(text, encoding="utf-8")
     click.echo(json.dumps(training))
 
 

@@ -132,14 +132,14 @@ def main(text: Path, paths: Sequence[Path], out: Path | None) -> None:
     for epoch in range(EPOCHS):
         shuffle.shuffle(train)
         for start in range(0, len(train), BATCH):
-            rows, offsets, right = _batch(examples, train[start : start + BATCH])
+            rows, offsets, right = _batch(examples, train[start : start + BATCH].tolist())
             loss = torch.nn.functional.cross_entropy(weights(rows, offsets) + bias, right, weight=of_type)
             loss = loss + WEIGHT_DECAY * (weights.weight[rows] ** 2).sum() / len(right)
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
         with torch.no_grad():
-            rows, offsets, right = _batch(examples, kept_back)
+            rows, offsets, right = _batch(examples, kept_back.tolist())
             share = float(((weights(rows, offsets) + bias).argmax(1) == right).float().mean())
         most = np.bincount(kinds[kept_back]).max() / max(1, len(kept_back))
         click.echo(f"epoch {epoch}: {100 * share:.1f} % of the types right, the most frequent one {100 * most:.1f} %")

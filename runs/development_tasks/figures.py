@@ -106,7 +106,7 @@ class Draws:
         """Return the sums of the columns (n, k) over all items, (k,), and over each resample, (r, k)."""
         n_groups = self.counts.shape[1]
         by_group = np.stack([np.bincount(self.group, column, n_groups) for column in columns.T], axis=1)
-        return columns.sum(axis=0), self.counts @ by_group
+        return columns.sum(axis=0), (self.counts @ by_group).astype(np.float64, copy=False)
 
     def figure(self, columns: Array, finish: Callable[[Array], Array]) -> Figure:
         """Return a figure that is a function of sums over items.

@@ -207,10 +207,11 @@ class ParaphraseTask:
         return len(self.pairs)
 
     def strings(self) -> list[str]:
-        return [phrase for pair in self.pairs for phrase in pair[:2]]
+        return [phrase for first, second, _ in self.pairs for phrase in (first, second)]
 
     def measure(self, vectors_of: VectorsOf, n_resamples: int = N_RESAMPLES) -> Figure:
-        first, second = (vectors_of([pair[i] for pair in self.pairs]) for i in (0, 1))
+        first = vectors_of([phrase for phrase, _, _ in self.pairs])
+        second = vectors_of([phrase for _, phrase, _ in self.pairs])
         draws = draw_groups(self.name, self.groups, n_resamples=n_resamples)
         labels = np.array([same for *_, same in self.pairs], dtype=np.int64)
         answers = _cross_fit(np.concatenate([first * second, np.abs(first - second)], axis=1), labels, draws)
@@ -218,21 +219,19 @@ class ParaphraseTask:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterTask:
-    """NMI of k-means with the kinds of names; as many clusters as kinds.
+class _KindTask:
+    """Names and their kinds.
 
     Attributes:
         names: Distinct names.
         kinds: Kind of each.
         groups: What is resampled: the entity of each name, or the name.
-        counts: How often each name is mentioned; it weighs as much.
     """
 
     name: str
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     groups: tuple[str, ...]
-    counts: tuple[int, ...]
 
     @property
     def n(self) -> int:
@@ -240,6 +239,17 @@ class ClusterTask:
 
     def strings(self) -> list[str]:
         return list(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTask(_KindTask):
+    """NMI of k-means with the kinds of names; as many clusters as kinds.
+
+    Attributes:
+        counts: How often each name is mentioned; it weighs as much.
+    """
+
+    counts: tuple[int, ...]
 
     def measure(self, vectors_of: VectorsOf, n_resamples: int = N_RESAMPLES) -> Figure:
         from sklearn.cluster import KMeans
@@ -251,7 +261,8 @@ class ClusterTask:
         draws = draw_groups(self.name, self.groups, n_resamples=n_resamples)
         values, resamples = [], []
         for seed in range(N_CLUSTERINGS):
-            fitted = np.random.default_rng(seed).random(draws.counts.shape[1])[draws.group] < FITTED
+            of_group = np.random.default_rng(seed).random((draws.counts.shape[1],))
+            fitted = of_group[draws.group] < FITTED
             means = KMeans(n_kinds, n_init=N_STARTS, random_state=seed)
             means.fit(vectors[fitted], sample_weight=counts[fitted])
             cells = labels * n_kinds + means.predict(vectors)
@@ -266,20 +277,8 @@ class ClusterTask:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeTask:
+class TypeTask(_KindTask):
     """Macro-recall of a linear probe for the types of names: the mean over types; cross-fitted by group."""
-
-    name: str
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    groups: tuple[str, ...]
-
-    @property
-    def n(self) -> int:
-        return len(self.names)
-
-    def strings(self) -> list[str]:
-        return list(self.names)
 
     def measure(self, vectors_of: VectorsOf, n_resamples: int = N_RESAMPLES) -> Figure:
         labels = np.unique(self.kinds, return_inverse=True)[1]

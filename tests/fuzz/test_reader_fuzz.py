@@ -84,7 +84,7 @@ def damage(content: bytes, data: st.DataObject) -> bytes:
 @pytest.mark.parametrize("name", BASES)
 @given(data=st.data())
 @settings(
-    max_examples=40,
+    max_examples=80,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -140,7 +140,7 @@ def test_unused_links_are_not_kept() -> None:
                 probability = 0.9 if number == 100 else 0.05
                 yield Link(mention, names[0], names[0], probability, None, candidates, "kb")
 
-    text = " ".join(f"Alpha{i} beta{i}" for i in range(300))
+    text = " ".join(f"Alpha{i} beta{i}" for i in range(600))
     tracemalloc.start()
     try:
         annotations = annotate(Rich(), text)

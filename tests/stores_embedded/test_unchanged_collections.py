@@ -199,17 +199,19 @@ def test_files_that_the_engine_changes_at_closing_are_noted(store: EdgeStore, pr
 # Errors and kills
 
 
+def refuse(folder: Path) -> None:
+    """Stands for removing a file in a folder that may not be written."""
+    raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def test_a_change_that_cannot_withdraw_the_closed_state_is_refused(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing changes, and the next try works; the collection closes and opens."""
     writer = store.open("toy")
 
-    def fail(folder: Path) -> None:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-
     with monkeypatch.context() as patch:
-        patch.setattr(edge_publisher, "remove_checksums", fail)
+        patch.setattr(edge_publisher, "remove_checksums", refuse)
         with pytest.raises(StoreError, match="Make its folder writable"):
             writer.upsert(*many(10, start=N))
     assert store.open("toy", read_only=True).count() == writer.count() == N
@@ -225,11 +227,8 @@ def test_a_refused_change_leaves_the_collection_closed_properly(
     """After a change that was refused, closing and opening finds the state before it, and cleans up."""
     writer = store.open("toy")
 
-    def fail(folder: Path) -> None:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-
     with monkeypatch.context() as patch:
-        patch.setattr(edge_publisher, "remove_checksums", fail)
+        patch.setattr(edge_publisher, "remove_checksums", refuse)
         with pytest.raises(StoreError):
             writer.delete_entities(["E1"])
         writer.close()

@@ -207,7 +207,7 @@ def test_readers_see_whole_entities_while_a_writer_is_killed(tmp_path: Path) -> 
     store.close()
     seen = 20
     with python(READER, store.location) as first, python(READER, store.location) as second:
-        for _ in range(2):
+        for _ in range(3):
             with python(WRITER, store.location) as writer:
                 assert writer.stdout is not None
                 assert int(writer.stdout.readline()) >= seen

@@ -121,7 +121,7 @@ def test_a_long_journal_is_replaced_by_files(store: EdgeStore, monkeypatch: pyte
     """The writer publishes its files again when the journal is long, and a reader still finds everything."""
     monkeypatch.setattr(edge_publisher, "MAX_JOURNAL_BYTES", 4000)
     writer = store.open("toy")
-    for start in range(N, N + 50, 10):
+    for start in range(N, N + 100, 10):
         add(writer, start)
         reader = store.open("toy", read_only=True)
         assert names(reader) == names(writer)

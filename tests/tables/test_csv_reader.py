@@ -224,7 +224,7 @@ pieces = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=pieces, delimiter=st.sampled_from([None, ",", ";"]))
 def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes, delimiter: str | None) -> None:
     """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""

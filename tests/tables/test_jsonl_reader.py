@@ -156,7 +156,7 @@ values = st.recursive(
 keys = st.sampled_from(["id", "name", "canonical_name", "aliases", "types", "type", "description", "x", "ID", ""])
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rows=st.lists(st.dictionaries(keys, values, max_size=6), max_size=6), noise=st.binary(max_size=20))
 def test_any_objects_are_entities_or_counted(rows: list[dict[str, Any]], noise: bytes) -> None:
     """Whatever the values are, each line is an entity or a counted skip, and scanning agrees with reading."""

@@ -54,7 +54,8 @@ def as_teacher(encoder: Encoder) -> Teacher:
 class NetworkTeacher:
     """A teacher whose vectors stay on its device, and which reads the token ids of the network that it teaches.
 
-    Its tokens need no second pass of the tokenizer, so that a step on a GPU does not wait for one.
+    Its tokens need no second pass of the tokenizer, so that a step on a GPU does not wait for one. It reads phrases as
+    that network does: with its prefix, and truncated where it truncates.
 
     Args:
         network: Moved in place to the device, and its encoder to bfloat16 if the hardware computes in that.
@@ -69,7 +70,7 @@ class NetworkTeacher:
             network.phrase_encoder.to(torch.bfloat16)
 
     def __call__(self, names: Sequence[str]) -> torch.Tensor:
-        """See `Teacher`."""
+        """See `Teacher`; the names have their prefix already."""
         return self.encode(micro_batches(self._tokenizer, names, max_tokens=MAX_TOKENS, size=MICRO_BATCH))
 
     @torch.no_grad()

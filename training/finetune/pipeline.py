@@ -148,9 +148,11 @@ def _open_teachers(
     request: FitRequest, base: BaseModel, device: str, *, distils: bool
 ) -> tuple[Teacher | None, Teacher | None]:
     """Open the teacher, and the encoder that is distilled; the same object if they are the same model."""
-    names = (request.teacher, str(request.base_model) if distils else None)
-    opened = {name: _open_teacher(name, request, base, device) for name in dict.fromkeys(names) if name is not None}
-    return tuple(None if name is None else opened[name] for name in names)  # type: ignore[return-value]
+    start = str(request.base_model)
+    teacher = None if request.teacher is None else _open_teacher(request.teacher, request, base, device)
+    if not distils:
+        return teacher, None
+    return teacher, teacher if request.teacher == start else _open_teacher(start, request, base, device)
 
 
 def _open_teacher(model: str, request: FitRequest, base: BaseModel, device: str) -> Teacher:

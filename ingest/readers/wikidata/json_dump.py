@@ -15,7 +15,7 @@ empty map may be written as an empty list.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -75,6 +75,9 @@ class _AnyStatement(msgspec.Struct):
 
     mainsnak: _AnySnak
     rank: str = "normal"
+
+
+_Ranked = TypeVar("_Ranked", _Statement, _AnyStatement)
 
 
 class _Sitelink(msgspec.Struct):
@@ -182,8 +185,8 @@ class ItemDecoder:
             return ()
         found: dict[int, None] = {}
         for statements in claims.values():
-            for value in _best_values(statements):
-                if len(found) < MAX_LINKS and (number := _entity_number(value)):
+            for statement in _of_best_rank(statements):
+                if len(found) < MAX_LINKS and (number := _entity_number(statement.mainsnak)):
                     found[number] = None
         return tuple(found)
 
@@ -228,17 +231,10 @@ def trim(line: bytes) -> bytes:
     return line
 
 
-def _best_values(statements: list[_AnyStatement]) -> Iterator[_AnyDataValue]:
-    """Values of the statements of the best rank, as `_best` chooses them."""
-    best = [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
-    for statement in best:
-        if statement.mainsnak.snaktype == "value" and statement.mainsnak.datavalue is not None:
-            yield statement.mainsnak.datavalue
-
-
-def _entity_number(value: _AnyDataValue) -> int:
-    """Number of the item that is a value; 0 for another value."""
-    if value.type != "wikibase-entityid":
+def _entity_number(snak: _AnySnak) -> int:
+    """Number of the item that is a value; 0 for another value, or none."""
+    value = snak.datavalue
+    if snak.snaktype != "value" or value is None or value.type != "wikibase-entityid":
         return 0
     try:
         return item_number(_VALUE_DECODER.decode(value.value).id)
@@ -246,14 +242,18 @@ def _entity_number(value: _AnyDataValue) -> int:
         return 0
 
 
-def _best(statements: list[_Statement]) -> tuple[int, ...]:
-    """Item numbers of the statements of the best rank: preferred if there is one, else normal.
+def _of_best_rank(statements: list[_Ranked]) -> list[_Ranked]:
+    """The preferred statements if there is one, else the normal ones, as in the truthy dump."""
+    return [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
 
-    Unknown values (somevalue) and missing ones (novalue) count for the rank, as in the truthy dump, but have no number.
+
+def _best(statements: list[_Statement]) -> tuple[int, ...]:
+    """Item numbers of the statements of the best rank.
+
+    Unknown values (somevalue) and missing ones (novalue) count for the rank, but have no number.
     """
-    best = [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
     numbers = []
-    for statement in best:
+    for statement in _of_best_rank(statements):
         value = statement.mainsnak.datavalue
         if statement.mainsnak.snaktype == "value" and value is not None and value.value is not None:
             numbers.append(item_number(value.value.id))
