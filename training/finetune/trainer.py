@@ -225,7 +225,9 @@ def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimize
         if part is not None
     ]
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind([group for group in groups if group["params"]])
+    # On a GPU one kernel for all parameters: a step there waits for operations to be started.
+    is_cuda = device_of(network).type == "cuda"
+    return kind([group for group in groups if group["params"]], fused=True if is_cuda else None)
 
 
 class _Loop:
