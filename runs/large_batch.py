@@ -248,6 +248,12 @@ def write_trained(network: PearlNetwork, path: Path) -> None:
     save_file(tensors, path)
 
 
+def load_trained(network: PearlNetwork, path: Path) -> None:
+    """Load what `write_trained` wrote."""
+    tensors = {key: tensor.float() for key, tensor in load_file(path).items()}
+    network.load_state_dict({**network.state_dict(), **tensors})
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 PAIRS, RATE = 1024, 1e-4
@@ -289,6 +295,7 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
 @_option("--characters")
 @_option("--sources")
 @_option("--out", is_made=True)
+@click.option("--initial", type=click.Path(path_type=Path, exists=True), help="Trained tensors to go on from.")
 @click.option("--more", is_flag=True)
 @click.option("--device", default="cuda")
 @click.option("--steps", type=int, default=20_000)
@@ -304,6 +311,7 @@ def train(
     characters: Path,
     sources: Path,
     out: Path,
+    initial: Path | None,
     more: bool,
     device: str,
     steps: int,
@@ -320,7 +328,10 @@ def train(
     torch.manual_seed(0)
     tokenizer = open_tokenizer(base)
     examples, plain = load_sources(sources, more=more)
-    network = new_network(base, characters).to(device)
+    network = new_network(base, characters)
+    if initial is not None:
+        load_trained(network, initial)
+    network.to(device)
     teacher = NetworkTeacher(PearlNetwork(load_phrase_encoder(base), None), tokenizer, device=device)
     maker = BatchMaker(
         NeighbourSampler(examples, neighbours=neighbours),
@@ -372,8 +383,7 @@ def finish(
     tokenizer = open_tokenizer(base)
     examples, _ = load_sources(sources, more=True)
     network = new_network(base, characters)
-    tensors = {key: tensor.float() for key, tensor in load_file(trained).items()}
-    network.load_state_dict({**network.state_dict(), **tensors})
+    load_trained(network, trained)
     how = {"steps": steps, "pairs": PAIRS, "learning_rate": RATE}
     pearl_mini_en.finish(
         network,
