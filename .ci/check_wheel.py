@@ -9,11 +9,10 @@ from pathlib import Path
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 MODELS = Path("pearl_qdrant/encoder/models")
 MODEL_LICENCES = ("NOTICE", "LICENSE-WordNet.txt")
-SHIPPED = ("pearl-mini-en", "pearl-mini-en-2")
 LICENCES = (
     "LICENSE",
     "NOTICE",
-    *(f"{MODELS.as_posix()}/{model}/{name}" for model in SHIPPED for name in MODEL_LICENCES),
+    *(f"{MODELS.as_posix()}/pearl-mini-en/{name}" for name in MODEL_LICENCES),
 )
 
 

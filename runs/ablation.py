@@ -21,7 +21,7 @@ import click
 import torch
 from development import as_line, read_development
 from mini_en_data import read_sources
-from pearl_mini_en import LOVE, LOVE_WORDS, phrase_vectors
+from mini_en_finish import phrase_vectors
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.loading import load_encoder
@@ -34,13 +34,15 @@ from training.data.training_files import as_phrases, index_by_name
 from training.examples.example import Example
 from training.finetune.config import FitConfig
 from training.finetune.trainer import fit
-from training.love.options import CharacterWidths
+from training.love.options import CharacterWidths, LoveConfig
 from training.love.pipeline import pretrain_character_encoder
 from training.mining.hard_negatives import mine_hard_negatives
 from training.networks.character_files import read_character_encoder
 from training.networks.weight_average import average_weights
 
 SHARE = 0.1
+LOVE = LoveConfig(epochs=12)
+LOVE_WORDS = 6000
 N_PAIRS = 48
 N_OTHERS = 60_000
 """Names among which hard negatives are mined, besides those that are drawn."""

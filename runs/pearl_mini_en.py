@@ -1,293 +1,399 @@
-"""The recipe of the shipped model `pearl-mini-en`: character encoder, six stages, average, type head, export.
+r"""The recipe of the shipped model `pearl-mini-en`, in one stage of large batches, on a GPU.
 
-    python runs/pearl_mini_en.py --base FOLDER --wordnet FOLDER --data FOLDER --work FOLDER --out FOLDER
+    pearl-qdrant train love BASE LOVE --mimic encoder
+    python runs/pearl_mini_en.py prepare --data FOLDER --wordnet FOLDER --out sources.xz
+    python runs/pearl_mini_en.py train --base BASE --characters LOVE --sources sources.xz --out RUN
+    python runs/pearl_mini_en.py finish --base BASE --characters LOVE --sources sources.xz \
+        --trained RUN/trained.safetensors --data FOLDER --work WORK --out OUT --ratio 0.7
 
---base is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
-`kb/general.tsv`, `kb/biomedical/*.tsv`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV with a header:
-id, name, aliases; alias, id, canonical; name, onto_type), and `text/enwiki_sample.jsonl.gz` (JSON Lines with a field
-`text`). Each step keeps its result in --work and is not repeated. The model card names the sources. The run takes
-about four hours on two cores.
+BASE is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
+`kb/general.tsv`, `kb/biomedical/*.tsv`, `context/`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV
+with a header: id, name, aliases; alias, id, canonical; name, onto_type), and `text/enwiki_sample.jsonl.gz` (JSON Lines
+with a field `text`). The model card names the sources.
+
+A step has 1,024 pairs: NT-Xent with GIST's teacher, the type loss, distillation of plain phrases (some of them
+misspelt), and the character encoder. SIGTERM stops the run; the same command resumes it. The trained tensors are
+written as float16 to `trained.safetensors`; word embeddings are frozen. Sources, besides those of `mini_en_data.py`:
+
+    mesh, craft, news   names of MeSH, the Cell and Sequence Ontologies, and pages of the AIDA base, by training fold
+    substituted         a name within a longer name, replaced by an alias of its own
+    mined               from text: definitions of abbreviations, and `X, also known as Y`
+
+docs/experiments/large-batches.md has the figures.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
+import lzma
 import random
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import torch
-from mini_en_data import (
-    FIRST_SHARES,
-    Shares,
-    head_examples,
-    held_out_types,
-    plain_phrases,
-    proper_names,
-    read_sources,
-)
+from mini_en_data import Shares, plain_phrases, proper_names, read_sources
+from mini_en_examples import alias_examples, without_strings
+from mini_en_finish import finish as write_finished
+from recipe_tables import read_tsv
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from torch import Tensor
 
-from pearl_qdrant.encoder.checkpoint import PearlConfig
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
-from pearl_qdrant.phrase_types import PHRASE_TYPES
+from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from training.augment import augment, augment_or_abbreviate
 from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
-from training.examples.example import Example
-from training.examples.splits import DEVELOPMENT_SPLITS, TEST_SPLITS
-from training.export.export_checkpoint import export_checkpoint
+from training.examples.example import Example, sort_examples
+from training.examples.splits import TRAIN_SPLITS, split_of
 from training.finetune.config import FitConfig
-from training.finetune.encoders import as_teacher
+from training.finetune.encoders import NetworkTeacher
 from training.finetune.trainer import fit
-from training.head.evaluate_types import TypeScores, score_types
-from training.head.fit_head import fit_head
-from training.love.options import CharacterWidths, LoveConfig
-from training.love.pipeline import pretrain_character_encoder
 from training.networks.character_files import read_character_encoder
-from training.networks.phrase_vectors import pool_phrases
-from training.networks.torch_checkpoint import write_network
-from training.networks.weight_average import average_weights
 
-NAME = "pearl-mini-en"
-MAX_LENGTH = 64
-RATIO = 1.0
-TRAINED_SHARE, SHARE = 0.1, 0.05
-"""Share of the cosine of two names that comes from their characters: in training, and in the shipped model, where it
-may cost half a point of relatedness (`development.py`)."""
-CONFIG = FitConfig(steps=1100, learning_rate=5e-5, schedule="cosine", temperature=0.05, save_every=50, precision="fp32")
-LATER = replace(CONFIG, type_weight=0.3)
-LOVE = LoveConfig(epochs=12)
-LOVE_WORDS = 6000
+SHARES = Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02)
+PROPER = 0.05
+FURTHER = {"mesh": 0.10, "craft": 0.01, "news": 0.06, "substituted": 0.08, "mined": 0.03}
+"""Share of each further source, relative to the shares of the others."""
 
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A run of fine-tuning that starts from the result of the one before.
-
-    Attributes:
-        name: Name of its folder.
-        config: How to train.
-        shares: Share of each source in a batch.
-        neighbours: Alphabetical neighbours drawn together.
-        seed: Seed of the draws.
-        proper: Weight of proper names that people abbreviate.
-        short: Share of the variants that may be short forms (NYTimes, nytimes.com).
-        characters: Whether the character encoder is trained too.
-        plain: Whether phrases of plain text are distilled from the base model, with the base model as the teacher that
-            decides what is not a negative.
-    """
-
-    name: str
-    config: FitConfig
-    shares: Shares
-    neighbours: int
-    seed: int
-    proper: float = 0.0
-    short: float = 0.0
-    characters: bool = False
-    plain: bool = False
-
-
-STAGES = (
-    Stage("names", CONFIG, FIRST_SHARES, 8, 1),
-    Stage("short-forms", replace(CONFIG, steps=300, learning_rate=4e-5), FIRST_SHARES, 8, 5, short=1.0),
-    Stage("proper-names", replace(CONFIG, steps=450, learning_rate=4e-5), FIRST_SHARES, 8, 6, proper=0.5, short=1.0),
-    Stage(
-        "aliases",
-        replace(LATER, steps=1500, learning_rate=6e-5),
-        Shares(0.24, 0.02, 0.30, 0.11, 0.11, 0.03, 0.03),
-        4,
-        11,
-        proper=0.06,
-        short=0.5,
-    ),
-    Stage(
-        "characters",
-        replace(LATER, steps=1600),
-        Shares(0.32, 0.02, 0.25, 0.11, 0.09, 0.03, 0.03),
-        4,
-        21,
-        proper=0.06,
-        short=0.5,
-        characters=True,
-    ),
-    Stage(
-        "distilled",
-        replace(LATER, steps=1800, teacher_floor=0.5),
-        Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02),
-        2,
-        71,
-        proper=0.05,
-        short=0.4,
-        characters=True,
-        plain=True,
-    ),
+_KNOWN_AS = re.compile(
+    r"\b((?:[A-Z][\w'-]+ ){0,3}[A-Z][\w'-]+),? "
+    r"\(?(?:also|formerly|better|previously|commonly) (?:known|called|named) as "
+    r"(?:the )?((?:[A-Z][\w'-]+ ){0,3}[A-Z][\w'-]+)"
 )
-N_PAIRS = 128
-TRAINED = {
-    "steps": sum(stage.config.steps for stage in STAGES),
-    "pairs": N_PAIRS,
-    "learning_rate": max(stage.config.learning_rate for stage in STAGES),
-}
-"""How the network was trained, for its checkpoint."""
-
-_log = logging.getLogger(NAME)
 
 
-@torch.inference_mode()
-def phrase_vectors(network: PearlNetwork, tokenizer: Any, names: list[str]) -> Tensor:
-    """Vectors before normalisation, (n, dim), in chunks."""
-    chunks = [names[start : start + 4096] for start in range(0, len(names), 4096)]
-    return torch.cat([pool_phrases(network, tokenizer, chunk, MAX_LENGTH, 64) for chunk in chunks])
+def first_sources(data: Path, wordnet: Path) -> list[ExampleSource]:
+    """Return the sources of `mini_en_data.py`, and proper names."""
+    sources = read_sources(data, wordnet, random.Random(0), SHARES)
+    return [*sources, ExampleSource(proper_names(sources), PROPER)]
 
 
-def train_head(network: PearlNetwork, tokenizer: Any, examples: list[Example]) -> tuple[Any, tuple[int, ...]]:
-    """Fit the head on the averaged encoder; returns it, and the number of examples per label."""
-    allowed = torch.zeros(len(examples), len(PHRASE_TYPES), dtype=torch.bool)
-    for i, example in enumerate(examples):
-        allowed[i, list(example.allowed)] = True
-    # Between equal weights for names and equal weights for sets of types; tuned on the development splits.
-    kinds = [example.allowed for example in examples]
-    sizes = {kind: kinds.count(kind) for kind in set(kinds)}
-    weights = torch.tensor([sizes[kind] ** -0.25 for kind in kinds])
-    vectors = phrase_vectors(network, tokenizer, [e.name for e in examples])
-    generator = torch.Generator().manual_seed(0)
-    head = fit_head(vectors, allowed, weights=weights, epochs=60, generator=generator)
-    return head, tuple(allowed.sum(0).tolist())
+def further_sources(data: Path, sources: list[ExampleSource]) -> list[ExampleSource]:
+    """Return the further sources; `sources` are those whose names are looked for within longer ones."""
+    context = data / "context"
+    held_out = _held_out(context)
+    mesh = alias_examples(context / "base_mesh.tsv", kb="mesh", entity_types=("OTHER",))
+    ontologies = [
+        e for kb in ("cl", "so") for e in alias_examples(context / f"base_{kb}.tsv", kb=kb, entity_types=("OTHER",))
+    ]
+    found = {
+        "mesh": _short(mesh),
+        "craft": [_spaced(example) for example in _short(ontologies)],
+        "news": _short([*alias_examples(context / "base_aida.tsv", kb="aida"), *_news_mentions(context)]),
+        "mined": list(mined_pairs(data / "text" / "enwiki_sample.jsonl.gz")),
+    }
+    found["substituted"] = list(substituted([*found["mesh"], *(e for s in sources for e in s.examples if e.others)]))
+    return [
+        ExampleSource(sort_examples(without_strings(examples, held_out)), FURTHER[name])
+        for name, examples in found.items()
+    ]
 
 
-def fit_stages(
-    base: Path, characters: Path, tokenizer: Any, data: Path, wordnet: Path, work: Path
-) -> tuple[PearlNetwork, list[ExampleSource]]:
-    """Train all stages; returns the network before it is averaged, and the sources of the last stage."""
-    plain = plain_phrases(data / "text" / "enwiki_sample.jsonl.gz", random.Random(7))
-    teacher = as_teacher(load_encoder(str(base), device="cpu"))
-    network = PearlNetwork(load_phrase_encoder(base), new_type_head(384))
-    sources: list[ExampleSource] = []
-    for stage in STAGES:
-        if stage.characters and network.character_encoder is None:
-            encoder = read_character_encoder(characters, tokenizer_folder=base, share=TRAINED_SHARE)
-            head = new_type_head(384 + encoder.char_dim)
-            network = PearlNetwork(network.phrase_encoder, head, character_encoder=encoder)
-        sources = read_sources(data, wordnet, random.Random(0), stage.shares)
-        drawn = [*sources, ExampleSource(proper_names(sources), stage.proper)]
-        sampler = NeighbourSampler(drawn, neighbours=stage.neighbours)
-        distilled = plain if stage.plain else ()
-        maker = BatchMaker(sampler, n_pairs=N_PAIRS, seed=stage.seed, augment=_Augment(stage.short), plain=distilled)
-        stage_teacher = teacher if stage.plain else None
-        fit(
-            network, tokenizer, maker, stage.config, work / stage.name, teacher=stage_teacher, distil_from=stage_teacher
-        )
-    return network, sources
+def all_plain(data: Path, sources: list[ExampleSource], rng: random.Random) -> list[str]:
+    """Return phrases to distil: of plain text, and a quarter names."""
+    plain = plain_phrases(data / "text" / "enwiki_sample.jsonl.gz", rng)
+    names = sorted({e.name for source in sources for e in source.examples if e.others})
+    return [*plain, *rng.sample(names, min(len(names), len(plain) // 3))]
+
+
+def _held_out(context: Path) -> set[str]:
+    """Case-folded names of the entities outside the training folds."""
+    held: set[str] = set()
+    for kb in ("mesh", "cl", "so", "aida"):
+        for row in read_tsv(context / f"base_{kb}.tsv"):
+            if split_of(row["id"]) not in TRAIN_SPLITS:
+                held.update(alias.casefold() for alias in row["aliases"].split("|") if alias)
+    return held
+
+
+def _news_mentions(context: Path) -> Iterator[Example]:
+    """Mentions of the training part of AIDA beside the name of their page."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for row in read_tsv(context / "mentions.tsv"):
+        if row["corpus"] == "aida-train" and row["gold_id"] != "NIL" and split_of(row["gold_id"]) in TRAIN_SPLITS:
+            found.setdefault((row["gold_name"], row["gold_id"]), set()).add(row["mention"])
+    for (name, page), mentions in found.items():
+        if others := sorted(mentions - {name}):
+            yield Example(name, tuple(others), f"aida:{page}", ())
+
+
+def _short(examples: Iterable[Example]) -> list[Example]:
+    """Leave out other names of more than 80 characters, and examples without one."""
+    kept = []
+    for example in examples:
+        others = tuple(other for other in example.others if len(other) <= 80)
+        if others and len(example.name) <= 80:
+            kept.append(replace(example, others=others))
+    return kept
+
+
+def _spaced(example: Example) -> Example:
+    name = example.name.replace("_", " ")
+    others = dict.fromkeys(other.replace("_", " ") for other in example.others)
+    return replace(example, name=name, others=tuple(other for other in others if other != name))
+
+
+def substituted(examples: Iterable[Example], *, limit: int = 60_000) -> Iterator[Example]:
+    """Yield names that hold another entity's name, with its aliases in its place."""
+    examples = list(examples)
+    # A word of everyday language has many senses: its synonyms do not fit within a name.
+    is_word = re.compile("noun|verb|adj|adv")
+    by_name = {e.name.casefold(): e for e in examples if len(e.name) >= 5 and not is_word.match(e.entity)}
+    rng = random.Random(3)
+    rng.shuffle(examples)
+    made = 0
+    for example in examples:
+        words = example.name.split()
+        if not 2 <= len(words) <= 8:
+            continue
+        variants = []
+        for length in range(len(words) - 1, 0, -1):
+            for start in range(len(words) - length + 1):
+                part = " ".join(words[start : start + length])
+                inner = by_name.get(part.casefold())
+                if inner is None or inner.entity == example.entity or (length == 1 and part != inner.name):
+                    continue
+                folded = inner.name.casefold()
+                short = [other for other in inner.others if len(other) <= 40 and other.casefold() != folded]
+                chosen = rng.sample(short, min(2, len(short)))
+                variants += [" ".join([*words[:start], other, *words[start + length :]]) for other in chosen]
+        if variants:
+            made += 1
+            yield Example(example.name, tuple(dict.fromkeys(variants[:4])), example.entity, ())
+        if made == limit:
+            return
+
+
+def mined_pairs(path: Path) -> Iterator[Example]:
+    """Yield pairs of phrases that a text says mean the same."""
+    seen: set[tuple[str, str]] = set()
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            text = json.loads(line)["text"]
+            defined = find_abbreviations(text)
+            pairs = [(found.long, found.short) for found in defined if sum(map(str.isupper, found.short)) >= 2]
+            pairs += [(match[1], match[2]) for match in _KNOWN_AS.finditer(text)]
+            for pair in pairs:
+                if pair not in seen and pair[0].casefold() != pair[1].casefold() and len(pair[0]) <= 80:
+                    seen.add(pair)
+                    yield Example(pair[0], (pair[1],), f"text:{pair[0].casefold()}", ())
+
+
+SHARE = 0.1
+"""Share of the cosine of two names that comes from their characters, in training."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Augment:
+class Augment:
     """Makes variants; a share of them may be short forms."""
 
-    short: float
+    short: float = 0.4
 
     def __call__(self, phrase: str, rng: random.Random) -> str:
         return augment_or_abbreviate(phrase, rng) if rng.random() < self.short else augment(phrase, rng)
 
 
-@click.command()
-@click.option("--base", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--work", type=click.Path(path_type=Path), required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True)
-@click.option("--threads", type=int, default=2)
-def main(base: Path, wordnet: Path, data: Path, work: Path, out: Path, threads: int) -> None:
-    """Make the checkpoint."""
-    logging.basicConfig(level=logging.INFO)
-    torch.manual_seed(0)
-    torch.set_num_threads(threads)
-    tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
+def load_sources(path: Path) -> tuple[list[ExampleSource], list[str]]:
+    """Read the sources, and the phrases to distil."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        stored = json.load(file)
+    found = []
+    for weight, rows in zip(stored["weights"], stored["examples"], strict=True):
+        examples = [Example(name, tuple(others), entity, tuple(allowed)) for name, others, entity, allowed in rows]
+        found.append(ExampleSource(examples, weight))
+    return found, stored["plain"]
+
+
+def config_of(*, steps: int, rate: float, workers: int, temperature: float, micro_batch: int) -> FitConfig:
+    """Return the settings of the run."""
+    return FitConfig(
+        steps=steps,
+        learning_rate=rate,
+        schedule="cosine",
+        temperature=temperature,
+        type_weight=0.3,
+        teacher_floor=0.5,
+        distil_weight=3.0,
+        head_rate=10.0,
+        character_rate=5.0,
+        micro_batch=micro_batch,
+        precision="auto",
+        workers=workers,
+        save_every=steps,
+        save_seconds=1e9,
+    )
+
+
+def open_tokenizer(base: Path) -> Any:
+    """Open the tokenizer of the base, without padding and truncation."""
+    tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    widths = CharacterWidths(share=TRAINED_SHARE)
-    characters = work / "love"
-    pretrain_character_encoder(base, characters, mimic="encoder", max_words=LOVE_WORDS, widths=widths, config=LOVE)
-    network, sources = fit_stages(base, characters, tokenizer, data, wordnet, work)
-    finish(network, sources, tokenizer, base, data, work, out)
+    return tokenizer
 
 
-def finish(
-    network: PearlNetwork,
-    sources: list[ExampleSource],
-    tokenizer: Any,
+def new_network(base: Path, characters: Path) -> PearlNetwork:
+    """Return the network before training."""
+    encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
+    return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
+
+
+def write_trained(network: PearlNetwork, path: Path) -> None:
+    """Write all tensors but the word embeddings, as float16."""
+    tensors = {
+        name: tensor.detach().to("cpu", torch.float16).contiguous()
+        for name, tensor in network.state_dict().items()
+        if "word_embeddings" not in name and tensor.is_floating_point()
+    }
+    save_file(tensors, path)
+
+
+def load_trained(network: PearlNetwork, path: Path) -> None:
+    """Load what `write_trained` wrote."""
+    tensors = {key: tensor.float() for key, tensor in load_file(path).items()}
+    network.load_state_dict({**network.state_dict(), **tensors})
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PAIRS, RATE = 1024, 1e-4
+"""Pairs a step, and the peak learning rate."""
+
+
+def _option(flag: str, *, is_made: bool = False) -> Callable[[F], F]:
+    """A required path: of an input, or of what is made."""
+    return click.option(flag, type=click.Path(path_type=Path, exists=not is_made), required=True)
+
+
+@click.group()
+def main() -> None:
+    """Prepare, train, or finish."""
+
+
+@main.command()
+@_option("--data")
+@_option("--wordnet")
+@_option("--out", is_made=True)
+def prepare(data: Path, wordnet: Path, out: Path) -> None:
+    """Write the sources to one file, some 9 MB, which can travel to the machine with the GPU."""
+    first = first_sources(data, wordnet)
+    sources = [*first, *further_sources(data, first)]
+    stored = {
+        "weights": [source.weight for source in sources],
+        "examples": [[(e.name, e.others, e.entity, tuple(e.allowed)) for e in source.examples] for source in sources],
+        "plain": all_plain(data, sources, random.Random(7)),
+    }
+    with lzma.open(out, "wt", encoding="utf-8") as file:
+        json.dump(stored, file, ensure_ascii=False)
+
+
+@main.command()
+@_option("--base")
+@_option("--characters")
+@_option("--sources")
+@_option("--out", is_made=True)
+@click.option("--initial", type=click.Path(path_type=Path, exists=True), help="Trained tensors to go on from.")
+@click.option("--device", default="cuda")
+@click.option("--steps", type=int, default=20_000)
+@click.option("--batch", type=int, default=PAIRS)
+@click.option("--rate", type=float, default=RATE)
+@click.option("--temperature", type=float, default=0.05)
+@click.option("--neighbours", type=int, default=2)
+@click.option("--workers", type=int, default=6)
+@click.option("--micro-batch", type=int, default=2560)
+@click.option("--seed", type=int, default=71)
+def train(
     base: Path,
+    characters: Path,
+    sources: Path,
+    out: Path,
+    initial: Path | None,
+    device: str,
+    steps: int,
+    batch: int,
+    rate: float,
+    temperature: float,
+    neighbours: int,
+    workers: int,
+    micro_batch: int,
+    seed: int,
+) -> None:
+    """Train, or resume."""
+    logging.basicConfig(level=logging.INFO)
+    torch.manual_seed(0)
+    tokenizer = open_tokenizer(base)
+    examples, plain = load_sources(sources)
+    network = new_network(base, characters)
+    if initial is not None:
+        load_trained(network, initial)
+    network.to(device)
+    teacher = NetworkTeacher(PearlNetwork(load_phrase_encoder(base), None), tokenizer, device=device)
+    maker = BatchMaker(
+        NeighbourSampler(examples, neighbours=neighbours),
+        n_pairs=batch,
+        seed=seed,
+        augment=Augment(),
+        augmented_aliases=0.25,
+        plain=plain,
+        n_plain=batch // 2,
+        misspelt_plain=0.25,
+    )
+    config = config_of(steps=steps, rate=rate, workers=workers, temperature=temperature, micro_batch=micro_batch)
+    fit(network, tokenizer, maker, config, out, teacher=teacher, distil_from=teacher)
+    write_trained(network, out / "trained.safetensors")
+
+
+@main.command()
+@_option("--base")
+@_option("--characters")
+@_option("--sources")
+@_option("--trained")
+@_option("--data")
+@_option("--work", is_made=True)
+@_option("--out", is_made=True)
+@click.option("--name", default="pearl-mini-en")
+@click.option("--ratio", type=float, required=True)
+@click.option("--share", type=float, default=0.05)
+@click.option("--steps", type=int, default=20_000)
+def finish(
+    base: Path,
+    characters: Path,
+    sources: Path,
+    trained: Path,
     data: Path,
     work: Path,
     out: Path,
-    *,
-    name: str = NAME,
-    ratio: float = RATIO,
-    share: float = SHARE,
-    trained: dict[str, Any] | None = None,
-    card: str = "pearl_mini_en_card.md",
+    name: str,
+    ratio: float,
+    share: float,
+    steps: int,
 ) -> None:
-    """Average, set the share of the characters, fit the type head, and write the checkpoint.
-
-    Args:
-        network: Was trained from `base`, with `tokenizer`.
-        sources: What it was trained on; the type head learns from it too.
-        data: Has the typed names.
-        work, out: Get the weights for torch, and the checkpoint.
-        ratio, share: Shares of the trained weights in the average, and of the cosine that comes from characters.
-        trained: How it was trained, for the checkpoint; by default `TRAINED`.
-        card: The text of its model card, beside this file.
-    """
-    average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=ratio)
-    characters = network.character_encoder
-    assert characters is not None
-    characters.config = characters.config.model_copy(update={"share": share})
-    network.eval()
-    head, label_counts = train_head(network, tokenizer, head_examples(sources, random.Random(2), 12_000))
-    network.type_head = head
-    scores = _score_held_out(network, tokenizer, data)
-    training = {
-        "base": "sentence-transformers/all-MiniLM-L6-v2",
-        **(TRAINED if trained is None else trained),
-        "temperature": CONFIG.temperature,
-        "average_ratio": ratio,
-        "type_accuracy": round(scores.accuracy, 4),
-        "type_macro_f1": round(scores.macro_f1, 4),
-    }
-    config = PearlConfig(
+    """Average the trained tensors with the base, fit the type head, and write the checkpoint."""
+    logging.basicConfig(level=logging.INFO)
+    torch.manual_seed(0)
+    tokenizer = open_tokenizer(base)
+    examples, _ = load_sources(sources)
+    network = new_network(base, characters)
+    load_trained(network, trained)
+    how = {"steps": steps, "pairs": PAIRS, "learning_rate": RATE, "temperature": 0.05}
+    write_finished(
+        network,
+        examples,
+        tokenizer,
+        base,
+        data,
+        work,
+        out,
         name=name,
-        dim=384 + characters.char_dim,
-        phrase_dim=384,
-        char_dim=characters.char_dim,
-        character=characters.config,
-        label_counts=label_counts,
-        max_length=MAX_LENGTH,
-        precision="fp32",
-        training=training,
+        ratio=ratio,
+        share=share,
+        trained=how,
     )
-    text = Path(__file__).with_name(card).read_text("utf-8").format(**training)
-    write_network(work / "torch", network, config, transformer=base)
-    click.echo(export_checkpoint(work / "torch", out))
-    (out / "README.md").write_text(text, encoding="utf-8")
-    click.echo(json.dumps(training))
-
-
-def _score_held_out(network: PearlNetwork, tokenizer: Any, data: Path) -> TypeScores:
-    """The type head on held-out names: development is logged, test is returned."""
-    assert network.type_head is not None
-    for split, numbers in (("development", DEVELOPMENT_SPLITS), ("test", TEST_SPLITS)):
-        named = held_out_types(data, numbers)
-        with torch.inference_mode():
-            logits = network.type_head(phrase_vectors(network, tokenizer, [name for name, _ in named]))
-        scores = score_types(logits, [kinds for _, kinds in named])
-        _log.info("types on %s: %s", split, scores)
-    return scores
 
 
 if __name__ == "__main__":

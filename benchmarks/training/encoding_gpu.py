@@ -1,6 +1,6 @@
 """Encoding on a GPU: the rate beside sentence-transformers, and how far bfloat16 is from float32.
 
-    python benchmarks/encoding_gpu.py --model FOLDER --plain FOLDER --names FILE [--device cuda]
+    python benchmarks/training/encoding_gpu.py --model FOLDER --plain FOLDER --names FILE [--device cuda]
 
 --model is a checkpoint with weights for torch (`pearl-qdrant models export pearl-mini-en FOLDER --torch`), --plain a
 folder of all-MiniLM-L6-v2, which both programs can load, --names a file with one name a line. Rates are the best of
@@ -63,7 +63,7 @@ def compare(exact: np.ndarray[Any, Any], fast: np.ndarray[Any, Any], names: list
 @click.option("--limit", type=int, default=200_000)
 def main(model: Path, plain: Path, names_path: Path, device: str, limit: int) -> None:
     """Measure."""
-    lines = dict.fromkeys(names_path.read_text("utf-8").splitlines())
+    lines = dict.fromkeys(line for line in names_path.read_text("utf-8").splitlines() if line.strip())
     names = random.Random(0).sample(list(lines), min(limit, len(lines)))
     machine = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor()
     click.echo(f"{machine}, {torch.get_num_threads()} threads, torch {torch.__version__}, {len(names):,} names")

@@ -79,7 +79,8 @@ def load_encoder(
             threads of torch, for the whole process.
         models_dir: Folder of the shipped models.
         runtime: "onnx" or "torch"; "auto" is ONNX on a CPU if the model has it, else torch.
-        precision: Precision of torch: "bf16", "fp32", or "auto" for bf16 if the hardware supports it.
+        precision: Precision of torch: "bf16", "fp32", or "auto" for the faster one
+            (see `torch_runtime.encoding_precision`).
 
     Raises:
         ModelNotFoundError: If the model does not exist.
@@ -175,7 +176,7 @@ def _torch_encoder(
     """Load the safetensors of a folder into torch."""
     import torch
 
-    from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, load_network, network_width
+    from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, encoding_precision, load_network, network_width
 
     if options.threads is not None and info.device == "cpu":
         torch.set_num_threads(options.threads)
@@ -190,6 +191,6 @@ def _torch_encoder(
             character=config.character,
             char_dim=config.char_dim,
         )
-    precision = fast_precision(info.device) if options.precision == "auto" else options.precision
+    precision = encoding_precision(network, info.device) if options.precision == "auto" else options.precision
     info = replace(info, dim=network_width(network), precision=precision)
     return TorchEncoder(network, tokenizer, info=info, never_seen=pearl.never_seen if pearl else None)

@@ -26,6 +26,8 @@ from pearl_qdrant.encoder.tokens import Batch, NameTokenizer
 from pearl_qdrant.errors import CheckpointError, DeviceError
 
 CPU_LIMITS = BatchLimits(max_tokens=2048, max_names=256, workers=1)
+MIN_BF16_WIDTH = 768
+"""Columns of a phrase encoder from which on a GPU encodes in bf16."""
 GPU_LIMITS = BatchLimits(max_tokens=32768, max_names=2048, workers=2)
 
 
@@ -120,6 +122,16 @@ def fast_precision(device: str) -> str:
         return "bf16" if any(getattr(cpu, probe, bool)() for probe in probes) else "fp32"
     # GPUs before Ampere only emulate bf16.
     return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp32"
+
+
+def encoding_precision(network: PearlNetwork, device: str) -> str:
+    """The faster precision to encode names in: "bf16" or "fp32".
+
+    Names are short, so a GPU that runs a narrow network waits for its operations to be started, and bf16 adds
+    conversions: on one H100, 384 columns are slower in bf16 than in fp32 (docs/experiments/large-batches.md).
+    """
+    is_narrow = _width(network.phrase_encoder) < MIN_BF16_WIDTH
+    return "fp32" if is_narrow and device != "cpu" else fast_precision(device)
 
 
 def load_network(

@@ -1,0 +1,122 @@
+"""The end of the shipped model's recipe: average with the start, type head, checkpoint."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from mini_en_data import head_examples, held_out_types
+from torch import Tensor
+
+from pearl_qdrant.encoder.checkpoint import PearlConfig
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+from training.data.batches import ExampleSource
+from training.examples.example import Example
+from training.examples.splits import DEVELOPMENT_SPLITS, TEST_SPLITS
+from training.export.export_checkpoint import export_checkpoint
+from training.head.evaluate_types import TypeScores, score_types
+from training.head.fit_head import fit_head
+from training.networks.phrase_vectors import pool_phrases
+from training.networks.torch_checkpoint import write_network
+from training.networks.weight_average import average_weights
+
+MAX_LENGTH = 64
+
+_log = logging.getLogger(__name__)
+
+
+@torch.inference_mode()
+def phrase_vectors(network: PearlNetwork, tokenizer: Any, names: list[str]) -> Tensor:
+    """Vectors before normalisation, (n, dim), in chunks."""
+    chunks = [names[start : start + 4096] for start in range(0, len(names), 4096)]
+    return torch.cat([pool_phrases(network, tokenizer, chunk, MAX_LENGTH, 64) for chunk in chunks])
+
+
+def train_head(network: PearlNetwork, tokenizer: Any, examples: list[Example]) -> tuple[Any, tuple[int, ...]]:
+    """Fit the head on the averaged encoder; returns it, and the number of examples per label."""
+    allowed = torch.zeros(len(examples), len(PHRASE_TYPES), dtype=torch.bool)
+    for i, example in enumerate(examples):
+        allowed[i, list(example.allowed)] = True
+    # Between equal weights for names and equal weights for sets of types; tuned on the development splits.
+    kinds = [example.allowed for example in examples]
+    sizes = {kind: kinds.count(kind) for kind in set(kinds)}
+    weights = torch.tensor([sizes[kind] ** -0.25 for kind in kinds])
+    vectors = phrase_vectors(network, tokenizer, [e.name for e in examples])
+    generator = torch.Generator().manual_seed(0)
+    head = fit_head(vectors, allowed, weights=weights, epochs=60, generator=generator)
+    return head, tuple(allowed.sum(0).tolist())
+
+
+def finish(
+    network: PearlNetwork,
+    sources: list[ExampleSource],
+    tokenizer: Any,
+    base: Path,
+    data: Path,
+    work: Path,
+    out: Path,
+    *,
+    name: str,
+    ratio: float,
+    share: float,
+    trained: dict[str, Any],
+) -> None:
+    """Average, set the share of the characters, fit the type head, and write the checkpoint.
+
+    Args:
+        network: Was trained from `base`, with `tokenizer`.
+        sources: What it was trained on; the type head learns from it too.
+        data: Has the typed names.
+        work, out: Get the weights for torch, and the checkpoint.
+        ratio, share: Shares of the trained weights in the average, and of the cosine that comes from characters.
+        trained: How it was trained, for the checkpoint.
+    """
+    average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=ratio)
+    characters = network.character_encoder
+    assert characters is not None
+    characters.config = characters.config.model_copy(update={"share": share})
+    network.eval()
+    head, label_counts = train_head(network, tokenizer, head_examples(sources, random.Random(2), 12_000))
+    network.type_head = head
+    scores = _score_held_out(network, tokenizer, data)
+    training = {
+        "base": "sentence-transformers/all-MiniLM-L6-v2",
+        **trained,
+        "average_ratio": ratio,
+        "type_accuracy": round(scores.accuracy, 4),
+        "type_macro_f1": round(scores.macro_f1, 4),
+    }
+    config = PearlConfig(
+        name=name,
+        dim=384 + characters.char_dim,
+        phrase_dim=384,
+        char_dim=characters.char_dim,
+        character=characters.config,
+        label_counts=label_counts,
+        max_length=MAX_LENGTH,
+        precision="fp32",
+        training=training,
+    )
+    text = Path(__file__).with_name("pearl_mini_en_card.md").read_text("utf-8").format(**training)
+    write_network(work / "torch", network, config, transformer=base)
+    click.echo(export_checkpoint(work / "torch", out))
+    (out / "README.md").write_text(text, encoding="utf-8")
+    click.echo(json.dumps(training))
+
+
+def _score_held_out(network: PearlNetwork, tokenizer: Any, data: Path) -> TypeScores:
+    """The type head on held-out names: development is logged, test is returned."""
+    assert network.type_head is not None
+    for split, numbers in (("development", DEVELOPMENT_SPLITS), ("test", TEST_SPLITS)):
+        named = held_out_types(data, numbers)
+        with torch.inference_mode():
+            logits = network.type_head(phrase_vectors(network, tokenizer, [name for name, _ in named]))
+        scores = score_types(logits, [kinds for _, kinds in named])
+        _log.info("types on %s: %s", split, scores)
+    return scores
