@@ -1,0 +1,122 @@
+"""Read texts and cut them into sequences to train on.
+
+    text -> sentences -> at most `max_words` words each -> as they are, or neighbours packed together
+
+A sentence ends at a full stop, question mark or exclamation mark before a capital letter or digit, and at a line
+break. At most `limit` sequences of all texts are kept, each with the same chance (reservoir sampling), so that memory
+is bounded for texts of any size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from ingest.io.report import ReadReport
+from ingest.io.streams import open_sources
+from pearl_qdrant.errors import InputError
+from training.corpus.texts import read_texts
+
+Cutting = Literal["sentence", "packed"]
+"""One sentence each, or neighbouring sentences of a text together."""
+
+FEWEST_WORDS = 3
+"""Shorter sequences are skipped: headings and lists."""
+
+_SENTENCE_END = re.compile(r"""(?<=[.!?])["')\]\u2019\u201d]*\s+(?=["'(\[\u2018\u201c]*[A-Z0-9])|\s*[\r\n]+\s*""")
+
+
+def read_sequences(
+    texts: Sequence[Path],
+    report: ReadReport,
+    *,
+    field: str,
+    cutting: Cutting,
+    max_words: int,
+    limit: int,
+    seed: int,
+    lowercase: bool = False,
+) -> list[str]:
+    """Read the sequences of text files.
+
+    Args:
+        texts: Plain text or JSON Lines, compressed or not.
+        report: Counts rows, and those skipped.
+        field: Name of the text field in JSON Lines.
+        cutting, max_words: As for `cut`.
+        limit: At most this many sequences, drawn at random.
+        seed: Seed of the draw.
+        lowercase: Lower-case them, for a model that wants it.
+
+    Raises:
+        FormatError: If a file does not exist, is empty, or has no text.
+        TooManyErrorsError: If more rows are bad than the report allows.
+        InputError: If the texts have no sequence.
+    """
+    sources = open_sources(texts)
+    try:
+        found = _sample(
+            (
+                sequence.lower() if lowercase else sequence
+                for source in sources
+                for text in read_texts(source, report, field=field)
+                for sequence in cut(text, cutting=cutting, max_words=max_words)
+            ),
+            limit=limit,
+            rng=random.Random(f"sequences {seed}"),
+        )
+    finally:
+        for source in sources:
+            source.close()
+    if not found:
+        named = ", ".join(map(str, texts))
+        raise InputError(named, None, f"has no sequence of at least {FEWEST_WORDS} words. Give files of running text")
+    return found
+
+
+def cut(text: str, *, cutting: Cutting, max_words: int) -> Iterator[str]:
+    """Yield the sequences of a text.
+
+    Args:
+        text: A line or an article.
+        cutting: "sentence", or "packed": neighbouring sentences together, as long as they have at most `max_words`.
+        max_words: A longer sentence is cut into pieces.
+    """
+    held: list[str] = []
+    for sentence in _SENTENCE_END.split(text):
+        words = sentence.split()
+        for start in range(0, len(words), max_words):
+            piece = words[start : start + max_words]
+            if held and (cutting == "sentence" or len(held) + len(piece) > max_words):
+                yield from _long_enough(held)
+                held = []
+            held += piece
+    yield from _long_enough(held)
+
+
+def digest_of(sequences: Iterable[str]) -> str:
+    """Return a short digest of sequences, to recognise them when a run resumes."""
+    digest = hashlib.blake2b(digest_size=8)
+    for sequence in sequences:
+        digest.update(sequence.encode("utf-8", "replace") + b"\n")
+    return digest.hexdigest()
+
+
+def _long_enough(words: list[str]) -> Iterator[str]:
+    if len(words) >= FEWEST_WORDS:
+        yield " ".join(words)
+
+
+def _sample(sequences: Iterable[str], *, limit: int, rng: random.Random) -> list[str]:
+    """Return at most `limit` of the sequences, each with the same chance."""
+    kept: list[str] = []
+    for n_seen, sequence in enumerate(sequences):
+        if n_seen < limit:
+            kept.append(sequence)
+        elif (place := rng.randrange(n_seen + 1)) < limit:
+            kept[place] = sequence
+    return kept
