@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, ClassVar, Protocol, TextIO
 
 from pearl_qdrant.errors import SettingsError
 
@@ -23,6 +23,9 @@ CURVES = "curves.png"
 _EVERY = 60.0  # seconds between two drawings
 _SMOOTHING = 0.98  # of the exponential mean of the curves
 _WIDEST = 4000  # points per curve
+
+_UNITS = {"contrastive": "nats", "type_loss": "nats", "misad": "", "mlm": "nats", "learning_rate": ""}
+"""Columns of a log that are drawn, those that it has, with their units; at most three beside the scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,17 @@ class StepRecord:
     phrases: int
 
 
+class Record(Protocol):
+    """Figures of one step, all of them numbers: a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def step(self) -> int:
+        """The step, from 1."""
+        ...
+
+
 class RunLog:
     """Writes the log of a run into a folder; on a resume, rows after the saved state are removed first.
 
@@ -57,17 +71,20 @@ class RunLog:
         folder: Where to write.
         done: Steps done before the run resumes.
         tensorboard: Write event files for TensorBoard too; it must be installed.
+        record: The class of its steps.
 
     Raises:
         SettingsError: If TensorBoard is requested but not installed.
     """
 
-    def __init__(self, folder: Path, *, done: int, tensorboard: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, done: int, tensorboard: bool = False, record: type[Record] = StepRecord
+    ) -> None:
         self._folder = folder
         self._warned = False
         self._drawn = time.monotonic()
         self._board = _open_board(folder) if tensorboard else None
-        names = [field.name for field in fields(StepRecord)]
+        names = [field.name for field in fields(record)]
         self._steps = _reopen(folder / LOG, names, done)
         self._scores = _reopen(folder / EVALUATION, ["step", "metric", "value"], done)
 
@@ -82,7 +99,7 @@ class RunLog:
         if self._board is not None:
             self._board.close()
 
-    def step(self, record: StepRecord) -> None:
+    def step(self, record: Record) -> None:
         """Write the figures of a step."""
         row = [value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]
         _write(self._steps, [row])
@@ -123,14 +140,13 @@ def plot_curves(folder: Path) -> Path:
     steps = [row["step"] for row in rows]
     figure = Figure(figsize=(10, 7), layout="constrained")
     panels: Any = figure.subplots(2, 2)
-    for axes, name, unit in zip(
-        panels.flat, ("contrastive", "type_loss", "learning_rate"), ("nats", "nats", ""), strict=False
-    ):
+    drawn = [name for name in _UNITS if rows and name in rows[0]]
+    for axes, name in zip(panels.flat, drawn, strict=False):
         values = [row[name] for row in rows]
         every = max(1, len(values) // _WIDEST)
         axes.plot(steps[::every], values[::every], alpha=0.3, linewidth=0.8)
         axes.plot(steps[::every], _smooth(values)[::every], linewidth=1.5)
-        axes.set(title=name.replace("_", " "), xlabel="step", ylabel=unit)
+        axes.set(title=name.replace("_", " "), xlabel="step", ylabel=_UNITS[name])
     axes = panels.flat[3]
     for name, points in _curves(folder).items():
         axes.plot([step for step, _ in points], [value for _, value in points], marker="o", markersize=3, label=name)

@@ -11,6 +11,7 @@ one and then replaces it, so that there is a complete file even if the process i
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,49 @@ import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.errors import TrainingError
+from training.finetune.distributed import wait_for_all
+
+_log = logging.getLogger(__name__)
+
+
+class RunState:
+    """The state of a run in a file.
+
+    Args:
+        path: The file.
+        network, optimizer: Whose state it is.
+        identity: Settings that a resumed run must share, serialisable as JSON.
+    """
+
+    def __init__(
+        self, path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
+    ) -> None:
+        self.optimizer = optimizer
+        self._path, self._network, self._identity = path, network, identity
+
+    def load(self) -> int:
+        """Load the state, if there is one; returns the steps done. Raises as `load_state`."""
+        done = load_state(self._path, network=self._network, optimizer=self.optimizer, identity=self._identity)
+        if done:
+            _log.info("resuming after step %d", done)
+        return done
+
+    def clear(self, *, is_first: bool = True) -> int:
+        """Remove the state; returns 0, the steps done. No process may start before the first one has removed it."""
+        wait_for_all()
+        if is_first:
+            self._path.unlink(missing_ok=True)
+        wait_for_all()
+        return 0
+
+    def save(self, step: int) -> None:
+        """Write the state after a step."""
+        save_state(self._path, step=step, network=self._network, optimizer=self.optimizer, identity=self._identity)
+
+
+def is_due(step: int, every: int) -> bool:
+    """Return whether something that happens every few steps happens after this one; 0 is never."""
+    return every > 0 and step % every == 0
 
 
 def save_state(

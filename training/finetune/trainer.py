@@ -7,7 +7,6 @@ Cost: one step of 256 pairs of 8 tokens through 6 layers of 384 takes about 2 s 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -29,7 +28,7 @@ from training.finetune.distributed import same_start, sum_gradients, sum_over_pr
 from training.finetune.encoders import NetworkTeacher
 from training.finetune.interruption import StopRequest, deferred_stop
 from training.finetune.objective import Losses, Teacher, batch_losses
-from training.finetune.run_state import load_state, save_state
+from training.finetune.run_state import RunState, is_due
 from training.networks.phrase_vectors import PhraseVectors, device_of
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
 """Scores by name of a network after a step. The network is in evaluation mode and must be left unchanged."""
 
 STATE = "state.safetensors"
-
-_log = logging.getLogger(__name__)
 
 
 def fit(
@@ -88,7 +85,7 @@ def fit(
     if maker.plain and distil_from is None:
         raise ValueError("plain phrases need an encoder to distil them from")
     folder.mkdir(parents=True, exist_ok=True)
-    state = _State(folder / STATE, network, _optimizer(network, config), {**config.identity(), **maker.identity()})
+    state = RunState(folder / STATE, network, _optimizer(network, config), {**config.identity(), **maker.identity()})
     done = state.load() if resume else state.clear(is_first=maker.shard.rank == 0)
     same_start(network)
     loop = _Loop(network, config, state.optimizer, teacher, distil_from)
@@ -126,39 +123,10 @@ def _take_steps(
         if recorder is not None:
             recorder.add(record, stop)
         is_last = record.step == config.steps
-        if is_last or _is_due(record.step, config.evaluate_every) or _is_due(record.step, config.save_every):
+        if is_last or is_due(record.step, config.evaluate_every) or is_due(record.step, config.save_every):
             wait_for_all()
         if stop:
             break
-
-
-class _State:
-    """The state of a run on disk."""
-
-    def __init__(
-        self, path: Path, network: PearlNetwork, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
-    ) -> None:
-        self.optimizer = optimizer
-        self._path, self._network, self._identity = path, network, identity
-
-    def load(self) -> int:
-        """Load the state, if there is one; returns the steps done."""
-        done = load_state(self._path, network=self._network, optimizer=self.optimizer, identity=self._identity)
-        if done:
-            _log.info("resuming after step %d", done)
-        return done
-
-    def clear(self, *, is_first: bool) -> int:
-        """Remove the state; returns 0, the steps done. No process may start before the first one has removed it."""
-        wait_for_all()
-        if is_first:
-            self._path.unlink(missing_ok=True)
-        wait_for_all()
-        return 0
-
-    def save(self, step: int) -> None:
-        """Write the state after a step."""
-        save_state(self._path, step=step, network=self._network, optimizer=self.optimizer, identity=self._identity)
 
 
 class _Recorder:
@@ -168,7 +136,7 @@ class _Recorder:
         self,
         log: RunLog,
         config: FitConfig,
-        state: _State,
+        state: RunState,
         loop: _Loop,
         evaluate: Evaluate | None,
         clock: Callable[[], float],
@@ -195,19 +163,14 @@ class _Recorder:
         self._log.step(record)
         self._bar.update()
         self._bar.set_postfix(loss=f"{record.contrastive:.3f}", type=f"{record.type_loss:.3f}", refresh=False)
-        if self._evaluate is not None and (is_last or _is_due(step, config.evaluate_every)):
+        if self._evaluate is not None and (is_last or is_due(step, config.evaluate_every)):
             self._log.scores(step, self._loop.scores(step, self._evaluate))
         # Clock and stop request are read after the evaluation: it may take minutes, and a signal may arrive meanwhile.
         is_overdue = self._clock() - self._saved_at >= config.save_seconds
-        if is_last or stop or is_overdue or _is_due(step, config.save_every):
+        if is_last or stop or is_overdue or is_due(step, config.save_every):
             self._state.save(step)
             self._saved_at = self._clock()
             self._log.plot(final=is_last)
-
-
-def _is_due(step: int, every: int) -> bool:
-    """Whether something that happens every few steps happens after this one; 0 is never."""
-    return every > 0 and step % every == 0
 
 
 def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimizer:

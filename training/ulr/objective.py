@@ -1,0 +1,144 @@
+"""The objective of ULR.
+
+    L = misad_weight L_MiSAD + mlm_weight L_MLM
+    L_MiSAD = MSE(E_w + E_R, E_S)       unit vectors of the n-gram, of the rest and of the whole sequence
+    L_MLM                               cross-entropy of the masked tokens of S, none of them in w
+
+E_S is the vector of the masked S, as one pass gives both terms. The MSE is a mean over dimensions as well as sequences:
+for 384 dimensions a squared distance of 1 is a loss of 0.0026.
+
+The sums over parts of a batch are exact: each part counts by its share of all n-grams and of all masked tokens.
+
+Source: ULR (Li & Zhao 2021), section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from training.networks.phrase_vectors import autocast, device_of
+from training.ulr.config import UlrConfig
+from training.ulr.network import UlrNetwork, pad
+from training.ulr.views import Views
+
+
+def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = False) -> Tensor:
+    """Mean square error between E_w + E_R and E_S.
+
+    Args:
+        part: Vectors of the n-grams w, (n, dim), any norm.
+        rest: Vectors of the rests R, (n, dim), any norm.
+        whole: Vectors of the sequences S, (n, dim), any norm.
+        renormalise: Scale the sum to unit length, as the published code does.
+
+    Returns:
+        Mean over the sequences and the dimensions, ().
+    """
+    if not part.shape == rest.shape == whole.shape:
+        raise ValueError(
+            f"n-grams {tuple(part.shape)}, rests {tuple(rest.shape)} and sequences {tuple(whole.shape)} do not match"
+        )
+    total = nn.functional.normalize(part, dim=-1) + nn.functional.normalize(rest, dim=-1)
+    if renormalise:
+        total = nn.functional.normalize(total, dim=-1)
+    return nn.functional.mse_loss(total, nn.functional.normalize(whole, dim=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class UlrLosses:
+    """Losses of a step before their weights, detached.
+
+    Attributes:
+        misad: 0 if no sequence has an n-gram.
+        mlm: In nats; 0 if nothing is masked.
+        n_spans: Sequences with an n-gram.
+    """
+
+    misad: float
+    mlm: float
+    n_spans: int
+
+
+def backward(
+    network: UlrNetwork, views: Sequence[Views], config: UlrConfig, *, precision: str = "fp32", head_only: bool = False
+) -> UlrLosses:
+    """Add the gradient of the objective over a batch to the network's parameters.
+
+    Args:
+        network: Computes the losses.
+        views: The sequences of the batch, seen in parts.
+        config: The weights of the terms, and how many sequences are encoded at once.
+        precision: Precision of the encoder's forward passes, "fp32" or "bf16".
+        head_only: Compute the MLM loss of S alone, as while the encoder is fixed.
+    """
+    n_spans = 0 if head_only else _count_spans(views)
+    n_masked = _count_masked(views, head_only=head_only)
+    misad_sum = mlm_sum = 0.0
+    ordered = sorted(views, key=lambda view: len(view.whole))
+    for start in range(0, len(ordered), config.micro_batch):
+        chunk = ordered[start : start + config.micro_batch]
+        error, mlm = _terms(network, chunk, config, precision=precision, head_only=head_only)
+        total = torch.zeros((), device=device_of(network))
+        if error is not None:
+            error = error * (_count_spans(chunk) / n_spans)
+            total = total + config.misad_weight * error
+            misad_sum += float(error.detach())
+        if mlm is not None:
+            mlm = mlm * (_count_masked(chunk, head_only=head_only) / n_masked)
+            total = total + config.mlm_weight * mlm
+            mlm_sum += float(mlm.detach())
+        if total.requires_grad:
+            torch.autograd.backward(total)
+    return UlrLosses(misad_sum, mlm_sum, n_spans)
+
+
+def _count_spans(views: Sequence[Views]) -> int:
+    return sum(view.part is not None for view in views)
+
+
+def _count_masked(views: Sequence[Views], *, head_only: bool) -> int:
+    return sum(len(view.masked) + (0 if head_only else len(view.rest_masked)) for view in views)
+
+
+def _terms(
+    network: UlrNetwork, views: Sequence[Views], config: UlrConfig, *, precision: str, head_only: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """Mean MiSAD and MLM losses of a part of a batch; None for one without an n-gram or a masked token."""
+    device = device_of(network)
+    pairs = [] if head_only else [(i, view) for i, view in enumerate(views) if view.part is not None]
+    with autocast(device, precision):
+        whole, whole_mask = _encode(network, [view.whole for view in views])
+        vectors = [_rows(whole, [(i, place) for i, view in enumerate(views) for place in view.masked])]
+        targets = [target for view in views for target in view.targets]
+        error = None
+        if pairs:
+            part, part_mask = _encode(network, [view.part or [] for _, view in pairs])
+            rest, rest_mask = _encode(network, [view.rest for _, view in pairs])
+            vectors.append(_rows(rest, [(i, p) for i, (_, view) in enumerate(pairs) for p in view.rest_masked]))
+            targets += [target for _, view in pairs for target in view.rest_targets]
+            error = misad(
+                network.pool(part, part_mask),
+                network.pool(rest, rest_mask),
+                network.pool(whole, whole_mask)[[i for i, _ in pairs]],
+                renormalise=config.renormalise,
+            )
+        logits = network.logits(torch.cat(vectors)) if targets else None
+    if logits is None:
+        return error, None
+    return error, nn.functional.cross_entropy(logits, torch.tensor(targets, device=device))
+
+
+def _encode(network: UlrNetwork, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Token vectors of rows of ids, (b, t, dim), and their mask, (b, t)."""
+    ids, mask = pad(rows, device_of(network))
+    return network.hidden(ids, mask), mask
+
+
+def _rows(hidden: Tensor, places: list[tuple[int, int]]) -> Tensor:
+    """The vectors of tokens by row and place, (n, dim)."""
+    at = torch.tensor(places, dtype=torch.long, device=hidden.device).reshape(-1, 2)
+    return hidden[at[:, 0], at[:, 1]]

@@ -1,0 +1,176 @@
+"""What the network sees of a sequence: the n-gram w, the rest R, and the whole S with masked tokens.
+
+    text -> tokens, with the special tokens and the model's prefix around them (the frame)
+    S = frame + all tokens, some of them masked, none of w
+    w = frame + the tokens of the n-gram
+    R = frame + all other tokens; they are masked as in S, or not at all
+
+A masked token is [MASK] in 80 of 100 cases, another token in 10, and itself in 10.
+
+Source: ULR (Li & Zhao 2021), section 3.2; masks as in BERT (Devlin et al. 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pearl_qdrant.encoder.tokens import tokenizer_errors
+from pearl_qdrant.errors import ModelError
+from training.ulr.spans import Span
+
+_MASKED, _OTHER = 0.8, 0.1  # shares of masked tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenisedSequence:
+    """A sequence as token ids.
+
+    Attributes:
+        text: The part of the sequence that the tokens cover; a long sequence is truncated.
+        ids: Token ids, those of the frame included.
+        first, end: Where the sequence's own tokens are in `ids`.
+        offsets: Start and end of each own token in `text`, in characters.
+    """
+
+    text: str
+    ids: list[int]
+    first: int
+    end: int
+    offsets: list[tuple[int, int]]
+
+    def token_span(self, span: Span) -> tuple[int, int] | None:
+        """Return the tokens of an n-gram as places in `ids`; None if it has none, or the sequence has no other."""
+        start, end = span
+        within = [i for i, (a, b) in enumerate(self.offsets) if a < end and b > start]
+        if not within or len(within) == len(self.offsets):
+            return None
+        return self.first + within[0], self.first + within[-1] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The token ids of a sequence and its parts.
+
+    Attributes:
+        whole: S, with masked tokens.
+        masked: Places of the masked tokens in `whole`.
+        targets: Their ids.
+        part: w; None if the sequence has no n-gram.
+        rest: R; empty without an n-gram.
+        rest_masked, rest_targets: As `masked` and `targets`, for R; empty if R has no masks.
+    """
+
+    whole: list[int]
+    masked: list[int]
+    targets: list[int]
+    part: list[int] | None = None
+    rest: list[int] = field(default_factory=list)
+    rest_masked: list[int] = field(default_factory=list)
+    rest_targets: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """How tokens are masked.
+
+    Attributes:
+        mask_id: Id of [MASK].
+        others: Ids that may replace a token: all but the special ones.
+        share: Share of the tokens that are masked; 0 for none. At least one token is.
+        on_rest: Whether R has the masks of S.
+    """
+
+    mask_id: int
+    others: Sequence[int]
+    share: float
+    on_rest: bool = False
+
+
+def open_masking(tokenizer: Any, *, share: float, on_rest: bool) -> Masking:
+    """Return how tokens of a tokenizer are masked.
+
+    Raises:
+        ModelError: If it has no mask token.
+    """
+    special = {i: token.content for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    mask_id = next((tokenizer.token_to_id(token) for token in ("[MASK]", "<mask>")
+                    if tokenizer.token_to_id(token) is not None), None)  # fmt: skip
+    if mask_id is None:
+        raise ModelError("The tokenizer has neither [MASK] nor <mask>, which masked language modelling needs.")
+    others = [i for i in range(tokenizer.get_vocab_size(with_added_tokens=True)) if i not in special and i != mask_id]
+    return Masking(mask_id, others, share, on_rest)
+
+
+def tokenise(tokenizer: Any, texts: Sequence[str], *, prefix: str, max_tokens: int) -> list[TokenisedSequence]:
+    """Tokenise sequences.
+
+    Args:
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        texts: The sequences.
+        prefix: Text before each sequence, n-gram and rest, as when the model is used.
+        max_tokens: Longer sequences are truncated; the end token stays.
+
+    Raises:
+        CheckpointError: If the tokenizer fails on a sequence.
+    """
+    with tokenizer_errors("the tokenizer", f"cannot tokenise one of {len(texts):,} sequences"):
+        encodings = tokenizer.encode_batch([prefix + text for text in texts])
+    return [
+        _truncated(text, encoding, len(prefix), max_tokens) for text, encoding in zip(texts, encodings, strict=True)
+    ]
+
+
+def make_views(
+    sequence: TokenisedSequence, span: tuple[int, int] | None, masking: Masking, rng: np.random.Generator
+) -> Views:
+    """Mask a sequence, and take it apart.
+
+    Args:
+        sequence: Its tokens.
+        span: The tokens of the n-gram, as places in the ids; None if there is none.
+        masking: How to mask.
+        rng: Draws the masks.
+    """
+    first, end = span or (0, 0)
+    places = [i for i in range(sequence.first, sequence.end) if not first <= i < end]
+    masked: list[int] = []
+    if masking.share and places:
+        n_masked = max(1, round(masking.share * len(places)))
+        masked = sorted(rng.choice(places, n_masked, replace=False).tolist())
+    whole = list(sequence.ids)
+    for i, chance in zip(masked, rng.random(len(masked)).tolist(), strict=True):
+        if chance < _MASKED:
+            whole[i] = masking.mask_id
+        elif chance < _MASKED + _OTHER:
+            whole[i] = masking.others[int(rng.integers(len(masking.others)))]
+    targets = [sequence.ids[i] for i in masked]
+    if span is None:
+        return Views(whole, masked, targets)
+    ids, seen = sequence.ids, whole if masking.on_rest else sequence.ids
+    in_rest = [i - (end - first) * (i >= end) for i in masked] if masking.on_rest else []
+    return Views(
+        whole,
+        masked,
+        targets,
+        part=ids[: sequence.first] + ids[first:end] + ids[sequence.end :],
+        rest=seen[:first] + seen[end:],
+        rest_masked=in_rest,
+        rest_targets=targets if masking.on_rest else [],
+    )
+
+
+def _truncated(text: str, encoding: Any, n_prefix: int, max_tokens: int) -> TokenisedSequence:
+    """Return the tokens of a sequence, with only as many of its own as fit."""
+    ids, offsets = list(encoding.ids), encoding.offsets
+    own = [
+        i for i, is_special in enumerate(encoding.special_tokens_mask) if not is_special and offsets[i][1] > n_prefix
+    ]
+    first, end = (own[0], own[-1] + 1) if own else (0, 0)
+    kept = min(end - first, max(0, max_tokens - (len(ids) - (end - first))))
+    inside = [(max(0, a - n_prefix), b - n_prefix) for a, b in offsets[first : first + kept]]
+    covered = text[: inside[-1][1]] if inside else ""
+    return TokenisedSequence(covered, ids[: first + kept] + ids[end:], first, first + kept, inside)
