@@ -29,7 +29,7 @@ from training.finetune.encoders import NetworkTeacher
 from training.finetune.interruption import StopRequest, deferred_stop
 from training.finetune.objective import Losses, Teacher, batch_losses
 from training.finetune.run_state import RunState, is_due
-from training.networks.phrase_vectors import PhraseVectors, device_of
+from training.networks.phrase_vectors import PhraseVectors, device_of, find_precision
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -210,7 +210,7 @@ class _Loop:
         self._teacher = teacher
         self._distil_from = distil_from
         self._device = device_of(network)
-        self._precision = _precision(config, self._device)
+        self._precision = find_precision(config.precision, self._device)
         self._trained = [p for group in optimizer.param_groups for p in group["params"]]
         network.train(config.dropout)
 
@@ -298,12 +298,3 @@ class _Loop:
             return lambda _: vectors
 
         return part(self._teacher, slice(paired)), part(self._distil_from, slice(paired, None))
-
-
-def _precision(config: FitConfig, device: torch.device) -> str:
-    """Precision of the encoder's forward passes."""
-    if config.precision != "auto":
-        return config.precision
-    from pearl_qdrant.encoder.runtime.torch_runtime import fast_precision
-
-    return fast_precision(str(device))

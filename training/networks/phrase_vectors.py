@@ -156,6 +156,20 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
     return context
 
 
+def find_precision(requested: str, device: torch.device) -> str:
+    """Return the precision of the encoder's forward passes: "bf16" or "fp32".
+
+    Args:
+        requested: One of them, or "auto": bf16 where the device computes in it.
+        device: Where the network runs.
+    """
+    if requested != "auto":
+        return requested
+    from pearl_qdrant.encoder.runtime.torch_runtime import fast_precision
+
+    return fast_precision(str(device))
+
+
 class _RandomState:
     """Torch's random state at a moment, to be restored for the duration of a `with` block."""
 

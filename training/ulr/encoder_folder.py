@@ -1,0 +1,165 @@
+"""Open the encoder that ULR training starts from, and write the one it ends with.
+
+The folder written is one of sentence-transformers: transformer, pooling and normalisation. Its weights are those of the
+model with its MLM head, under the names of transformers, so that a later run has a head to start from.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint, open_checkpoint
+from pearl_qdrant.encoder.find_model import find_model
+from pearl_qdrant.encoder.json_files import read_json
+from pearl_qdrant.encoder.plain_model import read_plain_model
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
+from pearl_qdrant.encoder.tokens import open_tokenizer
+from pearl_qdrant.errors import CheckpointError
+from training.networks.torch_checkpoint import phrase_tensors
+from training.ulr.config import Pooling
+from training.ulr.mlm_head import head_names, head_tensors, open_head
+from training.ulr.network import UlrNetwork
+
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+_NOTICES = ("NOTICE*", "LICENSE*")
+
+_MODULES = [
+    {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+    for i, (kind, path) in enumerate([("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")])
+]
+
+
+@dataclass(frozen=True, slots=True)
+class UlrBase:
+    """The encoder to start from.
+
+    Attributes:
+        network: In float32 on the CPU.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        folder: Has config.json and the tokenizer files.
+        prefix: Text before each text.
+        max_length: Tokens that the model reads.
+        lowercase: Whether texts are lower-cased first.
+        has_head: Whether its MLM head is that of the checkpoint.
+    """
+
+    network: UlrNetwork
+    tokenizer: Any
+    folder: Path
+    prefix: str
+    max_length: int
+    lowercase: bool
+    has_head: bool
+
+
+def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
+    """Load the encoder to start from.
+
+    Args:
+        model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
+        pooling: Instead of the model's own.
+        seed: Seed of a new MLM head.
+
+    Raises:
+        ModelNotFoundError: If there is no such model.
+        CheckpointError: If it has no weights for torch, or is broken.
+        ModelError: If its family cannot be trained.
+    """
+    folder = find_model(model).folder
+    if is_checkpoint(folder):
+        checkpoint = open_checkpoint(folder)
+        if checkpoint.torch_path is None:
+            raise CheckpointError(
+                str(folder),
+                f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch",
+            )
+        config = checkpoint.config
+        weights: tuple[Path, ...]
+        weights, own_pooling, prefix = (checkpoint.torch_path,), config.pooling, config.prefix
+        max_length, lowercase = config.max_length, False
+    else:
+        plain = read_plain_model(folder, pooling=None if pooling is None else "mean")
+        folder, weights, own_pooling, prefix = plain.folder, plain.safetensors, plain.pooling, plain.prefix
+        max_length, lowercase = plain.max_length, plain.lowercase
+    encoder = load_transformer(folder)
+    head, has_head = open_head(encoder, weights, seed=seed)
+    chosen: Any = pooling or own_pooling
+    network = UlrNetwork(encoder, head, pooling=chosen)
+    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    return UlrBase(network, tokenizer, folder, prefix, max_length, lowercase, has_head)
+
+
+def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -> None:
+    """Write the network of `base` as a folder that loads as a plain encoder.
+
+    Args:
+        folder: Created if absent; the files of an encoder in it are replaced.
+        base: Its network has been trained; it is moved to the CPU.
+        training: Record of the run, for ulr.json.
+    """
+    from safetensors.torch import save_file
+
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    (folder / "2_Normalize").mkdir(exist_ok=True)
+    network = base.network.cpu()
+    encoder: Any = network.encoder
+    names = head_names(encoder.config.model_type)
+    tensors = {f"{encoder.base_model_prefix}.{name}": tensor for name, tensor in phrase_tensors(encoder).items()}
+    part = folder / "model.safetensors.part"
+    save_file(tensors | head_tensors(network.head, names), part, metadata={"format": "pt"})
+    part.replace(folder / "model.safetensors")
+    for name in _TOKENIZER_FILES:
+        if (base.folder / name).is_file():
+            _copy(base.folder / name, folder / name)
+    for path in sorted(path for pattern in _NOTICES for path in base.folder.glob(pattern)):
+        _copy(path, folder / path.name)
+    config = read_json(base.folder / "config.json") | {
+        "architectures": [names.model_class],
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    config.pop("torch_dtype", None)
+    _write_json(folder / "config.json", config)
+    _write_json(folder / "modules.json", _MODULES)
+    _write_json(folder / "1_Pooling" / "config.json", _pooling(int(encoder.config.hidden_size), network.pooling))
+    _write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": base.max_length, "do_lower_case": base.lowercase}
+    )
+    if base.prefix:
+        prompts = {"prompts": {"default": base.prefix}, "default_prompt_name": "default"}
+        _write_json(folder / "config_sentence_transformers.json", prompts)
+    _write_json(folder / "ulr.json", dict(training))
+
+
+def _pooling(dim: int, pooling: Pooling) -> dict[str, Any]:
+    """1_Pooling/config.json in a form that old and new versions of sentence-transformers can read."""
+    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+    return {
+        "word_embedding_dimension": dim,
+        **{f"pooling_mode_{name}": mode == pooling for mode, name in modes.items()},
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.resolve() != target.resolve():
+        shutil.copyfile(source, target)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

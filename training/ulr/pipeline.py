@@ -1,0 +1,110 @@
+"""ULR training from texts to an encoder in one call: what `pearl-qdrant train ulr` does.
+
+from training import UlrRequest, train_ulr
+
+train_ulr(UlrRequest(base="all-MiniLM-L6-v2/", texts="articles.jsonl.gz", out="ulr/"))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from ingest.io.report import ReadReport
+from pearl_qdrant.errors import OptionError, TrainingError
+from training.events import TrainingEvents
+from training.finetune.distributed import shard_of_environment
+from training.networks.base_network import find_device
+from training.paths import as_paths, refuse_overwriting
+from training.ulr.config import UlrConfig
+from training.ulr.encoder_folder import UlrBase, open_ulr_base, write_encoder
+from training.ulr.request import UlrRequest, UlrResult
+from training.ulr.sequences import read_sequences
+from training.ulr.spans import FindSpans
+from training.ulr.trainer import UlrData, UlrRecord, fit_ulr
+from training.ulr.views import open_masking
+
+TRAINING = "training"
+"""Folder within `out` for state, log and curves."""
+
+
+def train_ulr(
+    request: UlrRequest,
+    *,
+    find_spans: FindSpans | None = None,
+    events: TrainingEvents | None = None,
+    on_step: Callable[[UlrRecord], None] = lambda _: None,
+) -> UlrResult:
+    """Train an encoder with ULR; the same call resumes a run that was interrupted.
+
+    Args:
+        request: What to train on, how, and where to write.
+        find_spans: Finds the n-grams of a sequence, in place of those of `request.ngrams`.
+        events: Gets `examples_read`: the sequences, and the rows that were skipped.
+        on_step: Called with the figures of each step.
+
+    Raises:
+        OptionError: If arguments contradict each other, or `out` is an input.
+        InputError: If an input cannot be read, or has too many bad rows.
+        ModelError: If the base cannot be loaded or trained.
+        TrainingError: If `out` holds the state of another run, the loss diverges, or there are several processes.
+    """
+    request.check()
+    texts = as_paths(request.texts)
+    refuse_overwriting(request.out, request.base, request.ngrams, *texts)
+    if not texts:
+        raise OptionError("texts", "There is nothing to learn from: 'texts' is empty.")
+    if shard_of_environment().world_size > 1:
+        raise TrainingError("ULR training runs in one process. Start it without torchrun")
+    out, device = Path(request.out), find_device(request.device)
+    base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
+    report = ReadReport(max_errors=request.max_errors)
+    sequences = read_sequences(
+        texts,
+        report,
+        field=request.field,
+        cutting=request.cutting,
+        max_words=request.max_words,
+        limit=request.sequences,
+        seed=request.seed,
+        lowercase=base.lowercase,
+    )
+    (events or TrainingEvents()).examples_read(len(sequences), report.skip_counts)
+    config = _config(request, base, len(sequences))
+    share = config.mask_share if config.mlm_weight else 0.0
+    data = UlrData(
+        sequences,
+        base.tokenizer,
+        open_masking(base.tokenizer, share=share, on_rest=config.mlm_on_rest),
+        find_spans=find_spans,
+        prefix=base.prefix,
+    )
+    base.network.to(device)
+    fit_ulr(
+        base.network,
+        data,
+        config,
+        out / TRAINING,
+        resume=not request.restart,
+        tensorboard=request.tensorboard,
+        on_step=on_step,
+    )
+    record = {"base": str(request.base), "sequences": len(sequences), **data.identity(), **asdict(config)}
+    write_encoder(out, base, training=record)
+    return UlrResult(out, config.steps, config.head_steps, len(sequences), not base.has_head, pooling=config.pooling)
+
+
+def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
+    """The settings of the loop for a model and a number of sequences."""
+    steps = request.steps or max(1, math.ceil(request.epochs * n_sequences / request.batch_size))
+    head_steps = request.find_head_steps(steps, has_head=base.has_head)
+    if head_steps >= steps:
+        raise OptionError("head_steps", f"'head_steps' {head_steps} leaves none of {steps} steps.")
+    return request.config(
+        steps=steps,
+        head_steps=head_steps,
+        pooling=base.network.pooling,
+        max_tokens=min(request.max_tokens, base.max_length),
+    )
