@@ -4,9 +4,9 @@
 
     fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", aliases="umls.tsv", out="fitted/"))
 
-Stages: `make_corpus`, `paraphrase_corpus`, `find_synonyms`, `mine_negatives`, `pretrain_character_encoder`,
-`fit_model`, `average_checkpoint`, `train_head`, `export_checkpoint`. They need the extra `train`. Names
-resolve on first use (PEP 562), so that `import training` costs nothing.
+Stages: `make_corpus`, `find_ngrams`, `paraphrase_corpus`, `find_synonyms`, `mine_negatives`,
+`pretrain_character_encoder`, `fit_model`, `average_checkpoint`, `train_head`, `export_checkpoint`. They need the extra
+`train`. Names resolve on first use (PEP 562), so that `import training` costs nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from training.mining.options import MiningConfig
     from training.mining.pipeline import mine_negatives
     from training.networks.average_checkpoint import average_checkpoint
+    from training.ngrams.options import NgramOptions
+    from training.ngrams.pipeline import NgramReport, find_ngrams
 
 __all__ = [
     "CharacterWidths",
@@ -41,12 +43,15 @@ __all__ = [
     "HeadOptions",
     "LoveConfig",
     "MiningConfig",
+    "NgramOptions",
+    "NgramReport",
     "ParaphraseOptions",
     "SynonymOptions",
     "TrainingEvents",
     "WrittenFile",
     "average_checkpoint",
     "export_checkpoint",
+    "find_ngrams",
     "find_synonyms",
     "fit_model",
     "make_corpus",
@@ -68,12 +73,15 @@ __getattr__, __dir__ = lazy_exports(
         "HeadOptions": "training.head.options",
         "LoveConfig": "training.love.options",
         "MiningConfig": "training.mining.options",
+        "NgramOptions": "training.ngrams.options",
+        "NgramReport": "training.ngrams.pipeline",
         "ParaphraseOptions": "training.augment.options",
         "SynonymOptions": "training.augment.options",
         "TrainingEvents": "training.events",
         "WrittenFile": "training.augment.pipeline",
         "average_checkpoint": "training.networks.average_checkpoint",
         "export_checkpoint": "training.export.export_checkpoint",
+        "find_ngrams": "training.ngrams.pipeline",
         "find_synonyms": "training.augment.pipeline",
         "fit_model": "training.finetune.pipeline",
         "make_corpus": "training.corpus.make",

@@ -9,6 +9,7 @@ import click
 
 _MODULE_OF = {
     "corpus": "corpus",
+    "ngrams": "ngrams",
     "paraphrase": "paraphrase",
     "synonyms": "paraphrase",
     "negatives": "negatives",

@@ -1,0 +1,203 @@
+"""Counts, PMI and spans of n-grams, against a naive implementation."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.ngrams import levels
+from training.ngrams.files import NgramCorpus, NgramSpan, read_ngrams
+from training.ngrams.options import NgramOptions
+from training.ngrams.pipeline import find_ngrams
+from training.ngrams.words import WordNumbers
+
+Factor = Literal["length", "none"]
+Scope = Literal["corpus", "document"]
+Place = tuple[int, int, int]
+"""A sequence, and the first and last word of a span, the last one excluded."""
+
+
+def naive_ngrams(words: list[str], longest: int) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Every n-gram of one word to `longest`, with its place."""
+    for start in range(len(words)):
+        for n in range(1, min(longest, len(words) - start) + 1):
+            yield start, tuple(words[start : start + n])
+
+
+def naive_scores(documents: list[list[list[str]]], options: NgramOptions) -> dict[tuple[str, ...], tuple[int, float]]:
+    """Count and PMI of each n-gram that is kept, by the formula of section 3.1, word by word."""
+    sentences = [sentence for document in documents for sentence in document]
+    counts = Counter(ngram for words in sentences for _, ngram in naive_ngrams(words, options.max_words))
+    size = sum(map(len, sentences))
+    kept = {}
+    for ngram, count in counts.items():
+        if len(ngram) > 1 and count >= options.min_count:
+            pmi = math.log(count / size) - sum(math.log(counts[word,] / size) for word in ngram)
+            pmi /= len(ngram) if options.factor == "length" else 1
+            if pmi > options.threshold:
+                kept[ngram] = count, pmi
+    return kept
+
+
+def write_documents(path: Path, documents: list[list[list[str]]]) -> Path:
+    """A document on each line, its sentences ending in full stops and beginning with capitals."""
+    rows = (" ".join(" ".join(words).capitalize() + "!" for words in document) for document in documents)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def sentences_of(documents: list[list[list[str]]]) -> list[list[str]]:
+    """All sentences, in order."""
+    return [words for document in documents for words in document]
+
+
+def places(folder: Path) -> dict[Place, float]:
+    """The spans of a folder by their words, with their PMI."""
+    found = {}
+    with NgramCorpus(folder) as corpus:
+        for number, sequence in enumerate(corpus):
+            for span in sequence.spans:
+                first = sequence.text[: span.start].count(" ")
+                found[number, first, first + span.words] = span.pmi or 0.0
+                assert len(sequence.text[span.start : span.end].split()) == span.words
+    return found
+
+
+# No value is at a threshold to the last bit: whether such an n-gram is kept depends on the order of a sum.
+CORPORA = st.lists(
+    st.lists(st.lists(st.sampled_from("ab bc cd de ef".split()), min_size=1, max_size=9), min_size=1, max_size=4),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("factor", ["length", "none"])
+@settings(max_examples=20, deadline=None)
+@given(documents=CORPORA, min_count=st.integers(1, 3), block_words=st.sampled_from([40, 1000]))
+def test_counts_pmi_and_spans_are_those_of_a_naive_count(
+    tmp_path_factory: pytest.TempPathFactory,
+    factor: Factor,
+    documents: list[list[list[str]]],
+    min_count: int,
+    block_words: int,
+) -> None:
+    """Whatever the blocks and partitions, the folder has what a dictionary of all n-grams would give."""
+    folder = tmp_path_factory.mktemp("ngrams")
+    options = NgramOptions(factor=factor, min_count=min_count, threshold=0.1234567, block_words=block_words)
+    path = write_documents(folder / "in.txt", documents)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(levels, "_PIECE", 7)
+        find_ngrams(path, folder / "out", options)
+
+    expected = naive_scores(documents, options)
+    rows = {tuple(ngram.split()): (count, pmi) for ngram, count, pmi in read_ngrams(folder / "out")}
+    assert {ngram: count for ngram, (count, _) in rows.items()} == {ngram: n for ngram, (n, _) in expected.items()}
+    assert {ngram: pmi for ngram, (_, pmi) in rows.items()} == pytest.approx(
+        {ngram: pmi for ngram, (_, pmi) in expected.items()}, abs=1e-6
+    )
+    assert places(folder / "out") == pytest.approx(
+        {
+            (number, start, start + len(ngram)): expected[ngram][1]
+            for number, words in enumerate(sentences_of(documents))
+            for start, ngram in naive_ngrams(words, 6)
+            if ngram in expected
+        },
+        rel=1e-5,
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(documents=CORPORA, min_count=st.integers(1, 2))
+def test_counts_within_documents_are_those_of_each_document_alone(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[list[list[str]]], min_count: int
+) -> None:
+    """As in the published code, other documents do not matter."""
+    folder = tmp_path_factory.mktemp("ngrams")
+    options = NgramOptions(scope="document", factor="none", min_count=min_count, threshold=0.1234567)
+    find_ngrams(write_documents(folder / "in.txt", documents), folder / "out", options)
+
+    expected = {
+        (number, ngram): value
+        for number, document in enumerate(documents)
+        for ngram, value in naive_scores([document], options).items()
+    }
+    lines = (folder / "out" / "ngrams.tsv").read_text("utf-8").splitlines()[1:]
+    rows = {}
+    for ngram, count, pmi, number in (line.split("\t") for line in lines):
+        rows[int(number), tuple(ngram.split())] = int(count), float(pmi)
+    assert rows.keys() == expected.keys()
+    assert all(rows[key] == pytest.approx(expected[key], abs=1e-6) for key in rows)
+    in_documents = [(number, words) for number, document in enumerate(documents) for words in document]
+    assert places(folder / "out").keys() == {
+        (number, start, start + len(ngram))
+        for number, (document, words) in enumerate(in_documents)
+        for start, ngram in naive_ngrams(words, 6)
+        if (document, ngram) in expected
+    }
+
+
+def test_a_document_keeps_its_best_ngrams(tmp_path: Path) -> None:
+    """Of more n-grams than allowed, a document keeps those of highest PMI; the table still has all."""
+    words = "one two three four one two five six one two seven eight three four".split()
+    path = write_documents(tmp_path / "in.txt", [[words], [["three", "four"]]])
+    options = NgramOptions(min_count=1, threshold=-10, max_words=2)
+    find_ngrams(path, tmp_path / "all", options)
+    find_ngrams(path, tmp_path / "best", NgramOptions(min_count=1, threshold=-10, max_words=2, max_per_document=2))
+
+    score = {ngram: pmi for ngram, _, pmi in read_ngrams(tmp_path / "all")}
+    assert (tmp_path / "all" / "ngrams.tsv").read_bytes() == (tmp_path / "best" / "ngrams.tsv").read_bytes()
+    with NgramCorpus(tmp_path / "best") as corpus:
+        first, second = corpus
+        kept = {first.text[span.start : span.end].lower() for span in first.spans}
+    assert kept == set(sorted(score, key=lambda ngram: -score[ngram])[:2])
+    assert [span.pmi for span in second.spans] == [pytest.approx(score["three four"])]
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the text, with four times the distinct words, takes the memory of one."""
+    monkeypatch.setattr(levels, "_PIECE", 2000)
+    monkeypatch.setattr("training.ngrams.words.MAX_CACHED", 500)
+    peaks = []
+    for n_documents in (60, 240):
+        path = tmp_path / f"{n_documents}.txt"
+        path.write_text("".join(" ".join(f"w{i}x{k // 2}" for k in range(80)) + "\n" for i in range(n_documents)))
+        tracemalloc.start()
+        find_ngrams(path, tmp_path / "out", NgramOptions(min_count=1, threshold=-99, block_words=1000, max_words=3))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+def test_a_word_has_one_number_however_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers do not depend on what was forgotten in between; case and composition make no difference."""
+    monkeypatch.setattr("training.ngrams.words.MAX_CACHED", 2)
+    numbers = WordNumbers()
+    first = [numbers[word] for word in ("Caf\u00e9", "b", "c", "d", "cafe\u0301", "CAF\u00c9")]
+
+    assert len(numbers) <= 2
+    assert first[0] == first[4] == first[5]
+    assert len(set(first)) == 4
+    assert WordNumbers(keep_case=True)["Cafe"] != WordNumbers(keep_case=True)["cafe"]
+
+
+def test_a_span_says_where_it_is(tmp_path: Path) -> None:
+    """Spans are characters of the sentence, with the punctuation between the words."""
+    path = tmp_path / "in.txt"
+    path.write_text("He moved to Paris, France. So \u00e9t\u00e9 Paris - France!\n", encoding="utf-8")
+    find_ngrams(path, tmp_path / "out", NgramOptions(min_count=2, threshold=0))
+
+    with NgramCorpus(tmp_path / "out") as corpus:
+        assert [one.text[one.spans[0].start : one.spans[0].end] for one in corpus] == ["Paris, France", "Paris - France"]
+        assert [one.words for one in corpus] == [5, 4]
+        assert corpus[0].spans == (NgramSpan(12, 25, 2, corpus[0].spans[0].pmi),)
+    find_ngrams(path, tmp_path / "broken", NgramOptions(min_count=2, threshold=0, punctuation="break"))
+    assert list(read_ngrams(tmp_path / "broken")) == []
