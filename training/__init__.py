@@ -5,8 +5,8 @@
     fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", aliases="umls.tsv", out="fitted/"))
 
 Stages: `make_corpus`, `find_ngrams`, `paraphrase_corpus`, `find_synonyms`, `mine_negatives`,
-`pretrain_character_encoder`, `fit_model`, `average_checkpoint`, `train_head`, `export_checkpoint`. They need the extra
-`train`. Names resolve on first use (PEP 562), so that `import training` costs nothing.
+`pretrain_character_encoder`, `fit_model`, `train_ulr`, `average_checkpoint`, `train_head`, `export_checkpoint`. They
+need the extra `train`. Names resolve on first use (PEP 562), so that `import training` costs nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from training.networks.average_checkpoint import average_checkpoint
     from training.ngrams.options import NgramOptions
     from training.ngrams.pipeline import NgramReport, find_ngrams
+    from training.ulr.pipeline import train_ulr
+    from training.ulr.request import UlrRequest, UlrResult
 
 __all__ = [
     "CharacterWidths",
@@ -48,6 +50,8 @@ __all__ = [
     "ParaphraseOptions",
     "SynonymOptions",
     "TrainingEvents",
+    "UlrRequest",
+    "UlrResult",
     "WrittenFile",
     "average_checkpoint",
     "export_checkpoint",
@@ -60,6 +64,7 @@ __all__ = [
     "pretrain_character_encoder",
     "rebuild_for_torch",
     "train_head",
+    "train_ulr",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -78,6 +83,8 @@ __getattr__, __dir__ = lazy_exports(
         "ParaphraseOptions": "training.augment.options",
         "SynonymOptions": "training.augment.options",
         "TrainingEvents": "training.events",
+        "UlrRequest": "training.ulr.request",
+        "UlrResult": "training.ulr.request",
         "WrittenFile": "training.augment.pipeline",
         "average_checkpoint": "training.networks.average_checkpoint",
         "export_checkpoint": "training.export.export_checkpoint",
@@ -90,5 +97,6 @@ __getattr__, __dir__ = lazy_exports(
         "pretrain_character_encoder": "training.love.pipeline",
         "rebuild_for_torch": "training.export.export_checkpoint",
         "train_head": "training.head.pipeline",
+        "train_ulr": "training.ulr.pipeline",
     },
 )

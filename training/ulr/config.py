@@ -8,8 +8,8 @@ from typing import Any, Literal
 Pooling = Literal["mean", "cls", "max"]
 """How the vectors of tokens become one vector."""
 
-Sampling = Literal["mlm-score", "uniform", "random-spans"]
-"""How the n-gram of a sequence is chosen: the lowest probability by the MLM head, by chance, or any run of words."""
+Sampling = Literal["lowest_score", "random_ngram", "random_span", "entity"]
+"""How the n-gram of a sequence is chosen; see `training.ngrams.sampling`."""
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "micro_batch"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
@@ -35,7 +35,7 @@ class UlrConfig:
         mlm_on_rest: The rest R has the masks of S too, and its masked tokens count in the MLM loss.
         mask_share: Share of the tokens of S outside the n-gram that the MLM loss predicts.
         sampling: How the n-gram of a sequence is chosen.
-        n_scored: n-grams of a sequence that are scored by the MLM head, at most; drawn at random.
+        n_scored: n-grams of a sequence that are looked at, at most; drawn at random.
         dropout: Whether the network's dropout is on.
         max_tokens: Longer sequences are truncated.
         micro_batch: Sequences per forward pass.
@@ -59,7 +59,7 @@ class UlrConfig:
     renormalise: bool = False
     mlm_on_rest: bool = False
     mask_share: float = 0.15
-    sampling: Sampling = "random-spans"
+    sampling: Sampling = "random_span"
     n_scored: int = 8
     dropout: bool = True
     max_tokens: int = 128

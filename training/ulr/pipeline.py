@@ -8,21 +8,22 @@ train_ulr(UlrRequest(base="all-MiniLM-L6-v2/", texts="articles.jsonl.gz", out="u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import OptionError, TrainingError
+from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.events import TrainingEvents
 from training.finetune.distributed import shard_of_environment
 from training.networks.base_network import find_device
+from training.ngrams.files import MarkedSequence, NgramCorpus
 from training.paths import as_paths, refuse_overwriting
 from training.ulr.config import UlrConfig
 from training.ulr.encoder_folder import UlrBase, open_ulr_base, write_encoder
 from training.ulr.request import UlrRequest, UlrResult
-from training.ulr.sequences import read_sequences
-from training.ulr.spans import FindSpans
+from training.ulr.sequences import digest_of, read_sequences
 from training.ulr.trainer import UlrData, UlrRecord, fit_ulr
 from training.ulr.views import open_masking
 
@@ -33,7 +34,6 @@ TRAINING = "training"
 def train_ulr(
     request: UlrRequest,
     *,
-    find_spans: FindSpans | None = None,
     events: TrainingEvents | None = None,
     on_step: Callable[[UlrRecord], None] = lambda _: None,
 ) -> UlrResult:
@@ -41,7 +41,6 @@ def train_ulr(
 
     Args:
         request: What to train on, how, and where to write.
-        find_spans: Finds the n-grams of a sequence, in place of those of `request.ngrams`.
         events: Gets `examples_read`: the sequences, and the rows that were skipped.
         on_step: Called with the figures of each step.
 
@@ -52,48 +51,66 @@ def train_ulr(
         TrainingError: If `out` holds the state of another run, the loss diverges, or there are several processes.
     """
     request.check()
-    texts = as_paths(request.texts)
-    refuse_overwriting(request.out, request.base, request.ngrams, *texts)
-    if not texts:
-        raise OptionError("texts", "There is nothing to learn from: 'texts' is empty.")
+    refuse_overwriting(request.out, request.base, request.ngrams, *as_paths(request.texts))
     if shard_of_environment().world_size > 1:
         raise TrainingError("ULR training runs in one process. Start it without torchrun")
     out, device = Path(request.out), find_device(request.device)
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
+    with ExitStack() as stack:
+        sequences, digest = _open_sequences(request, events or TrainingEvents(), stack)
+        config = _config(request, base, min(request.sequences, len(sequences)))
+        data = UlrData(
+            sequences,
+            base.tokenizer,
+            open_masking(
+                base.tokenizer, share=config.mask_share if config.mlm_weight else 0.0, on_rest=config.mlm_on_rest
+            ),
+            prefix=base.prefix,
+            lowercase=base.lowercase,
+            digest=digest,
+            limit=request.sequences,
+        )
+        base.network.to(device)
+        fit_ulr(
+            base.network,
+            data,
+            config,
+            out / TRAINING,
+            resume=not request.restart,
+            tensorboard=request.tensorboard,
+            on_step=on_step,
+        )
+    record = {"base": str(request.base), **data.identity(), **asdict(config)}
+    write_encoder(out, base, training=record)
+    return UlrResult(out, config.steps, config.head_steps, len(data), not base.has_head, pooling=config.pooling)
+
+
+def _open_sequences(
+    request: UlrRequest, events: TrainingEvents, stack: ExitStack
+) -> tuple[Sequence[MarkedSequence], str]:
+    """The sequences to learn from, and their digest."""
+    if request.ngrams is not None:
+        corpus = stack.enter_context(NgramCorpus(request.ngrams))
+        if not len(corpus):
+            raise InputError(str(request.ngrams), None, "has no sequences. Find the n-grams of more texts")
+        if not len(corpus.numbers_with_spans()) and request.find_sampling() != "random_span":
+            raise InputError(
+                str(request.ngrams), None, "has no n-gram in any sequence. Find n-grams with a lower threshold"
+            )
+        events.examples_read(len(corpus), {})
+        return corpus, digest_of(corpus)
     report = ReadReport(max_errors=request.max_errors)
-    sequences = read_sequences(
-        texts,
+    found = read_sequences(
+        as_paths(request.texts),
         report,
         field=request.field,
         cutting=request.cutting,
         max_words=request.max_words,
         limit=request.sequences,
         seed=request.seed,
-        lowercase=base.lowercase,
     )
-    (events or TrainingEvents()).examples_read(len(sequences), report.skip_counts)
-    config = _config(request, base, len(sequences))
-    share = config.mask_share if config.mlm_weight else 0.0
-    data = UlrData(
-        sequences,
-        base.tokenizer,
-        open_masking(base.tokenizer, share=share, on_rest=config.mlm_on_rest),
-        find_spans=find_spans,
-        prefix=base.prefix,
-    )
-    base.network.to(device)
-    fit_ulr(
-        base.network,
-        data,
-        config,
-        out / TRAINING,
-        resume=not request.restart,
-        tensorboard=request.tensorboard,
-        on_step=on_step,
-    )
-    record = {"base": str(request.base), "sequences": len(sequences), **data.identity(), **asdict(config)}
-    write_encoder(out, base, training=record)
-    return UlrResult(out, config.steps, config.head_steps, len(sequences), not base.has_head, pooling=config.pooling)
+    events.examples_read(len(found), report.skip_counts)
+    return found, found.digest()
 
 
 def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
-from training.paths import Paths, StrPath
+from training.paths import Paths, StrPath, as_paths
 from training.ulr.config import Pooling, Sampling, UlrConfig
 
 DEFAULT_FIELD = "text"
@@ -28,10 +28,11 @@ class UlrRequest:
         base: Encoder to start from: a folder or a hub id. Of a PEARL checkpoint the phrase encoder is trained; type
             head and character encoder are left out.
         out: Folder to write; state, log and curves go into its folder `training`.
-        texts: Plain text, one text a line, or JSON Lines; compressed or not.
+        texts: Plain text, one text a line, or JSON Lines; compressed or not. Either these or `ngrams`.
         field: Field of JSON Lines that holds the text.
-        ngrams: File of n-grams that `extract_ngrams` wrote; without it spans are random.
-        sampling: How the n-gram of a sequence is chosen. By default "mlm-score" with `ngrams`, "random-spans" without.
+        ngrams: Folder that `find_ngrams` wrote: its sequences with their n-grams, in place of `texts`.
+        sampling: How the n-gram of a sequence is chosen, see `training.ngrams.sampling`; by default "lowest_score" with
+            `ngrams`, and "random_span" without.
         pooling: Instead of the base model's own.
         cutting: "sentence": a sequence is a sentence; "packed": neighbouring sentences of a text together.
         max_words: Words of a sequence at most.
@@ -51,7 +52,7 @@ class UlrRequest:
 
     base: StrPath
     out: StrPath
-    texts: Paths
+    texts: Paths = ()
     field: str = DEFAULT_FIELD
     ngrams: StrPath | None = None
     sampling: Sampling | None = None
@@ -90,26 +91,26 @@ class UlrRequest:
         Raises:
             OptionError: If two arguments contradict each other, or one needs another.
         """
-        if self.sampling == "random-spans" and self.ngrams is not None:
+        if (self.ngrams is None) != bool(as_paths(self.texts)):
             raise OptionError(
-                "sampling", "'sampling' random-spans does not use 'ngrams'. Leave out the one or the other."
+                "texts", "Give either 'texts', or the folder of 'ngrams', which has sequences of its own."
             )
-        if self.sampling in ("mlm-score", "uniform") and self.ngrams is None:
-            raise OptionError("sampling", f"'sampling' {self.sampling} needs 'ngrams'.")
+        if self.ngrams is None and self.sampling not in (None, "random_span"):
+            raise OptionError("sampling", f"'sampling' {self.sampling} needs 'ngrams'; without them spans are random.")
         if self.misad_weight == self.mlm_weight == 0:
             raise OptionError("misad_weight", "'misad_weight' and 'mlm_weight' are both 0: there is nothing to learn.")
         if self.head_steps and not self.mlm_weight:
             raise OptionError("head_steps", "'head_steps' trains the MLM head, which 'mlm_weight' 0 leaves out.")
-        if self.find_sampling() == "mlm-score" and not self.mlm_weight:
+        if self.find_sampling() == "lowest_score" and not self.mlm_weight:
             raise OptionError(
-                "mlm_weight", "'mlm_weight' 0 leaves the MLM head out, by which 'sampling' mlm-score chooses."
+                "mlm_weight", "'mlm_weight' 0 leaves the MLM head out, by which 'sampling' lowest_score chooses."
             )
         if self.steps is not None and (self.head_steps or 0) >= self.steps:
             raise OptionError("head_steps", f"'head_steps' {self.head_steps} leaves none of {self.steps} 'steps'.")
 
     def find_sampling(self) -> Sampling:
         """Return how n-grams are chosen."""
-        return self.sampling or ("random-spans" if self.ngrams is None else "mlm-score")
+        return self.sampling or ("random_span" if self.ngrams is None else "lowest_score")
 
     def find_head_steps(self, steps: int, *, has_head: bool) -> int:
         """Return how many of the steps train the MLM head alone."""

@@ -1,4 +1,4 @@
-"""Read texts and cut them into sequences to train on.
+"""The sequences to train on: cut from texts, or those of a folder of n-grams with their spans.
 
     text -> sentences -> at most `max_words` words each -> as they are, or neighbours packed together
 
@@ -10,16 +10,18 @@ is bounded for texts of any size.
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
 from ingest.io.report import ReadReport
 from ingest.io.streams import open_sources
 from pearl_qdrant.errors import InputError
 from training.corpus.texts import read_texts
+from training.ngrams.files import MarkedSequence, NgramCorpus
 
 Cutting = Literal["sentence", "packed"]
 """One sentence each, or neighbouring sentences of a text together."""
@@ -30,17 +32,43 @@ FEWEST_WORDS = 3
 _SENTENCE_END = re.compile(r"""(?<=[.!?])["')\]\u2019\u201d]*\s+(?=["'(\[\u2018\u201c]*[A-Z0-9])|\s*[\r\n]+\s*""")
 
 
+class TextSequences(Sequence[MarkedSequence]):
+    """Sequences without n-grams, in memory."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, index: int) -> MarkedSequence: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[MarkedSequence]: ...
+    def __getitem__(self, index: int | slice) -> MarkedSequence | list[MarkedSequence]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return MarkedSequence(self._texts[index], (), words=0)
+
+    def digest(self) -> str:
+        """Return a short digest, to recognise the sequences when a run resumes."""
+        digest = hashlib.blake2b(digest_size=8)
+        for text in self._texts:
+            digest.update(text.encode("utf-8", "replace") + b"\n")
+        return digest.hexdigest()
+
+
+def digest_of(corpus: NgramCorpus) -> str:
+    """Return a short digest of a folder of n-grams, to recognise it when a run resumes: of its counts and its start."""
+    digest = hashlib.blake2b(json.dumps(corpus.meta, sort_keys=True).encode(), digest_size=8)
+    for marked in corpus[:1000]:
+        digest.update(repr(marked).encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
 def read_sequences(
-    texts: Sequence[Path],
-    report: ReadReport,
-    *,
-    field: str,
-    cutting: Cutting,
-    max_words: int,
-    limit: int,
-    seed: int,
-    lowercase: bool = False,
-) -> list[str]:
+    texts: Sequence[Path], report: ReadReport, *, field: str, cutting: Cutting, max_words: int, limit: int, seed: int
+) -> TextSequences:
     """Read the sequences of text files.
 
     Args:
@@ -50,7 +78,6 @@ def read_sequences(
         cutting, max_words: As for `cut`.
         limit: At most this many sequences, drawn at random.
         seed: Seed of the draw.
-        lowercase: Lower-case them, for a model that wants it.
 
     Raises:
         FormatError: If a file does not exist, is empty, or has no text.
@@ -61,7 +88,7 @@ def read_sequences(
     try:
         found = _sample(
             (
-                sequence.lower() if lowercase else sequence
+                sequence
                 for source in sources
                 for text in read_texts(source, report, field=field)
                 for sequence in cut(text, cutting=cutting, max_words=max_words)
@@ -73,9 +100,10 @@ def read_sequences(
         for source in sources:
             source.close()
     if not found:
-        named = ", ".join(map(str, texts))
-        raise InputError(named, None, f"has no sequence of at least {FEWEST_WORDS} words. Give files of running text")
-    return found
+        raise InputError(
+            str(texts[0]), None, f"has no sequence of at least {FEWEST_WORDS} words. Give files of running text"
+        )
+    return TextSequences(found)
 
 
 def cut(text: str, *, cutting: Cutting, max_words: int) -> Iterator[str]:
@@ -96,14 +124,6 @@ def cut(text: str, *, cutting: Cutting, max_words: int) -> Iterator[str]:
                 held = []
             held += piece
     yield from _long_enough(held)
-
-
-def digest_of(sequences: Iterable[str]) -> str:
-    """Return a short digest of sequences, to recognise them when a run resumes."""
-    digest = hashlib.blake2b(digest_size=8)
-    for sequence in sequences:
-        digest.update(sequence.encode("utf-8", "replace") + b"\n")
-    return digest.hexdigest()
 
 
 def _long_enough(words: list[str]) -> Iterator[str]:

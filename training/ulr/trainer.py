@@ -1,6 +1,7 @@
 """The steps of ULR training.
 
-    each step: draw sequences -> choose an n-gram of each -> mask -> L = MiSAD + MLM, part by part -> Adam
+    each step: draw sequences -> choose an n-gram of each (`training.ngrams.sampling`) -> mask
+               -> L = MiSAD + MLM, part by part -> Adam
 
 Batches, n-grams, masks and dropout are functions of seed and step, so that a resumed run ends with the same weights.
 
@@ -15,7 +16,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ from training.finetune.curves import RunLog
 from training.finetune.interruption import StopRequest, deferred_stop
 from training.finetune.run_state import RunState, is_due
 from training.networks.phrase_vectors import device_of, find_precision
-from training.ulr.choose import choose_spans
+from training.ngrams.files import MarkedSequence
+from training.ngrams.sampling import choose_spans
 from training.ulr.config import UlrConfig
 from training.ulr.network import UlrNetwork
 from training.ulr.objective import UlrLosses, backward
-from training.ulr.sequences import digest_of
-from training.ulr.spans import FindSpans
-from training.ulr.views import Masking, Views, make_views, tokenise
+from training.ulr.scoring import NetworkScorer
+from training.ulr.views import Masking, TokenisedSequence, Views, make_views, tokenise
 
 STATE = "state.safetensors"
 
@@ -69,34 +70,43 @@ class UlrData:
     """What a run learns from.
 
     Attributes:
-        sequences: The texts.
+        sequences: The texts with their n-grams.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
         masking: How tokens are masked.
-        find_spans: Finds the n-grams of a sequence; None for random spans.
         prefix: Text before each sequence, n-gram and rest.
-        spans_digest: Identifies the n-grams, so that a run resumes with the same ones.
+        lowercase: Whether texts are lower-cased first.
+        digest: Identifies the sequences, so that a run resumes with the same ones.
+        limit: At most this many of the sequences, drawn at random; None for all.
     """
 
-    sequences: Sequence[str]
+    sequences: Sequence[MarkedSequence]
     tokenizer: Any
     masking: Masking
-    find_spans: FindSpans | None = None
     prefix: str = ""
-    spans_digest: str = ""
+    lowercase: bool = False
+    digest: str = ""
+    limit: int | None = None
 
-    def draw(self, step: int, n: int, *, seed: int) -> list[str]:
+    def __len__(self) -> int:
+        return len(self.sequences) if self.limit is None else min(self.limit, len(self.sequences))
+
+    def draw(self, step: int, n: int, *, seed: int) -> list[MarkedSequence]:
         """Return the sequences of a step, from 1: each once an epoch, in another order every epoch."""
-        total = len(self.sequences)
-        places = (divmod(place, total) for place in range((step - 1) * n, step * n))
-        return [self.sequences[_order(total, seed, epoch)[i]] for epoch, i in places]
+        chosen = _chosen(len(self.sequences), len(self), seed)
+        places = (divmod(place, len(self)) for place in range((step - 1) * n, step * n))
+        return [self.sequences[int(chosen[_order(len(self), seed, epoch)[i]])] for epoch, i in places]
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the data."""
-        return {
-            "sequences": digest_of(self.sequences),
-            "spans": self.spans_digest,
-            "prefix": self.prefix,
-        }
+        return {"sequences": self.digest, "n_sequences": len(self), "prefix": self.prefix}
+
+
+@functools.lru_cache(maxsize=1)
+def _chosen(total: int, n: int, seed: int) -> npt.NDArray[np.int64]:
+    """The numbers of n sequences of all, in order."""
+    if n == total:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(total, n, replace=False))
 
 
 @functools.lru_cache(maxsize=2)
@@ -214,21 +224,38 @@ class _Loop:
     def _views(self, step: int, *, head_only: bool) -> list[Views]:
         """Draw the sequences of a step, choose their n-grams and mask them."""
         data, config = self._data, self._config
-        texts = data.draw(step, config.batch_size, seed=config.seed)
-        sequences = tokenise(data.tokenizer, texts, prefix=data.prefix, max_tokens=config.max_tokens)
+        drawn = data.draw(step, config.batch_size, seed=config.seed)
+        sequences = tokenise(
+            data.tokenizer,
+            [marked.text for marked in drawn],
+            prefix=data.prefix,
+            max_tokens=config.max_tokens,
+            lowercase=data.lowercase,
+        )
         spans: list[tuple[int, int] | None] = [None] * len(sequences)
-        if not head_only:
-            spans = choose_spans(
-                self._network,
-                sequences,
-                data.find_spans,
-                config,
-                mask_id=data.masking.mask_id,
-                rng=random.Random(f"spans {config.seed} {step}"),
-                precision=self._precision,
-            )
+        if config.misad_weight and not head_only:
+            spans = self._choose(drawn, sequences, random.Random(f"spans {config.seed} {step}"))
         rng = np.random.default_rng([config.seed, step])
         return [make_views(one, span, data.masking, rng) for one, span in zip(sequences, spans, strict=True)]
+
+    def _choose(
+        self, drawn: Sequence[MarkedSequence], sequences: Sequence[TokenisedSequence], rng: random.Random
+    ) -> list[tuple[int, int] | None]:
+        """Choose the n-gram of each sequence: its tokens, or None."""
+        config = self._config
+        candidates = [_covered(*pair, config.n_scored, rng) for pair in zip(drawn, sequences, strict=True)]
+        scorer = NetworkScorer(
+            self._network,
+            {sequence.text: sequence for sequence in sequences},
+            mask_id=self._data.masking.mask_id,
+            batch=config.micro_batch,
+            precision=self._precision,
+        )
+        chosen = choose_spans(candidates, config.sampling, rng=rng, score=scorer)
+        return [
+            None if span is None else sequence.token_span((span.start, span.end))
+            for sequence, span in zip(sequences, chosen, strict=True)
+        ]
 
     def _check(self, step: int, losses: UlrLosses) -> None:
         """Stop where a loss is not finite."""
@@ -237,3 +264,11 @@ class _Loop:
                 f"step {step}: the loss is {losses.misad} (MiSAD) and {losses.mlm} (MLM). Start over with a learning "
                 f"rate below {self._config.learning_rate}, or in fp32"
             )
+
+
+def _covered(marked: MarkedSequence, sequence: TokenisedSequence, n_spans: int, rng: random.Random) -> MarkedSequence:
+    """Return the part of a sequence that its tokens cover, with at most so many of its n-grams."""
+    spans = tuple(span for span in marked.spans if span.end <= len(sequence.text))
+    if len(spans) > n_spans:
+        spans = tuple(spans[i] for i in sorted(rng.sample(range(len(spans)), n_spans)))
+    return replace(marked, text=sequence.text, spans=spans)

@@ -20,7 +20,9 @@ import numpy as np
 
 from pearl_qdrant.encoder.tokens import tokenizer_errors
 from pearl_qdrant.errors import ModelError
-from training.ulr.spans import Span
+
+Span = tuple[int, int]
+"""First character of an n-gram in its sequence, and the first one after it."""
 
 _MASKED, _OTHER = 0.8, 0.1  # shares of masked tokens
 
@@ -105,7 +107,9 @@ def open_masking(tokenizer: Any, *, share: float, on_rest: bool) -> Masking:
     return Masking(mask_id, others, share, on_rest)
 
 
-def tokenise(tokenizer: Any, texts: Sequence[str], *, prefix: str, max_tokens: int) -> list[TokenisedSequence]:
+def tokenise(
+    tokenizer: Any, texts: Sequence[str], *, prefix: str, max_tokens: int, lowercase: bool = False
+) -> list[TokenisedSequence]:
     """Tokenise sequences.
 
     Args:
@@ -113,10 +117,13 @@ def tokenise(tokenizer: Any, texts: Sequence[str], *, prefix: str, max_tokens: i
         texts: The sequences.
         prefix: Text before each sequence, n-gram and rest, as when the model is used.
         max_tokens: Longer sequences are truncated; the end token stays.
+        lowercase: Lower-case them first; not those few whose length that changes, so that n-grams keep their places.
 
     Raises:
         CheckpointError: If the tokenizer fails on a sequence.
     """
+    if lowercase:
+        texts = [small if len(small := text.lower()) == len(text) else text for text in texts]
     with tokenizer_errors("the tokenizer", f"cannot tokenise one of {len(texts):,} sequences"):
         encodings = tokenizer.encode_batch([prefix + text for text in texts])
     return [

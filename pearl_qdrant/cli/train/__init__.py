@@ -15,6 +15,7 @@ _MODULE_OF = {
     "negatives": "negatives",
     "love": "love",
     "fit": "fit",
+    "ulr": "ulr",
     "average": "average",
     "head": "head",
     "export": "export",
