@@ -163,14 +163,15 @@ def test_a_document_keeps_its_best_ngrams(tmp_path: Path) -> None:
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the text, with four times the distinct words, takes the memory of one."""
-    monkeypatch.setattr(levels, "_PIECE", 2000)
+    monkeypatch.setattr(levels, "_PIECE", 1000)
     monkeypatch.setattr("training.ngrams.words.MAX_CACHED", 500)
+    monkeypatch.setattr("ingest.io.streams.CHUNK", 1 << 12)
     peaks = []
     for n_documents in (60, 240):
         path = tmp_path / f"{n_documents}.txt"
         path.write_text("".join(" ".join(f"w{i}x{k // 2}" for k in range(80)) + "\n" for i in range(n_documents)))
         tracemalloc.start()
-        find_ngrams(path, tmp_path / "out", NgramOptions(min_count=1, threshold=-99, block_words=1000, max_words=3))
+        find_ngrams(path, tmp_path / "out", NgramOptions(min_count=1, threshold=-99, block_words=1000, max_words=2))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
 
@@ -196,7 +197,10 @@ def test_a_span_says_where_it_is(tmp_path: Path) -> None:
     find_ngrams(path, tmp_path / "out", NgramOptions(min_count=2, threshold=0))
 
     with NgramCorpus(tmp_path / "out") as corpus:
-        assert [one.text[one.spans[0].start : one.spans[0].end] for one in corpus] == ["Paris, France", "Paris - France"]
+        assert [one.text[one.spans[0].start : one.spans[0].end] for one in corpus] == [
+            "Paris, France",
+            "Paris - France",
+        ]
         assert [one.words for one in corpus] == [5, 4]
         assert corpus[0].spans == (NgramSpan(12, 25, 2, corpus[0].spans[0].pmi),)
     find_ngrams(path, tmp_path / "broken", NgramOptions(min_count=2, threshold=0, punctuation="break"))

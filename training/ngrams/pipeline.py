@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from ingest.io.report import ReadReport
@@ -165,7 +165,7 @@ def _write_meta(path: Path, options: NgramOptions, report: NgramReport) -> None:
         one.name: getattr(options, one.name) for one in fields(options) if one.name not in ("entities", "max_errors")
     }
     given["entities"] = [str(name) for name in as_paths(options.entities)]
-    counts = {name: value for name, value in asdict(report).items() if name != "seconds"}
+    counts = {one.name: getattr(report, one.name) for one in fields(report) if one.name != "seconds"}
     counts["ngrams"] = {str(n): count for n, count in sorted(report.ngrams.items())}
     path.write_text(json.dumps({"version": VERSION, **counts, "options": given}, indent=2) + "\n", encoding="utf-8")
 
