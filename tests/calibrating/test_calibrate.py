@@ -71,6 +71,7 @@ def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingeste
     assert "fitted_on names, mentions " in run("collections", "show", "base").out
 
 
+@pytest.mark.slow
 def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call fits, stores, and returns the fit and the previous calibration; a dry run stores nothing."""
     dry = calibrate_collection("base", precision=0.5, dry_run=True)

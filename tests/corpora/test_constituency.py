@@ -133,6 +133,7 @@ def assert_phrases_of(texts: list[str], found: list[list[Phrase]]) -> None:
             assert len(phrase.text.split()) <= 4
 
 
+@pytest.mark.slow
 @quiet_trees
 def test_benepar_finds_phrases_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Any character, CRLF and blanks are accepted; a paragraph with too long a sentence is skipped with a warning."""
@@ -166,6 +167,7 @@ def test_the_phrases_are_those_of_benepars_own_trees(tmp_path: Path) -> None:
     assert len({phrase.lexical_class for phrase in found}) > 1
 
 
+@pytest.mark.slow
 @quiet_trees
 def test_a_pretrained_benepar_parses_or_says_which_transformers_it_needs(tmp_path: Path) -> None:
     """All published models are of this kind, and benepar 0.2 cannot load them with transformers 5."""

@@ -254,6 +254,7 @@ def test_options_out_of_range_are_errors(wrong: dict[str, object]) -> None:
         LinkingOptions(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
     """`evaluate --task linking_doid --json` has the figure, its details, peers and ablations."""
     words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--ablation", "--mentions", "3"]

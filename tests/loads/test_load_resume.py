@@ -102,6 +102,7 @@ def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
         load(path, store, encoder, on_finalize=die)
 
 
+@pytest.mark.slow
 def test_a_load_resumes_after_an_entity_was_deleted(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
     """If I delete an entity after a kill, the same ingest writes what is missing and finishes."""
     path = write_base(tmp_path / "base.tsv", 30)

@@ -65,6 +65,7 @@ def test_a_graph_has_names_only(store: EdgeStore, graph: None) -> None:
     assert links == {"vector_index-dense": 24, "vector_index-description": 0}
 
 
+@pytest.mark.slow
 def test_a_search_is_that_of_a_collection_without_them(store: EdgeStore, graph: None) -> None:
     """Names are found with the same scores."""
     plain, both = store.create(manifest_of("plain", dim=WIDE)), make(store)

@@ -200,6 +200,7 @@ for start in itertools.count(collection.count(), 2):
 """
 
 
+@pytest.mark.slow
 def test_readers_see_whole_entities_while_a_writer_is_killed(tmp_path: Path) -> None:
     """Two processes read beside one that writes and is killed: never half an entity, never fewer than before."""
     store = EdgeStore(tmp_path / "store")

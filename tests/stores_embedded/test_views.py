@@ -117,6 +117,7 @@ def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None
     assert "name 2" not in nearest_names(after, queries)
 
 
+@pytest.mark.slow
 def test_a_long_journal_is_replaced_by_files(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer publishes its files again when the journal is long, and a reader still finds everything."""
     monkeypatch.setattr(edge_publisher, "MAX_JOURNAL_BYTES", 4000)
