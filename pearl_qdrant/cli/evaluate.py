@@ -57,7 +57,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     "baselines",
     multiple=True,
     metavar="M",
-    help="Another model to compare with, jaccard or tfidf; repeatable.  [default: jaccard, tfidf]",
+    help="Another model to compare with, jaccard, tfidf or bm25; repeatable.  [default: jaccard, tfidf, bm25]",
 )
 @click.option(
     "--distractors",
@@ -118,7 +118,7 @@ def evaluate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Measure a model on the paper's tasks and on linking, with baselines and the paper's figures for comparison.
+    """Measure a model on the tasks of both papers and on linking, with baselines and their figures for comparison.
 
     Tasks whose sets are missing in DIR are skipped and named. For a base of your own (FILE, in any format of ingest),
     its aliases are linked twice: against its canonical names only, and against all names except the mention's own.

@@ -63,6 +63,7 @@ def make_evaluation_data(folder: Path) -> None:
     _write_entities(folder)
     _write_joins(folder)
     _write_texts(folder)
+    _write_universal(folder)
     names = [(name, i % 2) for i, name in enumerate(made_up_names(400, 3))]
     typed = [(name + "x" * odd, "PERSON" if odd else "ORG", "s", 1) for name, odd in names]
     write_table(folder, "typed_names/onto_typed_names.tsv", "name onto_type sources n_types_for_name", typed)
@@ -116,6 +117,25 @@ def _write_texts(folder: Path) -> None:
     intents = ("atis_flight", "atis_airfare", "atis_meal")
     queries = [(split, text, intents[i % 3], "O") for i, (split, text, _) in enumerate(texts)]
     write_table(folder, "intent/atis.tsv", "split text intent slots_bio", queries)
+
+
+def _write_universal(folder: Path) -> None:
+    """Analogies of three levels, and questions with their paraphrases."""
+    header = "kind level relation a b c d_gold distractors"
+    # Letters: c + b - a is exactly d_gold in the first rows; in the last one it is the distractor.
+    rows: list[tuple[str, ...]] = []
+    for level, end in (("word", ""), ("phrase", " rr"), ("sentence", " rr ss")):
+        rows.append(("semantic", level, "first", "a" + end, "ab" + end, "c" + end, "cb" + end, "xy|zz|kk|mm"))
+        rows.append(("syntactic", level, "second", "a" + end, "ab" + end, "d" + end, "db" + end, "xx"))
+        rows.append(("syntactic", level, "third", "a" + end, "ab" + end, "d" + end, "qq" + end, "db" + end))
+    write_table(folder, "ulr_analogy/analogies.tsv", header, rows)
+    questions = [
+        ("train", "how big is _state_ ?", "area of california", "x"),
+        ("train", "how big is _state_ ?", "area of california", "x"),
+        ("dev", "how long is the _river_ river ?", "length of colorado river", "x"),
+        ("train_nat", "who ?", "nobody", "x"),
+    ]
+    write_table(folder, "geogranno/geo_pairs.tsv", "split question canonical logical_form", questions)
 
 
 def run_tasks(folder: Path, *names: str, baselines: Sequence[Similarity] = ()) -> Report:

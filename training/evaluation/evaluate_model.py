@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
 from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
+from training.evaluation.bm25 import Bm25Method
 from training.evaluation.datasets.data import Data, FolderData
 from training.evaluation.datasets.hub import REPOSITORY, HubData
 from training.evaluation.datasets.own_base import OwnBase
@@ -27,7 +28,7 @@ from training.evaluation.linking.everyday_peers import everyday_peers
 from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LinkingMethod
 from training.evaluation.linking.peers import peers
-from training.evaluation.methods import EncoderMethod, Similarity
+from training.evaluation.methods import EncoderMethod, Method
 from training.evaluation.requirements import check_installed
 from training.evaluation.run import Report, evaluate
 from training.evaluation.strings import StringMethod
@@ -35,7 +36,12 @@ from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
 
 _log = logging.getLogger(__name__)
 
-_STRING_METHODS = ("jaccard", "tfidf")
+_STRING_METHODS: Mapping[str, Callable[[], Method]] = {
+    "jaccard": lambda: StringMethod("jaccard"),
+    "tfidf": lambda: StringMethod("tfidf"),
+    "bm25": Bm25Method,
+}
+"""Baselines without a model, by name; all run by default."""
 _ALL_SPLITS = tuple(range(10))
 
 
@@ -62,7 +68,7 @@ def evaluate_model(
         data: Folder with the evaluation sets, a base of your own as one file, or ``hub``.
         model: A shipped name, a folder or a hub id.
         tasks: Names of tasks (see `list_tasks`); none: all that run by default.
-        baselines: Other models, ``jaccard`` or ``tfidf``; none: these two.
+        baselines: Other models, ``jaccard``, ``tfidf`` or ``bm25`` (question retrieval only); none: these three.
         seeds: Number of runs with different random seeds.
         distractors: Names added to the dictionary of entity retrieval.
         figure: Where to draw t-SNE by type, as PNG.
@@ -132,12 +138,10 @@ class _Run:
         """A model as a method."""
         return EncoderMethod(load_encoder(name, device=self.device))
 
-    def baseline_methods(self) -> list[Similarity]:
+    def baseline_methods(self) -> list[Method]:
         """The baselines as methods, by default those that compare strings."""
         return [
-            StringMethod("jaccard" if name == "jaccard" else "tfidf")
-            if name in _STRING_METHODS
-            else self.encoder_method(name)
+            _STRING_METHODS[name]() if name in _STRING_METHODS else self.encoder_method(name)
             for name in self.baselines or _STRING_METHODS
         ]
 
@@ -148,7 +152,7 @@ def _run_tasks(run: _Run, tasks: Sequence[Task], *, bases: Path | None, ablation
     everyday = [task for task in tasks if task.needs == "everyday"]
     on_phrases = [task for task in tasks if task not in linking and task not in everyday]
     reports: list[Report] = []
-    methods: list[Similarity] = []
+    methods: list[Method] = []
     if on_phrases or figure is not None:
         methods = [run.encoder_method(run.model), *run.baseline_methods()]
         reports.append(evaluate(run.data, methods[0], methods[1:], on_phrases, run.options, progress=run.progress))

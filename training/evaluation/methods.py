@@ -15,13 +15,17 @@ from pearl_qdrant.encoder.protocol import FloatArray as Vectors
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.evaluation.outcome import FloatArray, IntArray
 
-Need = Literal["similarity", "vectors", "types", "linking", "large_linking", "everyday"]
+Need = Literal["similarity", "ranking", "arithmetic", "vectors", "types", "linking", "large_linking", "everyday"]
 
-_WITHOUT_HEAD: frozenset[Need] = frozenset({"similarity", "vectors"})
-_WITH_HEAD: frozenset[Need] = frozenset({"similarity", "vectors", "types"})
+_WITHOUT_HEAD: frozenset[Need] = frozenset({"similarity", "ranking", "arithmetic", "vectors"})
+_WITH_HEAD: frozenset[Need] = _WITHOUT_HEAD | {"types"}
 
 _MATRIX = 20_000_000
 """Scores in memory at once in a search for the nearest name: 80 MB."""
+
+
+_OFFSETS = 10_000
+"""Rows of vector arithmetic in memory at once."""
 
 
 class Method(Protocol):
@@ -47,6 +51,22 @@ class Similarity(Method, Protocol):
 
     def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
         """Index of the most similar name for each mention, (n,); the first one if several are equal."""
+        ...
+
+
+class Ranking(Method, Protocol):
+    """A method that scores candidates for queries."""
+
+    def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
+        """Scores of all candidates for each query, (n, m); higher is closer."""
+        ...
+
+
+class Arithmetic(Method, Protocol):
+    """A method whose vectors can be added."""
+
+    def offset_scores(self, a: Sequence[str], b: Sequence[str], c: Sequence[str], d: Sequence[str]) -> FloatArray:
+        """Cosine of c + b - a and d for each row, (n,), with vectors of length 1; 0 where one side is zero."""
         ...
 
 
@@ -95,6 +115,23 @@ class EncoderMethod:
         found = [np.argmax(rows[start : start + step] @ columns.T, axis=1) for start in range(0, len(rows), step)]
         nearest: IntArray = np.concatenate(found)
         return nearest
+
+    def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
+        self._rows([*queries, *candidates])
+        scores: FloatArray = (self.vectors(queries) @ self.vectors(candidates).T).astype(np.float64)
+        return scores
+
+    def offset_scores(self, a: Sequence[str], b: Sequence[str], c: Sequence[str], d: Sequence[str]) -> FloatArray:
+        rows = [self._rows(names) for names in (a, b, c, d)]
+        scores = np.zeros(len(d))
+        for start in range(0, len(d), _OFFSETS):
+            # (n, dim) each, as a copy
+            first, second, third, fourth = (self._vectors[part[start : start + _OFFSETS]] for part in rows)
+            offset = third + second - first
+            lengths = np.linalg.norm(offset, axis=1) * np.linalg.norm(fourth, axis=1)
+            products = np.einsum("nd,nd->n", offset, fourth)
+            np.divide(products, lengths, out=scores[start : start + _OFFSETS], where=lengths > 0)
+        return scores
 
     def _rows(self, names: Sequence[str]) -> IntArray:
         """Rows of the names in the cache; new names are encoded first."""

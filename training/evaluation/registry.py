@@ -1,4 +1,4 @@
-"""The list of all tasks, in the order of the paper's tables.
+"""The list of all tasks, in the order of the tables of both papers.
 
 To add a task, write a module in `tasks/` that exports `TASKS`, and add it here.
 """
@@ -17,6 +17,8 @@ from training.evaluation.tasks import (
     short_text,
     similarity,
 )
+from training.evaluation.tasks.universal import analogy
+from training.evaluation.tasks.universal import retrieval as question_retrieval
 
 TASKS: tuple[Task, ...] = (
     *paraphrase.TASKS,
@@ -26,6 +28,8 @@ TASKS: tuple[Task, ...] = (
     *fuzzy_join.TASKS,
     *short_text.TASKS,
     *entity_types.TASKS,
+    *analogy.TASKS,
+    *question_retrieval.TASKS,
 )
 """Tasks that run by default."""
 

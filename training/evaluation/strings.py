@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,11 @@ _ROWS = 128
 
 StringKind = Literal["jaccard", "tfidf"]
 
+_NEEDS: dict[StringKind, frozenset[Need]] = {
+    "jaccard": frozenset({"similarity", "ranking"}),
+    "tfidf": frozenset({"similarity", "ranking", "arithmetic"}),
+}
+
 
 class StringMethod:
     """Similarity of case-folded character 3-grams within words: Jaccard of sets, or cosine of TF-IDF weights.
@@ -25,7 +30,7 @@ class StringMethod:
 
     def __init__(self, kind: StringKind) -> None:
         self.name: str = kind
-        self.supports: frozenset[Need] = frozenset({"similarity"})
+        self.supports: frozenset[Need] = _NEEDS[kind]
 
     def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
         vectorizer = self._fitted([*left, *right])
@@ -36,20 +41,38 @@ class StringMethod:
         return _jaccard(shared, _sizes(a), _sizes(b))
 
     def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
+        found = [scores.argmax(axis=1) for scores in self._blocks(mentions, names)]
+        nearest: IntArray = np.concatenate(found).astype(np.int64)
+        return nearest
+
+    def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
+        """Scores of all candidates for each query, (n, m)."""
+        return np.concatenate(list(self._blocks(queries, candidates))).astype(np.float64)
+
+    def offset_scores(self, a: Sequence[str], b: Sequence[str], c: Sequence[str], d: Sequence[str]) -> FloatArray:
+        """Cosine of c + b - a and d for each row, (n,); TF-IDF only. The document frequencies come from all strings."""
+        vectorizer = self._fitted(list(dict.fromkeys([*a, *b, *c, *d])))
+        first, second, third, fourth = (vectorizer.transform(part) for part in (a, b, c, d))
+        offset = third + second - first
+        lengths = np.sqrt(np.asarray(offset.multiply(offset).sum(axis=1), dtype=np.float64).ravel())
+        # scikit-learn's rows have length 1, or 0 for a string without n-grams.
+        products = np.asarray(offset.multiply(fourth).sum(axis=1), dtype=np.float64).ravel()
+        scores: FloatArray = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+        return scores
+
+    def _blocks(self, mentions: Sequence[str], names: Sequence[str]) -> Iterator[Any]:
+        """Scores of all names, for some mentions at a time, (up to `_ROWS`, m)."""
         vectorizer = self._fitted(names)
         # The size of a mention's set includes n-grams that no name has.
         sizes = (
             [_sizes(self._fitted(part).transform(part)) for part in (mentions, names)] if self.name != "tfidf" else []
         )
         rows, columns = vectorizer.transform(mentions), vectorizer.transform(names).T.tocsr()
-        found = []
         for start in range(0, rows.shape[0], _ROWS):
             scores = (rows[start : start + _ROWS] @ columns).toarray()
             if sizes:
                 scores = _jaccard(scores, sizes[0][start : start + _ROWS, None], sizes[1][None, :])
-            found.append(scores.argmax(axis=1))
-        nearest: IntArray = np.concatenate(found).astype(np.int64)
-        return nearest
+            yield scores
 
     def _fitted(self, strings: Sequence[str]) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer

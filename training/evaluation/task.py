@@ -81,7 +81,7 @@ class Task:
     Attributes:
         name: Name by which a user selects it.
         head: Short name, the heading of its column.
-        group: Its family, as in the paper's Table 3. Tasks of one group share a table.
+        group: Its family, as in PEARL's Table 3. Tasks of one group share a table.
         metric: Name of the figure, which is in percent.
         needs: What a method must support.
         reads: Tables that it needs; a pattern needs at least one match. If one is missing, the task is skipped.

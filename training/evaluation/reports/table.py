@@ -17,6 +17,8 @@ _TABLES = (
     ),
     ("Short texts (Table 2)", ("Sentiment Analysis", "Intent Classification")),
     ("Entity types of unseen names", ("Type Classification",)),
+    ("Universal analogy (the second paper's Table 2)", ("Universal Analogy",)),
+    ("Question retrieval (the second paper's Table 4)", ("Question Retrieval",)),
 )
 """Groups that share a table; any other group has its own."""
 
@@ -62,7 +64,8 @@ def _rows(report: Report, results: Sequence[TaskResult]) -> Iterator[tuple[str, 
     yield ("n", *(f"{result.outcomes[report.model].n:,}" for result in results))
     names = short_names([report.model, *report.baselines])
     for method, name in names.items():
-        yield (name, *(_figure(result, method) for result in results))
+        if any(method in result.outcomes for result in results):
+            yield (name, *(_figure(result, method) for result in results))
     models = dict.fromkeys(model for result in results for model in result.task.paper)
     for model in sorted(models, key=lambda model: model != MAIN):
         yield (f"{model} (paper)", *(_paper(result.task.paper, model) for result in results))
