@@ -1,0 +1,115 @@
+"""The objective of ULR against a naive computation by transformers, sequence by sequence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+from ulr_cases import config, make_masked_lm, open_base, views_of
+
+from training.ulr.mlm_head import HEAD_NAMES, head_tensors
+from training.ulr.objective import backward, misad
+from training.ulr.views import Views
+
+KINDS = ("bert", "albert", "electra")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model of each kind, with its MLM head."""
+    return make_masked_lm(tmp_path_factory.mktemp("models") / request.param, request.param)
+
+
+def reference(model: Any, views: list[Views], *, pooling: str, renormalise: bool) -> tuple[Tensor, Tensor]:
+    """MiSAD and MLM loss of a batch: one sequence at a time, through the whole model with its own head."""
+
+    def run(ids: list[int]) -> tuple[Tensor, Tensor]:
+        found = model(input_ids=torch.tensor([ids]), output_hidden_states=True)
+        tokens = found.hidden_states[-1][0]
+        pooled = {"cls": tokens[0], "mean": tokens.mean(0), "max": tokens.max(0).values}[pooling]
+        return pooled / pooled.norm(), found.logits[0].log_softmax(-1)
+
+    errors, surprises = [], []
+    for view in views:
+        whole, log_chances = run(view.whole)
+        surprises += [-log_chances[i, t] for i, t in zip(view.masked, view.targets, strict=True)]
+        if view.part is None:
+            continue
+        rest, rest_chances = run(view.rest)
+        total = run(view.part)[0] + rest
+        if renormalise:
+            total = total / total.norm()
+        errors += [((total - whole) ** 2).sum() / len(whole)]
+        surprises += [-rest_chances[i, t] for i, t in zip(view.rest_masked, view.rest_targets, strict=True)]
+    return torch.stack(errors).mean(), torch.stack(surprises).mean()
+
+
+@pytest.mark.parametrize(
+    "pooling, renormalise, on_rest, micro_batch",
+    [("mean", False, False, 2), ("cls", True, False, 5), ("max", False, True, 1), ("mean", True, True, 3)],
+)
+def test_losses_and_gradients_equal_a_naive_computation(
+    folder: Path, pooling: Any, renormalise: bool, on_rest: bool, micro_batch: int
+) -> None:
+    """Losses and the gradient of every weight are those of the formula, however a batch is divided."""
+    base = open_base(folder, pooling=pooling)
+    views = views_of(base, on_rest=on_rest)
+    settings = config(
+        pooling=pooling, renormalise=renormalise, misad_weight=30.0, mlm_weight=0.5, micro_batch=micro_batch
+    )
+    model: Any = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    error, surprise = reference(model, views, pooling=pooling, renormalise=renormalise)
+    torch.autograd.backward(30.0 * error + 0.5 * surprise)
+
+    network = base.network.eval()
+    found = backward(network, views, settings)
+
+    assert found.n_spans == 4
+    assert found.misad == pytest.approx(error.item(), rel=1e-4)
+    assert found.mlm == pytest.approx(surprise.item(), rel=1e-4)
+    theirs = dict(model.named_parameters())
+    for name, parameter in network.encoder.named_parameters():
+        gradient = theirs[f"{model.base_model_prefix}.{name}"].grad
+        assert (parameter.grad is None) == (gradient is None), name
+        if gradient is not None:
+            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5, msg=name)
+    for parameter in network.head.parameters():
+        assert parameter.grad is not None
+        parameter.data.copy_(parameter.grad)
+    for name, gradient in head_tensors(network.head, HEAD_NAMES[model.config.model_type]).items():
+        torch.testing.assert_close(gradient, theirs[name].grad, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_misad_is_zero_where_the_vectors_add_up() -> None:
+    """Two unit vectors at 120 degrees add up to a unit vector, at any length; with renormalising any angle does."""
+    whole = torch.tensor([[0.0, 3.0]])
+    wide = torch.tensor([[0.75**0.5, 0.5]]), torch.tensor([[-(0.75**0.5) * 7, 3.5]])
+    narrow = torch.tensor([[1.0, 1.0]]), torch.tensor([[-5.0, 5.0]])
+
+    assert misad(*wide, whole).item() == pytest.approx(0, abs=1e-10)
+    assert misad(*narrow, whole).item() == pytest.approx((2**0.5 - 1) ** 2 / 2)
+    assert misad(*narrow, whole, renormalise=True).item() == pytest.approx(0, abs=1e-10)
+    with pytest.raises(ValueError, match="do not match"):
+        misad(whole, whole, torch.zeros(2, 2))
+
+
+def test_one_term_alone_can_be_trained(folder: Path) -> None:
+    """Without masks only MiSAD is computed, and without n-grams only the MLM loss; the head alone needs no n-gram."""
+    base = open_base(folder)
+    network = base.network.eval()
+    views = views_of(base)
+    bare = [Views(v.whole, [], [], v.part, v.rest) for v in views]
+    whole = [Views(v.whole, v.masked, v.targets) for v in views]
+
+    assert (backward(network, bare, config()).mlm, backward(network, whole, config()).misad) == (0, 0)
+    network.zero_grad()
+    network.encoder.requires_grad_(False)
+    losses = backward(network, views_of(base, on_rest=True), config(), head_only=True)
+    assert (losses.misad, losses.n_spans) == (0, 0)
+    assert losses.mlm == pytest.approx(backward(network, whole, config()).mlm)
+    assert all(parameter.grad is None for parameter in network.encoder.parameters())
+    assert all(parameter.grad is not None for parameter in network.head.parameters())
