@@ -165,6 +165,9 @@ def test_out_must_be_a_folder(tmp_path: Path) -> None:
     path = write_texts(tmp_path / "a.txt")
     with pytest.raises(OptionError, match="is a file"):
         find_ngrams(path, path)
+    find_ngrams(path, tmp_path / "done", OPTIONS)
+    with pytest.raises(OptionError, match="is an input"):
+        find_ngrams(tmp_path / "done" / "sequences.txt", tmp_path / "done", OPTIONS)
     with pytest.raises(OptionError, match="nothing to read"):
         find_ngrams([], tmp_path / "out")
     with pytest.raises(FormatError, match="does not exist"):

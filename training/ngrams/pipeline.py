@@ -28,7 +28,7 @@ from training.ngrams.files import META, NGRAMS, SEQUENCES, SEQUENCES_TEXT, SPANS
 from training.ngrams.levels import count_levels
 from training.ngrams.options import NgramOptions
 from training.ngrams.writing import MarkWriter
-from training.paths import Paths, StrPath, as_paths
+from training.paths import Paths, StrPath, as_paths, refuse_overwriting
 
 _FILES = (NGRAMS, SEQUENCES_TEXT, SEQUENCES, SPANS, META)  # the last one says that the others are complete
 
@@ -91,6 +91,8 @@ def find_ngrams(
     options.check()
     if not paths:
         raise OptionError("inputs", "There is nothing to read: give texts.")
+    for name in _FILES:
+        refuse_overwriting(folder / name, *paths, *as_paths(options.entities))
     start, report = time.monotonic(), NgramReport()
     with ExitStack() as stack:
         sources = open_sources(paths)
