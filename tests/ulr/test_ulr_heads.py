@@ -117,5 +117,5 @@ def test_other_families_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="type 'gpt2' cannot be trained with ULR; these can: albert, bert"):
         head_names("gpt2")
     write_json(tmp_path / "config.json", {"model_type": "bert"})
-    with pytest.raises(CheckpointError, match="no model.safetensors"):
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors"):
         open_base(tmp_path)

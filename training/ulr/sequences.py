@@ -2,8 +2,7 @@
 
     text -> sentences -> at most `max_words` words each -> as they are, or neighbours packed together
 
-A sentence ends at a full stop, question mark or exclamation mark before a capital letter or digit, and at a line
-break. At most `limit` sequences of all texts are kept, each with the same chance (reservoir sampling), so that memory
+At most `limit` sequences of all texts are kept, each with the same chance (reservoir sampling), so that memory
 is bounded for texts of any size.
 """
 
@@ -12,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, overload
@@ -22,14 +20,13 @@ from ingest.io.streams import open_sources
 from pearl_qdrant.errors import InputError
 from training.corpus.texts import read_texts
 from training.ngrams.files import MarkedSequence, NgramCorpus
+from training.ngrams.words import split_sentences
 
 Cutting = Literal["sentence", "packed"]
 """One sentence each, or neighbouring sentences of a text together."""
 
 FEWEST_WORDS = 3
 """Shorter sequences are skipped: headings and lists."""
-
-_SENTENCE_END = re.compile(r"""(?<=[.!?])["')\]\u2019\u201d]*\s+(?=["'(\[\u2018\u201c]*[A-Z0-9])|\s*[\r\n]+\s*""")
 
 
 class TextSequences(Sequence[MarkedSequence]):
@@ -115,7 +112,7 @@ def cut(text: str, *, cutting: Cutting, max_words: int) -> Iterator[str]:
         max_words: A longer sentence is cut into pieces.
     """
     held: list[str] = []
-    for sentence in _SENTENCE_END.split(text):
+    for sentence in split_sentences(text):
         words = sentence.split()
         for start in range(0, len(words), max_words):
             piece = words[start : start + max_words]

@@ -1,0 +1,294 @@
+"""Runs of ULR training: what they learn, what they leave, and how they resume."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli_runner import Run
+from safetensors.torch import load_file
+from tiny_models import as_sentence_transformers
+from ulr_cases import SENTENCES, config, make_encoder, make_masked_lm, open_base, write_text
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import InputError, OptionError, TrainingError
+from training import UlrRequest, find_ngrams, train_ulr
+from training.finetune.curves import read_log
+from training.ngrams.files import MarkedSequence, NgramSpan
+from training.ngrams.options import NgramOptions
+from training.ulr.config import UlrConfig
+from training.ulr.encoder_folder import UlrBase
+from training.ulr.scoring import NetworkScorer
+from training.ulr.sequences import TextSequences
+from training.ulr.trainer import UlrData, UlrRecord, fit_ulr
+from training.ulr.views import open_masking, tokenise
+
+STATE = "training/state.safetensors"
+Request = Callable[..., UlrRequest]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT without an MLM head."""
+    return as_sentence_transformers(make_encoder(tmp_path_factory.mktemp("models") / "bert", "bert"))
+
+
+@pytest.fixture
+def request_(bert: Path, tmp_path: Path) -> Request:
+    """A quick run on random spans of a small text."""
+    text = write_text(tmp_path / "text.txt")
+
+    def make(out: str = "out", **changes: Any) -> UlrRequest:
+        known = {"base": bert, "texts": text, "steps": 4, "batch_size": 4, "device": "cpu", "precision": "fp32"}
+        return UlrRequest(**{**known, "out": tmp_path / out, **changes})
+
+    return make
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights that a run wrote."""
+    return load_file(folder / "model.safetensors")
+
+
+def learn(base: UlrBase, folder: Path, settings: UlrConfig, **changes: Any) -> list[dict[str, float]]:
+    """A run on the sentences; returns its log."""
+    masking = open_masking(base.tokenizer, share=0.15, on_rest=settings.mlm_on_rest)
+    fit_ulr(base.network, UlrData(TextSequences(SENTENCES), base.tokenizer, masking), settings, folder, **changes)
+    return read_log(folder)
+
+
+def test_both_losses_fall(bert: Path, tmp_path: Path) -> None:
+    """On five sentences the MLM loss falls, and the vectors of n-gram and rest come to add up to the whole."""
+    settings = config(steps=60, batch_size=5, micro_batch=5, dropout=False, learning_rate=3e-3, misad_weight=100.0)
+    rows = learn(open_base(bert), tmp_path, settings)
+
+    first, last = rows[:8], rows[-8:]
+    assert sum(row["mlm"] for row in last) < 0.7 * sum(row["mlm"] for row in first)
+    assert sum(row["misad"] for row in last) < 0.7 * sum(row["misad"] for row in first)
+    assert all(row["sequences"] == row["spans"] == 5 for row in rows)
+
+
+def test_a_new_head_is_trained_alone_first(bert: Path, tmp_path: Path) -> None:
+    """The first steps leave the encoder as it is, with a learning rate of their own; then all is trained."""
+    base, start = open_base(bert), open_base(bert)
+    encoders: list[bool] = []
+
+    def compare(_: UlrRecord) -> None:
+        ours, theirs = base.network.encoder.state_dict(), start.network.encoder.state_dict()
+        encoders.append(all(torch.equal(ours[name], theirs[name]) for name in theirs))
+
+    rows = learn(base, tmp_path, config(head_steps=3, head_learning_rate=0.01), on_step=compare)
+
+    assert encoders == [True] * 3 + [False] * 3
+    assert not torch.equal(base.network.head.dense.weight, start.network.head.dense.weight)
+    assert [row["misad"] > 0 for row in rows] == [False] * 3 + [True] * 3
+    assert [row["learning_rate"] for row in rows[:3]] == [0.01] * 3
+    assert all(parameter.requires_grad for parameter in base.network.parameters())
+
+
+def test_the_rate_rises_and_falls() -> None:
+    """It grows over the first tenth after the steps of the head alone, and falls to nearly zero."""
+    rates = [config(steps=30, head_steps=10, learning_rate=1.0).rate(step) for step in (10, 11, 12, 13, 30)]
+
+    assert rates == pytest.approx([1e-3, 0.5, 1, 1, 1 / 18])
+    assert config(schedule="constant", warmup=0).rate(6) == 1e-3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": 0}, {"mask_share": 1.0}, {"warmup": -0.1}, {"clip": -1}, {"max_tokens": 3}, {"misad_weight": -2}],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    """A wrong setting is named with its value."""
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=rf"{name}.*{value}"):
+        config(**wrong)
+
+
+class Stopped(BaseException):
+    """Stands for the end of the process by a signal."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_resumes_to_the_same_weights(
+    request_: Request, tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C and SIGTERM end a run after its step with its state saved; the same call then ends as if never stopped."""
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    def signal_at_2(record: UlrRecord) -> None:
+        if record.step == 2:
+            signal.raise_signal(number)
+
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(Stopped):
+            train_ulr(request_("cut", head_steps=1), on_step=signal_at_2)
+    finally:
+        signal.signal(number, before)
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    steps: list[int] = []
+    train_ulr(request_("cut", head_steps=1), on_step=lambda record: steps.append(record.step))
+    train_ulr(request_("whole", head_steps=1))
+
+    assert steps == [3, 4]
+    one, other = weights(tmp_path / "cut"), weights(tmp_path / "whole")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    rows = [[(row["step"], row["misad"], row["mlm"]) for row in read_log(tmp_path / out / "training")]
+            for out in ("cut", "whole")]  # fmt: skip
+    assert rows[0] == rows[1]
+
+
+def test_the_state_of_another_run_is_refused(request_: Request, tmp_path: Path) -> None:
+    """Other settings or other texts need another folder, or a restart."""
+    train_ulr(request_(steps=2, head_steps=0))
+
+    with pytest.raises(TrainingError, match="seed 0, now 1"):
+        train_ulr(request_(steps=2, head_steps=0, seed=1))
+    with pytest.raises(TrainingError, match="sequences "):
+        train_ulr(request_(steps=2, head_steps=0, texts=write_text(tmp_path / "b.txt", 5)))
+    result = train_ulr(request_(steps=2, head_steps=0, seed=1, restart=True))
+    assert len(read_log(tmp_path / "out" / "training")) == result.steps == 2
+
+
+def test_a_state_is_written_when_it_is_due(bert: Path, tmp_path: Path) -> None:
+    """Every few steps, and after ten minutes whatever the number of steps."""
+    now = [0.0]
+    seen: dict[int, bool] = {}
+
+    def look(record: UlrRecord) -> None:
+        seen[record.step] = (tmp_path / "state.safetensors").exists()
+        now[0] += 250
+
+    learn(open_base(bert), tmp_path, config(save_every=500), clock=lambda: now[0], on_step=look)
+
+    assert [seen[step] for step in range(1, 6)] == [False, False, False, True, True]
+
+
+@pytest.mark.draws
+def test_the_curves_have_both_losses(request_: Request, tmp_path: Path) -> None:
+    """A run leaves its log and a picture of it."""
+    train_ulr(request_(steps=2))
+
+    assert (tmp_path / "out" / "training" / "curves.png").stat().st_size > 1000
+
+
+def test_the_result_is_an_encoder_with_a_head(request_: Request, tmp_path: Path) -> None:
+    """A second run starts from the head of the first; the folder records the run."""
+    first = train_ulr(request_("first", steps=None, epochs=1.5, batch_size=10))
+    second = train_ulr(request_("second", base=tmp_path / "first"))
+
+    assert (first.made_head, first.sequences, first.steps, first.head_steps) == (True, 24, 4, 0)
+    assert (second.made_head, second.head_steps) == (False, 0)
+    assert load_encoder(str(tmp_path / "second"), device="cpu").encode(["new york"]).vectors.shape == (1, 32)
+    assert '"misad_weight": 1.0' in (tmp_path / "second" / "ulr.json").read_text()
+
+
+def test_the_ngram_that_the_head_predicts_worst_is_chosen(tmp_path: Path) -> None:
+    """The score is the mean probability of the n-gram's tokens, all masked, in one sequence or in a batch."""
+    base = open_base(make_masked_lm(tmp_path / "bert", "bert"))
+    network = base.network.train()
+    sequences = tokenise(base.tokenizer, SENTENCES, prefix="", max_tokens=40)
+    scorer = NetworkScorer(network, {one.text: one for one in sequences}, mask_id=4, batch=2)
+    texts, spans = [SENTENCES[0], SENTENCES[4], SENTENCES[0], SENTENCES[2]], [(4, 12), (0, 10), (0, 3), (0, 99)]
+
+    scores = scorer(texts, spans)
+
+    assert network.training
+    assert scores[3] != scores[3]
+    network.eval()
+    first, end = sequences[0].token_span((4, 12)) or (0, 0)
+    ids = torch.tensor([sequences[0].ids])
+    masked = ids.clone()
+    masked[0, first:end] = 4
+    with torch.no_grad():
+        chances = network.logits(network.hidden(masked, torch.ones_like(ids))[0]).softmax(-1)
+    wanted = sum(chances[i, ids[0, i]].item() for i in range(first, end)) / (end - first)
+    assert scores[0] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_ngrams_of_a_folder_are_used(request_: Request, tmp_path: Path) -> None:
+    """Every way to choose an n-gram works on the folder that `find_ngrams` wrote, and its sequences are learnt from."""
+    (tmp_path / "names.txt").write_text("heart attack\n")
+    options = NgramOptions(threshold=0.5, min_count=2, entities=tmp_path / "names.txt")
+    find_ngrams(write_text(tmp_path / "text.txt"), tmp_path / "ngrams", options)
+    ways: list[Any] = [None, "lowest_score", "random_ngram", "random_span", "entity"]
+    spans = {}
+    for way in ways:
+        train_ulr(request_(f"out-{way}", texts=(), ngrams=tmp_path / "ngrams", sampling=way, head_steps=0))
+        spans[way] = [row["spans"] for row in read_log(tmp_path / f"out-{way}" / "training")]
+
+    assert spans["random_span"] == [4] * 4
+    assert 0 < sum(spans["entity"]) < 16
+    assert sum(spans["lowest_score"]) == sum(spans[None]) > sum(spans["entity"])
+
+
+def test_a_sequence_without_ngrams_has_the_mlm_loss_alone(bert: Path, tmp_path: Path) -> None:
+    """MiSAD is a mean over the sequences that have an n-gram."""
+    base = open_base(bert)
+    marked = [MarkedSequence(SENTENCES[0], (NgramSpan(4, 12, 2, 3.0),), 11), MarkedSequence(SENTENCES[1], (), 6)]
+    data = UlrData(marked, base.tokenizer, open_masking(base.tokenizer, share=0.2, on_rest=False))
+    fit_ulr(base.network, data, config(steps=1, sampling="random_ngram", batch_size=2), tmp_path)
+
+    (row,) = read_log(tmp_path)
+    assert (row["sequences"], row["spans"]) == (2, 1)
+    assert row["misad"] > 0
+
+
+def test_arguments_that_contradict_each_other_are_refused(request_: Request, tmp_path: Path, bert: Path) -> None:
+    """The message names the arguments, before anything is read or written."""
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("Give either 'texts', or", {"texts": ()}),
+        ("Give either 'texts', or", {"ngrams": tmp_path}),
+        ("'sampling' entity needs 'ngrams'", {"sampling": "entity"}),
+        ("are both 0", {"misad_weight": 0, "mlm_weight": 0}),
+        ("leaves out", {"mlm_weight": 0, "head_steps": 2}),
+        ("by which 'sampling' lowest_score", {"mlm_weight": 0, "texts": (), "ngrams": tmp_path}),
+        ("leaves none of 4", {"head_steps": 4}),
+        ("is an input", {"out": bert}),
+    ]
+    for message, changes in cases:
+        with pytest.raises(OptionError, match=message):
+            train_ulr(request_(**changes))
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match=r"meta\.json: does not exist"):
+        train_ulr(request_(texts=(), ngrams=tmp_path))
+
+
+def test_a_run_in_several_processes_is_refused(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torchrun would write the same folder several times."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(TrainingError, match="one process"):
+        train_ulr(request_())
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(bert: Path, tmp_path: Path) -> None:
+    """The message has the losses and what to change, and no state of the broken network is written."""
+    base = open_base(bert)
+    with torch.no_grad():
+        base.network.head.bias.fill_(float("nan"))
+    with pytest.raises(TrainingError, match=r"step 1: the loss is .* nan \(MLM\)"):
+        learn(base, tmp_path, config())
+    assert not (tmp_path / "state.safetensors").exists()
+
+
+def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> None:
+    """The command trains, prints what it did, and names its flags in errors."""
+    text = write_text(tmp_path / "text.txt")
+    words = ["train", "ulr", str(bert), str(tmp_path / "out"), "--device", "cpu", "--batch", "4", "--steps", "3"]
+    outcome = run(*words, "--text", str(text), "--head-steps", "1", "--no-dropout", "--cutting", "packed", "--json")
+
+    assert outcome.status == 0, outcome.err
+    (line,) = outcome.lines()
+    assert (line["steps"], line["head_steps"], line["made_head"]) == (3, 1, True)
+    assert load_encoder(str(tmp_path / "out"), device="cpu").info.dim == 32
+    refused = run(*words, "--text", str(text), "--sampling", "lowest-score")
+    assert refused.status == 2
+    assert "needs --ngrams" in refused.err
+    assert run(*words).status == 2
