@@ -78,6 +78,7 @@ def test_every_named_extra_exists() -> None:
         "train fit --base {folder} --aliases {folder}/base.tsv --out {folder}/out",
         "train head --base {folder} --aliases {folder}/base.tsv --out {folder}/out",
         "train love {folder} {folder}/out",
+        "train ulr {folder} {folder}/out --text {folder}/texts.txt",
         "train average {folder} {folder} {folder}/out",
         "train export {folder} {folder}/out",
         "models export {folder} {folder}/out --torch",
