@@ -35,7 +35,7 @@ class Ngrams:
     pmi: Floats
     first: npt.NDArray[np.bool_]
 
-    def take(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Ngrams:
+    def take(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Ngrams:
         """Return some of the occurrences."""
         return Ngrams(
             *(getattr(self, name)[chosen] for name in ("positions", "words", "ids", "counts", "pmi", "first"))

@@ -54,7 +54,7 @@ class NgramOptions:
     max_sequence_words: int = 128
     limit: int | None = None
     max_errors: int | None = DEFAULT_MAX_ERRORS
-    block_words: int = 1 << 20
+    block_words: int = 1 << 19
 
     def check(self) -> None:
         """Refuse values that cannot work.

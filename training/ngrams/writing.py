@@ -21,6 +21,8 @@ from training.ngrams.words import normalise_word
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_ROWS_AT_ONCE = 1 << 16
+
 
 class MarkWriter:
     """Scores the n-grams of each block and writes all files but meta.json. A context manager, which closes them.
@@ -83,6 +85,10 @@ class MarkWriter:
     def _write_rows(self, ngrams: Ngrams, block: Block) -> None:
         """Write the rows of n-grams at their first occurrences, and read the texts of the block."""
         texts = list(read_texts_of(self._texts, block))
+        for start in range(0, len(ngrams.positions), _ROWS_AT_ONCE):
+            self._write_some(ngrams.take(slice(start, start + _ROWS_AT_ONCE)), block, texts)
+
+    def _write_some(self, ngrams: Ngrams, block: Block, texts: list[str]) -> None:
         sequences = block.sequence_of(ngrams.positions)
         starts, ends = block.starts, block.ends
         keep_case, in_documents = self._options.keep_case, self._levels is None
