@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_models import DIM, as_sentence_transformers, make_pearl, write_json
+from tiny_models import DIM, as_sentence_transformers, make_bert, make_pearl, write_json
 from ulr_cases import make_encoder, make_masked_lm, open_base
 
 from pearl_qdrant.encoder.loading import load_encoder
@@ -110,6 +110,15 @@ def test_the_phrase_encoder_of_a_checkpoint_is_a_start(tmp_path: Path) -> None:
     assert not open_base(tmp_path / "pearl").has_head
     with pytest.raises(CheckpointError, match="models export"):
         open_base(tmp_path / "graph")
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    """A token without an embedding would end the run in an error of torch."""
+    folder = make_encoder(tmp_path / "bert", "bert")
+    other = make_bert(tmp_path / "other", words=5)
+    (folder / "tokenizer.json").write_bytes((other / "tokenizer.json").read_bytes())
+    with pytest.raises(CheckpointError, match="belongs to another model"):
+        open_base(folder)
 
 
 def test_other_families_are_refused(tmp_path: Path) -> None:

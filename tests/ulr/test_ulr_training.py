@@ -224,6 +224,8 @@ def test_ngrams_of_a_folder_are_used(request_: Request, tmp_path: Path) -> None:
         train_ulr(request_(f"out-{way}", texts=(), ngrams=tmp_path / "ngrams", sampling=way, head_steps=0))
         spans[way] = [row["spans"] for row in read_log(tmp_path / f"out-{way}" / "training")]
 
+    train_ulr(request_("few", texts=(), ngrams=tmp_path / "ngrams", n_scored=1, sequences=5, precision="bf16"))
+
     assert spans["random_span"] == [4] * 4
     assert 0 < sum(spans["entity"]) < 16
     assert sum(spans["lowest_score"]) == sum(spans[None]) > sum(spans["entity"])
@@ -243,6 +245,9 @@ def test_a_sequence_without_ngrams_has_the_mlm_loss_alone(bert: Path, tmp_path: 
 
 def test_arguments_that_contradict_each_other_are_refused(request_: Request, tmp_path: Path, bert: Path) -> None:
     """The message names the arguments, before anything is read or written."""
+    prefixed = as_sentence_transformers(make_encoder(tmp_path / "bert", "bert"), prompt="of ")
+    (tmp_path / "pearl").mkdir()
+    (tmp_path / "pearl" / "pearl.json").touch()
     cases: list[tuple[str, dict[str, Any]]] = [
         ("Give either 'texts', or", {"texts": ()}),
         ("Give either 'texts', or", {"ngrams": tmp_path}),
@@ -252,6 +257,8 @@ def test_arguments_that_contradict_each_other_are_refused(request_: Request, tmp
         ("by which 'sampling' lowest_score", {"mlm_weight": 0, "texts": (), "ngrams": tmp_path}),
         ("leaves none of 4", {"head_steps": 4}),
         ("is an input", {"out": bert}),
+        ("'max_tokens' 4 leaves no room beside 3", {"max_tokens": 4, "base": prefixed}),
+        (r"holds another model \(pearl.json\)", {"out": tmp_path / "pearl"}),
     ]
     for message, changes in cases:
         with pytest.raises(OptionError, match=message):

@@ -35,7 +35,7 @@ class UlrConfig:
         mlm_on_rest: The rest R has the masks of S too, and its masked tokens count in the MLM loss.
         mask_share: Share of the tokens of S outside the n-gram that the MLM loss predicts.
         sampling: How the n-gram of a sequence is chosen.
-        n_scored: n-grams of a sequence that are looked at, at most; drawn at random.
+        n_scored: n-grams of a sequence that "lowest_score" scores, at most; drawn at random.
         dropout: Whether the network's dropout is on.
         max_tokens: Longer sequences are truncated.
         micro_batch: Sequences per forward pass.

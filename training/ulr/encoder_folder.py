@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint, open_checkpoint
+from pearl_qdrant.encoder.checkpoint import PEARL_JSON, TORCH_FILE, is_checkpoint, open_checkpoint
 from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
-from pearl_qdrant.errors import CheckpointError
+from pearl_qdrant.errors import CheckpointError, OptionError
 from training.networks.torch_checkpoint import phrase_tensors
 from training.ulr.config import Pooling
 from training.ulr.mlm_head import head_names, head_tensors, open_head
@@ -101,7 +101,24 @@ def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
     chosen: Any = pooling or own_pooling
     network = UlrNetwork(encoder, head, pooling=chosen)
     tokenizer = open_tokenizer(folder / "tokenizer.json")
+    if tokenizer.get_vocab_size(with_added_tokens=True) > len(head.bias):
+        raise CheckpointError(
+            str(folder),
+            f"its tokenizer has {tokenizer.get_vocab_size(with_added_tokens=True):,} tokens, but its weights "
+            f"{len(head.bias):,}: it belongs to another model. Fetch both again",
+        )
     return UlrBase(network, tokenizer, folder, prefix, max_length, lowercase, has_head)
+
+
+def refuse_other_model(folder: Path) -> None:
+    """Stop where files that stay in a folder would be loaded in place of the encoder that is written there.
+
+    Raises:
+        OptionError: If the folder holds a PEARL checkpoint or an ONNX graph.
+    """
+    for name in (PEARL_JSON, "onnx/model.onnx", "model.onnx"):
+        if (folder / name).exists():
+            raise OptionError("out", f"{folder} holds another model ({name}). Write to another folder.")
 
 
 def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -> None:
@@ -140,9 +157,11 @@ def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -
     _write_json(
         folder / "sentence_bert_config.json", {"max_seq_length": base.max_length, "do_lower_case": base.lowercase}
     )
+    prompts = folder / "config_sentence_transformers.json"
     if base.prefix:
-        prompts = {"prompts": {"default": base.prefix}, "default_prompt_name": "default"}
-        _write_json(folder / "config_sentence_transformers.json", prompts)
+        _write_json(prompts, {"prompts": {"default": base.prefix}, "default_prompt_name": "default"})
+    else:
+        prompts.unlink(missing_ok=True)
     _write_json(folder / "ulr.json", dict(training))
 
 

@@ -21,7 +21,7 @@ from training.networks.base_network import find_device
 from training.ngrams.files import MarkedSequence, NgramCorpus
 from training.paths import as_paths, refuse_overwriting
 from training.ulr.config import UlrConfig
-from training.ulr.encoder_folder import UlrBase, open_ulr_base, write_encoder
+from training.ulr.encoder_folder import UlrBase, open_ulr_base, refuse_other_model, write_encoder
 from training.ulr.request import UlrRequest, UlrResult
 from training.ulr.sequences import digest_of, read_sequences
 from training.ulr.trainer import UlrData, UlrRecord, fit_ulr
@@ -55,6 +55,7 @@ def train_ulr(
     if shard_of_environment().world_size > 1:
         raise TrainingError("ULR training runs in one process. Start it without torchrun")
     out, device = Path(request.out), find_device(request.device)
+    refuse_other_model(out)
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
     with ExitStack() as stack:
         sequences, digest = _open_sequences(request, events or TrainingEvents(), stack)
@@ -119,9 +120,15 @@ def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
     head_steps = request.find_head_steps(steps, has_head=base.has_head)
     if head_steps >= steps:
         raise OptionError("head_steps", f"'head_steps' {head_steps} leaves none of {steps} steps.")
+    max_tokens = min(request.max_tokens, base.max_length)
+    n_frame = len(base.tokenizer.encode(base.prefix).ids)
+    if max_tokens < n_frame + 2:
+        raise OptionError(
+            "max_tokens", f"'max_tokens' {max_tokens} leaves no room beside {n_frame} special tokens and prefix tokens."
+        )
     return request.config(
         steps=steps,
         head_steps=head_steps,
         pooling=base.network.pooling,
-        max_tokens=min(request.max_tokens, base.max_length),
+        max_tokens=max_tokens,
     )

@@ -243,7 +243,9 @@ class _Loop:
     ) -> list[tuple[int, int] | None]:
         """Choose the n-gram of each sequence: its tokens, or None."""
         config = self._config
-        candidates = [_covered(*pair, config.n_scored, rng) for pair in zip(drawn, sequences, strict=True)]
+        # Only scoring costs a forward pass for each n-gram.
+        most = config.n_scored if config.sampling == "lowest_score" else None
+        candidates = [_covered(*pair, most, rng) for pair in zip(drawn, sequences, strict=True)]
         scorer = NetworkScorer(
             self._network,
             {sequence.text: sequence for sequence in sequences},
@@ -266,9 +268,11 @@ class _Loop:
             )
 
 
-def _covered(marked: MarkedSequence, sequence: TokenisedSequence, n_spans: int, rng: random.Random) -> MarkedSequence:
+def _covered(
+    marked: MarkedSequence, sequence: TokenisedSequence, n_spans: int | None, rng: random.Random
+) -> MarkedSequence:
     """Return the part of a sequence that its tokens cover, with at most so many of its n-grams."""
     spans = tuple(span for span in marked.spans if span.end <= len(sequence.text))
-    if len(spans) > n_spans:
-        spans = tuple(spans[i] for i in sorted(rng.sample(range(len(spans)), n_spans)))
+    if most is not None and len(spans) > most:
+        spans = tuple(spans[i] for i in sorted(rng.sample(range(len(spans)), most)))
     return replace(marked, text=sequence.text, spans=spans)

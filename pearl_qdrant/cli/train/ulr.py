@@ -28,7 +28,7 @@ _SAMPLING = ("lowest-score", "random-ngram", "random-span", "entity")
 @_option("--sampling", "sampling", type=click.Choice(_SAMPLING),
          help="Choose the n-gram that the MLM head predicts worst, any, a random span, or an entity mention.  "
               "[default: lowest-score with --ngrams, otherwise random-span]")  # fmt: skip
-@_option("--scored", "n_scored", type=click.IntRange(1), help="n-grams of a sequence that are looked at, at most.")
+@_option("--scored", "n_scored", type=click.IntRange(1), help="n-grams of a sequence that are scored, at most.")
 @_option("--cutting", "cutting", type=click.Choice(["sentence", "packed"]),
          help="A sequence of --text is one sentence, or neighbouring ones packed together.")  # fmt: skip
 @_option("--max-words", "max_words", type=click.IntRange(3), help="Words of a sequence of --text, at most.")
