@@ -269,7 +269,7 @@ class _Loop:
 
 
 def _covered(
-    marked: MarkedSequence, sequence: TokenisedSequence, n_spans: int | None, rng: random.Random
+    marked: MarkedSequence, sequence: TokenisedSequence, most: int | None, rng: random.Random
 ) -> MarkedSequence:
     """Return the part of a sequence that its tokens cover, with at most so many of its n-grams."""
     spans = tuple(span for span in marked.spans if span.end <= len(sequence.text))
