@@ -18,7 +18,7 @@ from training.networks.base_network import open_base_model
 from training.ulr.encoder_folder import write_encoder
 from training.ulr.mlm_head import head_names
 
-KINDS = ("bert", "albert", "electra", "roberta")
+KINDS = ("bert", "albert", "electra", "roberta", "distilbert", "mpnet")
 IDS = torch.tensor([[2, 8, 9, 10, 3], [2, 11, 12, 13, 3]])
 MASK = torch.ones_like(IDS)
 

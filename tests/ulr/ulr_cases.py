@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import transformers
-from tiny_models import DIM, MAX_POSITIONS, N_HEADS, N_LAYERS, make_albert, make_bert, make_roberta
+from tiny_models import make_albert, make_bert, make_roberta
 
 from training.ulr.config import UlrConfig
 from training.ulr.encoder_folder import UlrBase, open_ulr_base
@@ -23,7 +23,14 @@ SENTENCES = [
     "aspirin of the united states",
 ]
 
-_CLASSES = {"bert": "Bert", "albert": "Albert", "electra": "Electra", "roberta": "Roberta"}
+_CLASSES = {
+    "bert": "Bert",
+    "albert": "Albert",
+    "electra": "Electra",
+    "roberta": "Roberta",
+    "distilbert": "DistilBert",
+    "mpnet": "MPNet",
+}
 
 
 def make_encoder(folder: Path, kind: str) -> Path:
@@ -33,8 +40,8 @@ def make_encoder(folder: Path, kind: str) -> Path:
     if kind == "roberta":
         return make_roberta(folder)
     make_bert(folder)
-    if kind == "electra":
-        _save(folder, "ElectraModel")
+    if kind != "bert":
+        _save(folder, f"{_CLASSES[kind]}Model")
     return folder
 
 
@@ -49,15 +56,7 @@ def _save(folder: Path, name: str) -> None:
     """Replace the model of a folder by a random one of another class."""
     config = json.loads((folder / "config.json").read_text())
     if name.startswith("Electra"):
-        config = {
-            "vocab_size": config["vocab_size"],
-            "embedding_size": 16,
-            "hidden_size": DIM,
-            "num_hidden_layers": N_LAYERS,
-            "num_attention_heads": N_HEADS,
-            "intermediate_size": 2 * DIM,
-            "max_position_embeddings": MAX_POSITIONS,
-        }
+        config["embedding_size"] = 16
     family = name.removesuffix("ForMaskedLM").removesuffix("Model")
     known = {key: value for key, value in config.items() if key not in ("architectures", "model_type")}
     with torch.random.fork_rng(devices=[]):
