@@ -143,6 +143,8 @@ REFUSED: list[tuple[str, ...]] = [
     ("train", "paraphrase", "--corpus", f"/none/{EVIL}"),
     ("train", "synonyms", "--corpus", f"/none/{EVIL}"),
     ("train", "love", "--corpus", f"/none/{EVIL}"),
+    ("train", "ulr", f"/none/{EVIL}", "out", "--text", f"/none/{EVIL}"),
+    ("train", "ngrams", f"/none/{EVIL}", "out"),
     ("train", "average", f"/none/{EVIL}", f"/none/{EVIL}"),
     ("train", "export", f"/none/{EVIL}"),
     ("train", "negatives", "--corpus", f"/none/{EVIL}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, config, make_encoder, make_masked_lm, open_base, write_text
 
+from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training import UlrRequest, find_ngrams, train_ulr
@@ -299,3 +301,14 @@ def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> No
     assert refused.status == 2
     assert "needs --ngrams" in refused.err
     assert run(*words).status == 2
+
+
+def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:
+    """`train ulr` and `UlrRequest` cannot disagree: the options are the fields, with the same defaults."""
+    options = {parameter.name: parameter.default for parameter in train.commands["ulr"].params}
+    expected = {field.name: field.default for field in fields(UlrRequest)}
+
+    assert options.keys() - {"as_json"} == expected.keys()
+    for name, default in expected.items():
+        if name not in ("base", "out") and default not in (None, (), False):
+            assert options[name] == default, name
