@@ -154,7 +154,7 @@ def _working_folder(out: Path) -> Iterator[Path]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             message = f"{out}: no space is left on its disk. What was written is removed. Free some space, or write to "
             raise TrainingError(
-                message + "a larger disk: counting needs up to 20 times the size of the text"
+                message + "a larger disk: with the defaults it takes about 10 times the size of the text"
             ) from error
         raise OptionError("out", f"{out} cannot be written: {error}") from error
     finally:

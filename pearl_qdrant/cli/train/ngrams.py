@@ -47,7 +47,7 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
 
     TEXT is plain text with a document on each line, or JSON Lines, compressed or not; - is standard input. OUT is a
     folder: ngrams.tsv has each n-gram with its count and PMI; the other files have the sentences and where their
-    n-grams are. Memory is bounded; temporary files take up to 20 times the size of the text.
+    n-grams are. Memory is bounded; with the defaults temporary files take 9 times the size of the text.
 
     \b
     pearl-qdrant train ngrams articles.jsonl.gz ngrams/
