@@ -151,6 +151,7 @@ def test_benepar_finds_phrases_in_any_text(tmp_path: Path, caplog: pytest.LogCap
     ]
 
 
+@pytest.mark.slow
 @quiet_trees
 def test_the_phrases_are_those_of_benepars_own_trees(tmp_path: Path) -> None:
     """The parser without spaCy draws a tree whose nodes of the five classes are the phrases that are found."""

@@ -213,6 +213,7 @@ def test_hard_negatives_are_read_as_they_were_written(tmp_path: Path, name: str)
     assert report.n_skipped == 1
 
 
+@pytest.mark.slow
 def test_the_command_mines_from_a_base(tmp_path: Path, run: Run) -> None:
     """`train negatives` reads a base of names, encodes with any model, and writes a file that `train fit` reads."""
     base = tmp_path / "base.tsv"

@@ -50,6 +50,7 @@ on_edge = pytest.mark.parametrize("chain", ["edge"], indirect=True)
 on_server = pytest.mark.parametrize("chain", ["server"], indirect=True)
 
 
+@pytest.mark.slow
 @on_edge
 def test_a_killed_load_ends_as_one_that_was_not_killed(chain: Chain) -> None:
     """After kill -9 at a checkpoint and again in a compaction, the same command leaves the same points.

@@ -339,6 +339,7 @@ def lethal(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     return dict(zip(LETHAL, opened_apart(*places), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 @pytest.mark.parametrize("name", LETHAL)
 def test_one_wrong_byte_neither_takes_all_memory_nor_crashes(lethal: dict[str, str], name: str) -> None:

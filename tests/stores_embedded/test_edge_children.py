@@ -102,6 +102,7 @@ def test_ctrl_c_does_not_stop_the_writing_process(store: EdgeStore, children: li
     assert collection.count() == 20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("task", ["load", "finalize"])
 def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:

@@ -173,6 +173,7 @@ def test_a_state_is_written_when_it_is_due(bert: Path, tmp_path: Path) -> None:
     assert [seen[step] for step in range(1, 6)] == [False, False, False, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.draws
 def test_the_curves_have_both_losses(request_: Request, tmp_path: Path) -> None:
     """A run leaves its log and a picture of it."""
