@@ -5,7 +5,7 @@
 --data is a TSV of entities (id, name, aliases separated by `|`), --plain a folder of all-MiniLM-L6-v2. Every program
 has a process of its own and links a thousand mentions at a time:
 
-    pearl-qdrant            `ingest` into the embedded store, `link_batch` with one process, and with one for each core
+    pearl-qdrant            `ingest` into the embedded store, `link_batch` in one process, then a worker for each core
     sentence-transformers   `encode` in batches of 256, and a FAISS HNSW index (M 32, efConstruction 200, efSearch 64)
     n-grams                 TF-IDF of three characters with an nmslib HNSW index, as scispaCy has it (M 100,
                             efConstruction 500, efSearch 200)
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import platform
 import random
 import subprocess
@@ -121,17 +122,16 @@ def run_pearl(folder: Path, names: list[tuple[str, int]], mentions: dict[str, An
     command = [sys.executable, "-m", "pearl_qdrant", "ingest", str(folder / "base.tsv"), "--collection", COLLECTION]
     subprocess.run([*command, "--store", str(folder / "store"), "--json"], check=True, capture_output=True)
     build = time.perf_counter() - start
-    for label, workers in (("pearl-qdrant, one process", 1), ("pearl-qdrant, all cores", None)):
+    cores = os.cpu_count() or 1
+    for label, workers in (("pearl-qdrant, one process", 1), (f"pearl-qdrant, {cores} workers", cores)):
         with EntityLinker.open(COLLECTION, store=str(folder / "store"), device="cpu", read_only=True) as linker:
 
-            def link(asked: Sequence[str], linker: Any = linker, workers: int | None = workers) -> list[int]:
+            def link(asked: Sequence[str], linker: Any = linker, workers: int = workers) -> list[int]:
                 answers = linker.link_batch(asked, workers=workers)
                 return [int(answer.candidates[0].entity_id) if answer.candidates else -1 for answer in answers]
 
-            chunked = {kind: list(asked) for kind, asked in mentions.items()}
-            if workers is None:  # a batch of thousands starts the workers; they stay for later ones
-                link([f"{name} x" for name, _ in names[:5000]])
-            measure(label, link, chunked, build=build)
+            link([f"{name} x" for name, _ in names[:64]])  # starts the workers; they stay for later batches
+            measure(label, link, mentions, build=build)
 
 
 def run_faiss(folder: Path, names: list[tuple[str, int]], mentions: dict[str, Any], plain: Path | None) -> None:
