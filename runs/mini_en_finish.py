@@ -1,4 +1,4 @@
-"""The end of the shipped model's recipe: average with the start, type head, checkpoint."""
+"""The end of the shipped model's recipe: type head and checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mini_en_data import head_examples, held_out_types
 from torch import Tensor
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.data.batches import ExampleSource
 from training.examples.example import Example
@@ -24,8 +24,8 @@ from training.head.evaluate_types import TypeScores, score_types
 from training.head.fit_head import fit_head
 from training.networks.phrase_vectors import pool_phrases
 from training.networks.torch_checkpoint import write_network
-from training.networks.weight_average import average_weights
 
+NAME = "pearl-mini-en"
 MAX_LENGTH = 64
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def train_head(network: PearlNetwork, tokenizer: Any, examples: list[Example]) -
     return head, tuple(allowed.sum(0).tolist())
 
 
-def finish(
+def write_model(
     network: PearlNetwork,
     sources: list[ExampleSource],
     tokenizer: Any,
@@ -62,38 +62,30 @@ def finish(
     work: Path,
     out: Path,
     *,
-    name: str,
-    ratio: float,
-    share: float,
     trained: dict[str, Any],
 ) -> None:
-    """Average, set the share of the characters, fit the type head, and write the checkpoint.
+    """Fit the type head of a finished encoder, and write the checkpoint.
 
     Args:
-        network: Was trained from `base`, with `tokenizer`.
+        network: Was trained from `base`, with `tokenizer`, and has a character encoder.
         sources: What it was trained on; the type head learns from it too.
         data: Has the typed names.
         work, out: Get the weights for torch, and the checkpoint.
-        ratio, share: Shares of the trained weights in the average, and of the cosine that comes from characters.
         trained: How it was trained, for the checkpoint.
     """
-    average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=ratio)
-    characters = network.character_encoder
-    assert characters is not None
-    characters.config = characters.config.model_copy(update={"share": share})
     network.eval()
     head, label_counts = train_head(network, tokenizer, head_examples(sources, random.Random(2), 12_000))
     network.type_head = head
     scores = _score_held_out(network, tokenizer, data)
     training = {
-        "base": "sentence-transformers/all-MiniLM-L6-v2",
         **trained,
-        "average_ratio": ratio,
         "type_accuracy": round(scores.accuracy, 4),
         "type_macro_f1": round(scores.macro_f1, 4),
     }
+    characters = network.character_encoder
+    assert characters is not None
     config = PearlConfig(
-        name=name,
+        name=NAME,
         dim=384 + characters.char_dim,
         phrase_dim=384,
         char_dim=characters.char_dim,

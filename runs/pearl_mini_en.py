@@ -4,7 +4,7 @@ r"""The recipe of the shipped model `pearl-mini-en`, in one stage of large batch
     python runs/pearl_mini_en.py prepare --data FOLDER --wordnet FOLDER --out sources.xz
     python runs/pearl_mini_en.py train --base BASE --characters LOVE --sources sources.xz --out RUN
     python runs/pearl_mini_en.py finish --base BASE --characters LOVE --sources sources.xz \
-        --trained RUN/trained.safetensors --data FOLDER --work WORK --out OUT --ratio 0.7
+        --trained RUN/trained.safetensors --data FOLDER --work WORK --out OUT
 
 BASE is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
 `kb/general.tsv`, `kb/biomedical/*.tsv`, `context/`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV
@@ -39,7 +39,7 @@ import click
 import torch
 from mini_en_data import Shares, plain_phrases, proper_names, read_sources
 from mini_en_examples import alias_examples, without_strings
-from mini_en_finish import finish as write_finished
+from mini_en_finish import write_model
 from recipe_tables import read_tsv
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -50,10 +50,11 @@ from training.augment import augment, augment_or_abbreviate
 from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example, sort_examples
 from training.examples.splits import TRAIN_SPLITS, split_of
-from training.finetune.config import FitConfig
+from training.finetune.config import FitConfig, default_micro_batch
 from training.finetune.encoders import NetworkTeacher
 from training.finetune.trainer import fit
 from training.networks.character_files import read_character_encoder
+from training.networks.weight_average import average_weights
 
 SHARES = Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02)
 PROPER = 0.05
@@ -184,8 +185,13 @@ def mined_pairs(path: Path) -> Iterator[Example]:
                     yield Example(pair[0], (pair[1],), f"text:{pair[0].casefold()}", ())
 
 
-SHARE = 0.1
-"""Share of the cosine of two names that comes from their characters, in training."""
+TRAINED_SHARE, SHARE = 0.1, 0.05
+"""Share of the cosine of two names that comes from their characters: in training, and in the shipped model, where it
+may cost half a point of relatedness (`development.py`)."""
+PAIRS, RATE, TEMPERATURE = 1024, 1e-4, 0.05
+"""Pairs a step, peak learning rate, and temperature of NT-Xent."""
+NEIGHBOURS = 2
+"""Alphabetical neighbours drawn together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +215,19 @@ def load_sources(path: Path) -> tuple[list[ExampleSource], list[str]]:
     return found, stored["plain"]
 
 
-def config_of(*, steps: int, rate: float, workers: int, temperature: float, micro_batch: int) -> FitConfig:
+def config_of(*, steps: int, workers: int, device: str) -> FitConfig:
     """Return the settings of the run."""
     return FitConfig(
         steps=steps,
-        learning_rate=rate,
+        learning_rate=RATE,
         schedule="cosine",
-        temperature=temperature,
+        temperature=TEMPERATURE,
         type_weight=0.3,
         teacher_floor=0.5,
         distil_weight=3.0,
         head_rate=10.0,
         character_rate=5.0,
-        micro_batch=micro_batch,
+        micro_batch=default_micro_batch(device, cached=False),
         precision="auto",
         workers=workers,
         save_every=steps,
@@ -237,9 +243,9 @@ def open_tokenizer(base: Path) -> Any:
     return tokenizer
 
 
-def new_network(base: Path, characters: Path) -> PearlNetwork:
-    """Return the network before training."""
-    encoder = read_character_encoder(characters, tokenizer_folder=base, share=SHARE)
+def new_network(base: Path, characters: Path, *, share: float) -> PearlNetwork:
+    """Return the network before training, with a share of the cosine for the characters."""
+    encoder = read_character_encoder(characters, tokenizer_folder=base, share=share)
     return PearlNetwork(load_phrase_encoder(base), new_type_head(384 + encoder.char_dim), character_encoder=encoder)
 
 
@@ -260,9 +266,6 @@ def load_trained(network: PearlNetwork, path: Path) -> None:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-PAIRS, RATE = 1024, 1e-4
-"""Pairs a step, and the peak learning rate."""
 
 
 def _option(flag: str, *, is_made: bool = False) -> Callable[[F], F]:
@@ -300,12 +303,8 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
 @click.option("--initial", type=click.Path(path_type=Path, exists=True), help="Trained tensors to go on from.")
 @click.option("--device", default="cuda")
 @click.option("--steps", type=int, default=20_000)
-@click.option("--batch", type=int, default=PAIRS)
-@click.option("--rate", type=float, default=RATE)
-@click.option("--temperature", type=float, default=0.05)
-@click.option("--neighbours", type=int, default=2)
+@click.option("--pairs", type=int, default=PAIRS)
 @click.option("--workers", type=int, default=6)
-@click.option("--micro-batch", type=int, default=2560)
 @click.option("--seed", type=int, default=71)
 def train(
     base: Path,
@@ -315,12 +314,8 @@ def train(
     initial: Path | None,
     device: str,
     steps: int,
-    batch: int,
-    rate: float,
-    temperature: float,
-    neighbours: int,
+    pairs: int,
     workers: int,
-    micro_batch: int,
     seed: int,
 ) -> None:
     """Train, or resume."""
@@ -328,22 +323,22 @@ def train(
     torch.manual_seed(0)
     tokenizer = open_tokenizer(base)
     examples, plain = load_sources(sources)
-    network = new_network(base, characters)
+    network = new_network(base, characters, share=TRAINED_SHARE)
     if initial is not None:
         load_trained(network, initial)
     network.to(device)
     teacher = NetworkTeacher(PearlNetwork(load_phrase_encoder(base), None), tokenizer, device=device)
     maker = BatchMaker(
-        NeighbourSampler(examples, neighbours=neighbours),
-        n_pairs=batch,
+        NeighbourSampler(examples, neighbours=NEIGHBOURS),
+        n_pairs=pairs,
         seed=seed,
         augment=Augment(),
         augmented_aliases=0.25,
         plain=plain,
-        n_plain=batch // 2,
+        n_plain=pairs // 2,
         misspelt_plain=0.25,
     )
-    config = config_of(steps=steps, rate=rate, workers=workers, temperature=temperature, micro_batch=micro_batch)
+    config = config_of(steps=steps, workers=workers, device=device)
     fit(network, tokenizer, maker, config, out, teacher=teacher, distil_from=teacher)
     write_trained(network, out / "trained.safetensors")
 
@@ -356,10 +351,8 @@ def train(
 @_option("--data")
 @_option("--work", is_made=True)
 @_option("--out", is_made=True)
-@click.option("--name", default="pearl-mini-en")
-@click.option("--ratio", type=float, required=True)
-@click.option("--share", type=float, default=0.05)
-@click.option("--steps", type=int, default=20_000)
+@click.option("--ratio", type=float, default=0.7, help="Share of the trained weights in the average.")
+@click.option("--steps", type=int, default=20_000, help="How many steps were taken, for the model card.")
 def finish(
     base: Path,
     characters: Path,
@@ -368,32 +361,25 @@ def finish(
     data: Path,
     work: Path,
     out: Path,
-    name: str,
     ratio: float,
-    share: float,
     steps: int,
 ) -> None:
     """Average the trained tensors with the base, fit the type head, and write the checkpoint."""
     logging.basicConfig(level=logging.INFO)
     torch.manual_seed(0)
-    tokenizer = open_tokenizer(base)
     examples, _ = load_sources(sources)
-    network = new_network(base, characters)
+    network = new_network(base, characters, share=SHARE)
     load_trained(network, trained)
-    how = {"steps": steps, "pairs": PAIRS, "learning_rate": RATE, "temperature": 0.05}
-    write_finished(
-        network,
-        examples,
-        tokenizer,
-        base,
-        data,
-        work,
-        out,
-        name=name,
-        ratio=ratio,
-        share=share,
-        trained=how,
-    )
+    average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=ratio)
+    how = {
+        "base": "sentence-transformers/all-MiniLM-L6-v2",
+        "steps": steps,
+        "pairs": PAIRS,
+        "learning_rate": RATE,
+        "temperature": TEMPERATURE,
+        "average_ratio": ratio,
+    }
+    write_model(network, examples, open_tokenizer(base), base, data, work, out, trained=how)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
-from tiny_models import make_bert
-from tokenizers import Tokenizer
 
-from pearl_qdrant.errors import CheckpointError
 from training.ngrams.files import MarkedSequence, NgramSpan
-from training.ngrams.mlm_score import MlmScorer
 from training.ngrams.sampling import choose_spans, draw_random_span
 
 TEXT = "The New York Times of New York"
@@ -97,89 +90,3 @@ def test_a_random_span_leaves_a_rest() -> None:
         draw_random_span("New York", rng, probability=0)
     with pytest.raises(ValueError, match="strategy is 'best'"):
         choose_spans([MARKED], "best", rng=rng)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT with a head of a masked language model."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    plain = make_bert(tmp_path_factory.mktemp("plain") / "bert")
-    folder = tmp_path_factory.mktemp("mlm")
-    torch.manual_seed(0)
-    BertForMaskedLM(BertConfig.from_pretrained(plain, initializer_range=0.5)).save_pretrained(folder)
-    (folder / "tokenizer.json").write_bytes((plain / "tokenizer.json").read_bytes())
-    return folder
-
-
-def naive_score(folder: Path, text: str, span: tuple[int, int]) -> float:
-    """One sequence at a time, without padding: the mean probability of the tokens that were masked."""
-    from transformers import BertForMaskedLM
-
-    encoding = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text)
-    inside = [
-        i for i, (start, end) in enumerate(encoding.offsets) if start < end and span[0] <= start and end <= span[1]
-    ]
-    ids = torch.tensor([[4 if i in inside else token for i, token in enumerate(encoding.ids)]])
-    with torch.no_grad():
-        probabilities = BertForMaskedLM.from_pretrained(folder).eval()(input_ids=ids).logits[0].softmax(-1)
-    return sum(float(probabilities[i, encoding.ids[i]]) for i in inside) / len(inside)
-
-
-def test_scores_are_those_of_one_sequence_at_a_time(folder: Path) -> None:
-    """Batches, padding and order make no difference to the score of section 3.3."""
-    scorer = MlmScorer.open(folder, batch=2)
-    texts = [TEXT, "New York.", TEXT, "a heart attack in New York"]
-    spans = [(4, 18), (0, 8), (22, 30), (2, 14)]
-
-    assert scorer(texts, spans) == pytest.approx(
-        [naive_score(folder, *one) for one in zip(texts, spans, strict=True)], rel=1e-4
-    )
-    assert scorer([], []) == []
-    lowest = min((CITY, TIMES, NAME, AGAIN), key=lambda span: naive_score(folder, TEXT, (span.start, span.end)))
-    assert choose_spans([MARKED], "lowest_score", rng=random.Random(0), score=scorer) == [lowest]
-
-
-def test_a_span_that_is_cut_off_has_no_score(folder: Path) -> None:
-    """Nor has one without a token; the others of the sequence do."""
-    scorer = MlmScorer.open(folder, max_tokens=6)
-    scores = scorer([TEXT] * 3, [(4, 12), (22, 30), (3, 4)])
-
-    assert 0 < scores[0] < 1
-    assert scores[1] != scores[1]
-    assert scores[2] != scores[2]
-
-
-def test_a_model_in_training_goes_on_training() -> None:
-    """Dropout is off while it scores, and on again afterwards; no gradient is kept."""
-
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
-            assert not self.training
-            assert not torch.is_grad_enabled()
-            return SimpleNamespace(logits=self.weight * torch.ones(*input_ids.shape, 200))
-
-    class Encoding(SimpleNamespace):
-        ids, offsets, special_tokens_mask = [1, 7, 2], [(0, 0), (0, 3), (0, 0)], [1, 0, 1]
-
-    model = Model().train()
-    scorer = MlmScorer(model, SimpleNamespace(encode=lambda text: Encoding()), mask_id=4)  # type: ignore[arg-type]
-
-    assert scorer(["new"], [(0, 3)]) == pytest.approx([1 / 200])
-    assert model.training
-
-
-def test_a_model_without_head_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Random weights of a head would give random n-grams."""
-    with pytest.raises(CheckpointError, match="has no trained head"):
-        MlmScorer.open(make_bert(tmp_path / "bert"))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
-        MlmScorer.open(tmp_path / "empty")
-    (tmp_path / "empty" / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
-    with pytest.raises(CheckpointError, match="cannot be loaded"):
-        MlmScorer.open(tmp_path / "empty")

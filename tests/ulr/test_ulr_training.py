@@ -13,7 +13,7 @@ import torch
 from cli_runner import Run
 from safetensors.torch import load_file
 from tiny_models import as_sentence_transformers
-from ulr_cases import SENTENCES, config, make_encoder, make_masked_lm, open_base, write_text
+from ulr_cases import SENTENCES, config, make_encoder, open_base, write_text
 
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.loading import load_encoder
@@ -24,10 +24,9 @@ from training.ngrams.files import MarkedSequence, NgramSpan
 from training.ngrams.options import NgramOptions
 from training.ulr.config import UlrConfig
 from training.ulr.encoder_folder import UlrBase
-from training.ulr.scoring import NetworkScorer
 from training.ulr.sequences import TextSequences
 from training.ulr.trainer import UlrData, UlrRecord, fit_ulr
-from training.ulr.views import open_masking, tokenise
+from training.ulr.views import open_masking
 
 STATE = "training/state.safetensors"
 Request = Callable[..., UlrRequest]
@@ -191,29 +190,6 @@ def test_the_result_is_an_encoder_with_a_head(request_: Request, tmp_path: Path)
     assert (second.made_head, second.head_steps) == (False, 0)
     assert load_encoder(str(tmp_path / "second"), device="cpu").encode(["new york"]).vectors.shape == (1, 32)
     assert '"misad_weight": 1.0' in (tmp_path / "second" / "ulr.json").read_text()
-
-
-def test_the_ngram_that_the_head_predicts_worst_is_chosen(tmp_path: Path) -> None:
-    """The score is the mean probability of the n-gram's tokens, all masked, in one sequence or in a batch."""
-    base = open_base(make_masked_lm(tmp_path / "bert", "bert"))
-    network = base.network.train()
-    sequences = tokenise(base.tokenizer, SENTENCES, prefix="", max_tokens=40)
-    scorer = NetworkScorer(network, {one.text: one for one in sequences}, mask_id=4, batch=2)
-    texts, spans = [SENTENCES[0], SENTENCES[4], SENTENCES[0], SENTENCES[2]], [(4, 12), (0, 10), (0, 3), (0, 99)]
-
-    scores = scorer(texts, spans)
-
-    assert network.training
-    assert scores[3] != scores[3]
-    network.eval()
-    first, end = sequences[0].token_span((4, 12)) or (0, 0)
-    ids = torch.tensor([sequences[0].ids])
-    masked = ids.clone()
-    masked[0, first:end] = 4
-    with torch.no_grad():
-        chances = network.logits(network.hidden(masked, torch.ones_like(ids))[0]).softmax(-1)
-    wanted = sum(chances[i, ids[0, i]].item() for i in range(first, end)) / (end - first)
-    assert scores[0] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_ngrams_of_a_folder_are_used(request_: Request, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ MAX_SPAN_WORDS = 6
 
 
 class SpanScorer(Protocol):
-    """Gives scores to spans; the lowest one of a sequence is chosen. See `training.ngrams.mlm_score.MlmScorer`."""
+    """Gives scores to spans; the lowest one of a sequence is chosen. See `training.ulr.scoring`."""
 
     def __call__(self, texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> Sequence[float]:
         """Return the score of a span of each text; NaN for one that must not be chosen.
