@@ -72,9 +72,7 @@ def test_a_network_in_training_goes_on_training(base: UlrBase) -> None:
     """Dropout is off while it scores, and on again afterwards; no gradient is kept."""
     network = base.network.train()
     modes: list[bool] = []
-    network.encoder.register_forward_hook(
-        lambda module, *_: modes.append(module.training or torch.is_grad_enabled())
-    )
+    network.encoder.register_forward_hook(lambda module, *_: modes.append(module.training or torch.is_grad_enabled()))
 
     NetworkScorer(network, read(base), mask_id=4, batch=2)([SENTENCES[0]], [(4, 12)])
 

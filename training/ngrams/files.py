@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,26 @@ class MarkedSequence:
     document: int = 0
 
 
-class NgramCorpus(Sequence[MarkedSequence]):
+class MarkedSequences(Sequence[MarkedSequence]):
+    """Sequences that are made when they are asked for."""
+
+    @abstractmethod
+    def read(self, index: int) -> MarkedSequence:
+        """Return a sequence by its number, from 0."""
+
+    @overload
+    def __getitem__(self, index: int) -> MarkedSequence: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[MarkedSequence]: ...
+    def __getitem__(self, index: int | slice) -> MarkedSequence | list[MarkedSequence]:
+        if isinstance(index, slice):
+            return [self.read(i) for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self):,} sequences, and no number {index:,}")
+        return self.read(index % len(self))
+
+
+class NgramCorpus(MarkedSequences):
     """The sequences of a folder that `find_ngrams` wrote, read when they are asked for.
 
     It takes no memory for what is not read, and can be used by several threads, and by processes forked from this one.
@@ -117,16 +137,8 @@ class NgramCorpus(Sequence[MarkedSequence]):
     def __len__(self) -> int:
         return len(self._sequences) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> MarkedSequence: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[MarkedSequence]: ...
-    def __getitem__(self, index: int | slice) -> MarkedSequence | list[MarkedSequence]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self):,} sequences, and no number {index:,}")
-        index %= len(self)
+    def read(self, index: int) -> MarkedSequence:
+        """Read a sequence."""
         this, following = self._sequences[index], self._sequences[index + 1]
         start, end = int(this["text"]), int(following["text"])
         text = os.pread(self._descriptor, end - start - 1, start).decode("utf-8")

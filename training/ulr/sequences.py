@@ -13,13 +13,13 @@ import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal
 
 from ingest.io.report import ReadReport
 from ingest.io.streams import open_sources
 from pearl_qdrant.errors import InputError
 from training.corpus.texts import read_texts
-from training.ngrams.files import MarkedSequence, NgramCorpus
+from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus
 from training.ngrams.words import split_sentences
 
 Cutting = Literal["sentence", "packed"]
@@ -29,7 +29,7 @@ FEWEST_WORDS = 3
 """Shorter sequences are skipped: headings and lists."""
 
 
-class TextSequences(Sequence[MarkedSequence]):
+class TextSequences(MarkedSequences):
     """Sequences without n-grams, in memory."""
 
     def __init__(self, texts: list[str]) -> None:
@@ -38,13 +38,8 @@ class TextSequences(Sequence[MarkedSequence]):
     def __len__(self) -> int:
         return len(self._texts)
 
-    @overload
-    def __getitem__(self, index: int) -> MarkedSequence: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[MarkedSequence]: ...
-    def __getitem__(self, index: int | slice) -> MarkedSequence | list[MarkedSequence]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def read(self, index: int) -> MarkedSequence:
+        """Return a sequence, whose words are not counted."""
         return MarkedSequence(self._texts[index], (), words=0)
 
     def digest(self) -> str:
