@@ -55,7 +55,7 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
-EVERY_KIND = ("test_store_behaviour.py", "test_store_search.py")
+EVERY_KIND = ("test_store_search.py",)
 """Files of `tests/stores` that run on all kinds of store; the others leave `SLOW_KINDS` to the slow run."""
 
 SLOW_KINDS = ("server-tls", "server-faulty")

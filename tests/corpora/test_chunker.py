@@ -166,7 +166,9 @@ def test_patterns_end_in_time_for_any_tags(letters: str) -> None:
     assert all(start < end for start, end, _ in chunks(letters))
 
 
-@pytest.mark.parametrize("unit", ["J", "N", "NC", "PN", "RJ", "X!V", "K1,", "VT"])
+@pytest.mark.parametrize(
+    "unit", ["J", "NC", *(pytest.param(unit, marks=pytest.mark.slow) for unit in ("N", "PN", "RJ", "X!V", "K1,", "VT"))]
+)
 def test_long_runs_of_one_tag_cost_no_more_than_their_pieces(unit: str) -> None:
     """Ten thousand adjectives in a row are fifty times two hundred, each looked at by itself: the cost is linear."""
     piece = (unit * 200)[:200]

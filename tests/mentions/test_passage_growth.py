@@ -130,6 +130,7 @@ def test_short_forms_do_not_make_lookups_huge() -> None:
     assert linker.n_characters < 20_000
 
 
+@pytest.mark.slow
 def test_unused_links_are_not_kept() -> None:
     """Most spans of a text are not mentions: their candidates do not stay in memory."""
 

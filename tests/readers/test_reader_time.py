@@ -248,6 +248,7 @@ def test_two_passes_over_zstd_do_not_disturb_each_other() -> None:
     source.close()
 
 
+@pytest.mark.slow
 def test_a_row_with_a_very_long_id_costs_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One id of half a megabyte among thousands of short ones is compared as it is, not byte by byte in all rows."""
     monkeypatch.setattr(umls_rows, "BLOCK", 1 << 22)

@@ -153,6 +153,7 @@ while True:
     assert nearest_names(collection, vectors[:20]) == [point.name for point in points[:20]]
 
 
+@pytest.mark.slow
 def test_a_large_load_uses_several_processes(
     store: EdgeStore, low_threshold: None, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def release_in_every_way(store: EdgeStore, collection: EdgeCollection) -> None:
     gc.collect()
 
 
+@pytest.mark.slow
 def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: EdgeStore, filled: EdgeCollection) -> None:
     """Closing in a fork writes and unlocks nothing; the parent still works, and other processes cannot open it."""
     before = digests(store)

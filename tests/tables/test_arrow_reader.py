@@ -169,6 +169,7 @@ def test_an_old_feather_file_is_named(tmp_path: Path) -> None:
         list(reader.read(ReadReport()))
 
 
+@pytest.mark.slow
 def test_a_bomb_is_stopped(tmp_path: Path) -> None:
     """A small file that promises gigabytes in one row group is refused before it is read."""
     path = tmp_path / "x"

@@ -151,6 +151,7 @@ def test_a_stray_quote_costs_its_row_alone() -> None:
     assert found[9].canonical_name == '5" pipe'
 
 
+@pytest.mark.slow
 def test_a_file_full_of_stray_quotes_is_read_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are read again only within a budget, so the work stays proportional to the file."""
     from ingest.readers.csv_files import records

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertForMaskedLM
 from ulr_cases import SENTENCES, make_masked_lm, open_base
 
 from training.ngrams.files import MarkedSequence, NgramSpan
@@ -36,6 +35,8 @@ def read(base: UlrBase, max_tokens: int = 40) -> dict[str, TokenisedSequence]:
 
 def naive_score(folder: Path, base: UlrBase, text: str, span: tuple[int, int]) -> float:
     """One sequence at a time by transformers' own model: the mean probability of the tokens that were masked."""
+    from transformers import BertForMaskedLM
+
     encoding = base.tokenizer.encode(text)
     inside = [i for i, (a, b) in enumerate(encoding.offsets) if a < b and a < span[1] and b > span[0]]
     ids = torch.tensor([[4 if i in inside else token for i, token in enumerate(encoding.ids)]])

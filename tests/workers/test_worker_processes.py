@@ -193,6 +193,7 @@ def own_base(tmp_path: Path, model: Path) -> Path:
     return tmp_path / "own"
 
 
+@pytest.mark.slow
 def test_workers_go_when_their_parent_is_killed(own_base: Path) -> None:
     """A killed program leaves no process, and its workers remove their views."""
     program, pids = start(own_base, 10**9)
