@@ -41,9 +41,9 @@ class UlrRequest:
         epochs: How often each sequence is seen.
         head_steps: The first steps train the MLM head alone; by default a tenth of the steps if the base has no head,
             and none if it has one.
-        batch_size, learning_rate, warmup, schedule, head_learning_rate, misad_weight, mlm_weight, renormalise,
-        mlm_on_rest, mask_share, n_scored, dropout, max_tokens, micro_batch, precision, save_every, seed: As in
-            `UlrConfig`.
+        batch_size, learning_rate, warmup, schedule, head_learning_rate: As in `UlrConfig`.
+        misad_weight, mlm_weight, renormalise, mlm_on_rest, mask_share, n_scored: As in `UlrConfig`.
+        dropout, max_tokens, micro_batch, precision, save_every, seed: As in `UlrConfig`.
         tensorboard: Write TensorBoard event files too.
         restart: Start over, even if `out` holds the state of a run; by default the run resumes.
         max_errors: Bad rows that all inputs together may have; None for any number.
