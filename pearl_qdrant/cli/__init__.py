@@ -24,6 +24,7 @@ from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.learn import learn
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.models import models
+from pearl_qdrant.cli.serve import serve
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
 
@@ -43,7 +44,7 @@ def cli(verbose: bool) -> None:
     start_logging(verbose=verbose)
 
 
-for _command in (ingest, link, annotate, learn, calibrate, collections, entities, models, doctor, evaluate, train):
+for _command in (ingest, link, annotate, learn, calibrate, collections, entities, models, doctor, evaluate, train, serve):
     cli.add_command(_command)
 
 

@@ -175,6 +175,11 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker):
             raise
 
     @property
+    def collections(self) -> tuple[Collection, ...]:
+        """The open collections; `reload` replaces them."""
+        return self._collections
+
+    @property
     def encoder(self) -> Encoder:
         """The model that encodes mentions."""
         return self._encoder

@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": (*BASE, "settings", "encoder", "lexical"),
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
+    "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "ingest": (*BASE, "settings", "encoder", "lexical", "store", "pearl_qdrant.linking.learned.aliases"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
 }
@@ -170,7 +171,13 @@ def distributions(requirements: list[str]) -> set[str]:
     return {re.split(r"[\s\[<>=!~;]", requirement)[0].lower().replace("_", "-") for requirement in requirements}
 
 
-DISTRIBUTION = {"PIL": "pillow", "qdrant_edge": "qdrant-edge-py", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+DISTRIBUTION = {
+    "PIL": "pillow",
+    "opentelemetry": "opentelemetry-api",
+    "qdrant_edge": "qdrant-edge-py",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
 """Distributions whose module has another name, apart from - and _."""
 
 
@@ -191,6 +198,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
     libraries_of = {
         "training": with_torch | distributions([*extras["train"], *extras["corpus"]]),
         "ingest": with_torch | distributions(extras["arrow"]),
+        "service": base | distributions(extras["serve"]),
     }
 
     undeclared = [

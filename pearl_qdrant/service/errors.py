@@ -1,0 +1,110 @@
+"""Errors of the service, each with its HTTP status and a code that programs can read."""
+
+from __future__ import annotations
+
+from pearl_qdrant.errors import PearlQdrantError
+
+
+class ServiceError(PearlQdrantError):
+    """A request that the service does not answer.
+
+    Attributes:
+        status: HTTP status.
+        code: What happened, in one word for programs.
+        facts: Further fields of the answer, such as the name of a limit.
+        retry_after_s: After how many seconds it may be sent again; None: never.
+    """
+
+    status = 500
+    code = "internal"
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, **facts: str | int | float) -> None:
+        super().__init__(message)
+        self.facts = facts
+        self.retry_after_s = retry_after_s
+
+
+class LimitError(ServiceError):
+    """Something in a request is over a limit.
+
+    Args:
+        limit: Name of the limit, a field of `ServiceSettings`.
+        allowed: Its value.
+        found: What the request has.
+        where: The field of the body, as in ``mentions``.
+    """
+
+    status = 422
+    code = "over_limit"
+
+    def __init__(self, limit: str, *, allowed: int, found: int, where: str) -> None:
+        super().__init__(
+            f"{where} is over the limit {limit}: {found:,}, allowed are {allowed:,}. Send less in one request.",
+            limit=limit,
+            allowed=allowed,
+            found=found,
+            where=where,
+        )
+
+
+class BodyTooLargeError(ServiceError):
+    """The body has more bytes than allowed."""
+
+    status = 413
+    code = "body_too_large"
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__(
+            f"The body is over the limit max_body_bytes: allowed are {allowed:,} bytes. Send less in one request.",
+            limit="max_body_bytes",
+            allowed=allowed,
+        )
+
+
+class InvalidRequestError(ServiceError):
+    """A field has a value that does not fit."""
+
+    status = 422
+    code = "invalid"
+
+
+class NoCollectionNamedError(ServiceError):
+    """Several collections are served, and the request names none."""
+
+    status = 422
+    code = "collection_missing"
+
+
+class UnauthorizedError(ServiceError):
+    """No valid key."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class WritingNotAllowedError(ServiceError):
+    """The service was started without writing."""
+
+    status = 403
+    code = "writing_not_allowed"
+
+
+class QueueFullError(ServiceError):
+    """More is waiting than allowed."""
+
+    status = 429
+    code = "busy"
+
+
+class TimedOutError(ServiceError):
+    """No answer in the time that a request has."""
+
+    status = 504
+    code = "timed_out"
+
+
+class NotReadyError(ServiceError):
+    """What is asked for is being made, or the service stops."""
+
+    status = 503
+    code = "not_ready"

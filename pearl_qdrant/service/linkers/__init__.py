@@ -1,0 +1,1 @@
+"""The linkers of the service: opened once, called by worker threads, asked by coroutines."""

@@ -1,0 +1,74 @@
+"""`ServiceSettings`: everything that the service can be told, each default written once."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from pearl_qdrant.settings import DEFAULT_DEVICE
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+DEFAULT_WORKERS = 1
+
+
+class ServiceSettings(BaseModel):
+    """Settings of the service. Nothing is read from the environment here; the command does that.
+
+    Attributes:
+        store: Folder of an embedded store or URL of a server; None for the store that the environment names.
+        collections: The collections to serve; empty: all of the store, new ones too.
+        model: Model in place of the one that a collection names.
+        device: Device that runs the encoder: auto, cpu, cuda or cuda:N.
+        host: Address to listen on.
+        port: Port to listen on; 0: a free one.
+        workers: Processes that answer. Each has its own view of an embedded collection.
+        allow_writing: Whether clients may accept and reject links. Embedded collections are then open for writing,
+            which keeps other writers out, and there can be one worker only.
+        api_keys: Keys that clients send in a header; empty: no key is needed.
+        max_body_bytes: Largest body of a request.
+        max_mentions: Most mentions of a request.
+        max_mention_characters: Longest mention.
+        max_text_characters: Longest text or context.
+        max_texts: Most texts of a request.
+        max_spans: Most spans of a document.
+        max_types: Most types of a request.
+        max_limit: Most candidates of a mention, or results of a search.
+        max_queued_mentions: Mentions that may wait for one collection; more are refused with 429.
+        max_queued_calls: Texts and look-ups that may wait for one collection; more are refused with 429.
+        batch_mentions: Most mentions that are linked together.
+        join_s: How long the first request of a batch waits for others, in seconds.
+        timeout_s: Time in which a request is answered, in seconds; after it, 504.
+        store_wait_s: How long to wait for a server that does not answer, in seconds; after it, 503.
+        stop_s: Time that a stop gives to requests that are being answered, in seconds.
+        reload_s: Seconds between two looks for a newer state of an embedded collection.
+        server_reload_s: The same for a collection on a server, where a look asks the server.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str | None = None
+    collections: tuple[str, ...] = ()
+    model: str | None = None
+    device: str = DEFAULT_DEVICE
+    host: str = DEFAULT_HOST
+    port: int = Field(DEFAULT_PORT, ge=0, le=65535)
+    workers: int = Field(DEFAULT_WORKERS, ge=1)
+    allow_writing: bool = False
+    api_keys: tuple[SecretStr, ...] = ()
+    max_body_bytes: int = Field(1 << 20, ge=1)
+    max_mentions: int = Field(1000, ge=1)
+    max_mention_characters: int = Field(1000, ge=1)
+    max_text_characters: int = Field(20_000, ge=1)
+    max_texts: int = Field(32, ge=1)
+    max_spans: int = Field(1000, ge=1)
+    max_types: int = Field(32, ge=1)
+    max_limit: int = Field(100, ge=1)
+    max_queued_mentions: int = Field(4096, ge=1)
+    max_queued_calls: int = Field(64, ge=1)
+    batch_mentions: int = Field(128, ge=1)
+    join_s: float = Field(0.002, ge=0)
+    timeout_s: float = Field(30.0, gt=0)
+    store_wait_s: float = Field(5.0, ge=0)
+    stop_s: int = Field(30, ge=1)
+    reload_s: float = Field(1.0, gt=0)
+    server_reload_s: float = Field(30.0, gt=0)

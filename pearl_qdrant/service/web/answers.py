@@ -1,0 +1,129 @@
+"""Answers as JSON; errors as one object with code, message, facts and the id of the request."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from pearl_qdrant.errors import (
+    CollectionNotFoundError,
+    EntityNotFoundError,
+    LearningError,
+    LinkerClosedError,
+    PearlQdrantError,
+    ReadOnlyError,
+    ShardUnavailableError,
+    StoreClosedError,
+    StoreLockedError,
+    StoreUnavailableError,
+    UnknownTypeError,
+)
+from pearl_qdrant.service.errors import ServiceError
+
+log = logging.getLogger(__name__)
+
+_STATUS: tuple[tuple[type[PearlQdrantError], int, str], ...] = (
+    (CollectionNotFoundError, 404, "collection_not_found"),
+    (EntityNotFoundError, 404, "entity_not_found"),
+    (UnknownTypeError, 422, "unknown_type"),
+    (LearningError, 422, "invalid"),
+    (ReadOnlyError, 403, "writing_not_allowed"),
+    (StoreUnavailableError, 503, "store_unavailable"),
+    (ShardUnavailableError, 503, "store_unavailable"),
+    (StoreLockedError, 503, "store_locked"),
+    (StoreClosedError, 503, "not_ready"),
+    (LinkerClosedError, 503, "not_ready"),
+)
+"""Status and code of the errors of the library; any other is a 500."""
+
+_RETRY_AFTER_S = 2
+"""Seconds after which a request is worth another try where the store did not answer."""
+
+
+class ErrorAnswer(BaseModel):
+    """What went wrong. Some errors have further fields, such as the name of a limit."""
+
+    error: str = Field(description="What happened, for programs.")
+    message: str = Field(description="What happened and what to do, for people.")
+    request_id: str | None = None
+    limit: str | None = Field(None, description="The limit that was passed.")
+    allowed: float | None = None
+    found: float | None = None
+    where: str | None = None
+    details: list[dict[str, str]] | None = None
+
+
+def json_answer(
+    content: Any, *, status: int = 200, headers: dict[str, str] | None = None, media_type: str = "application/json"
+) -> Response:
+    """JSON of records: dictionaries, lists, dataclasses, enums and numbers."""
+    packed = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    return Response(packed, status_code=status, headers=headers, media_type=media_type)
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The error answers of a path, for OpenAPI."""
+    always = {401, 413, 422, 429, 500, 503, 504}
+    return {status: {"model": ErrorAnswer} for status in sorted({*always, *statuses})}
+
+
+def error_answer(request: Request, error: PearlQdrantError) -> Response:
+    """The answer for an error of the library or of the service."""
+    retry_after: float | None = None
+    facts: dict[str, Any] = {}
+    if isinstance(error, ServiceError):
+        status, code, retry_after, facts = error.status, error.code, error.retry_after_s, error.facts
+    else:
+        status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(error, kind)), (500, "internal"))
+    if status == 503 and retry_after is None:
+        retry_after = _RETRY_AFTER_S
+    if status == 500:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem(request, status, code, str(error), retry_after_s=retry_after, **facts)
+
+
+def problem(
+    request: Request, status: int, code: str, message: str, *, retry_after_s: float | None = None, **facts: Any
+) -> Response:
+    """An error as JSON."""
+    headers = {} if retry_after_s is None else {"Retry-After": str(max(1, round(retry_after_s)))}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    request_id = request.scope.get("pearl_qdrant.request_id")
+    return json_answer(
+        {"error": code, "message": message, "request_id": request_id, **facts}, status=status, headers=headers
+    )
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Every error of the application is answered as `ErrorAnswer`."""
+
+    @app.exception_handler(PearlQdrantError)
+    async def of_library(request: Request, error: PearlQdrantError) -> Response:
+        return error_answer(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_validation(request: Request, error: RequestValidationError) -> Response:
+        details = [{"where": ".".join(map(str, one["loc"])), "message": str(one["msg"])} for one in error.errors()[:20]]
+        first = details[0] if details else {"where": "body", "message": "not valid"}
+        return problem(
+            request, 422, "invalid", f"{first['where']}: {first['message']}", where=first["where"], details=details
+        )
+
+    @app.exception_handler(HTTPException)
+    async def of_http(request: Request, error: HTTPException) -> Response:
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid")
+        answer = problem(request, error.status_code, code, str(error.detail))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(Exception)
+    async def of_anything(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return problem(request, 500, "internal", "The service failed; its log has the reason under this request_id.")
