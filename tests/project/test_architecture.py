@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": (*BASE, "settings", "encoder", "lexical"),
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
+    "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "ingest": (*BASE, "settings", "encoder", "lexical", "store", "pearl_qdrant.linking.learned.aliases"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
@@ -173,12 +174,18 @@ def distributions(requirements: list[str]) -> set[str]:
 
 DISTRIBUTION = {
     "PIL": "pillow",
+    "haystack": "haystack-ai",
+    "llama_index": "llama-index-core",
     "opentelemetry": "opentelemetry-api",
     "qdrant_edge": "qdrant-edge-py",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
 """Distributions whose module has another name, apart from - and _."""
+
+
+INTEGRATED = ("langchain", "llama-index", "haystack", "spacy", "mcp", "pandas", "polars", "duckdb")
+"""Extras of `pearl_qdrant/integrations`, one a framework."""
 
 
 def third_parties() -> Iterator[tuple[Import, str]]:
@@ -198,6 +205,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
     libraries_of = {
         "training": with_torch | distributions([*extras["train"], *extras["corpus"]]),
         "ingest": with_torch | distributions(extras["arrow"]),
+        "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
         "service": base | distributions(extras["serve"]),
     }
 
