@@ -1,7 +1,7 @@
 """Finds candidates for mentions: dense and n-gram search in every collection, grouped by entity.
 
     search      names near the mention's vector; also names with the same rare n-grams, unless the vector search
-                found the mention's own name; both under the type filter
+                found the mention's own name, or that name but for a slip; both under the type filter
     score       lexical scores of every name; preliminary score = dense + lexical / 2 sorts them
     group       one name for each entity, the best
     rank        features, logits, order (`ranking/scoring.py`)
@@ -25,9 +25,9 @@ from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.edit_features import edit_similarity
+from pearl_qdrant.linking.ranking.edit_features import edit_similarity, is_probably_slip
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, ScoredMention, Scorer, score_names
-from pearl_qdrant.store.protocol import Collection, IsExactMatch
+from pearl_qdrant.store.protocol import Collection, IsMatch
 from pearl_qdrant.store.schema import NamePoint
 
 QUERY_FEATURES = 8
@@ -101,13 +101,14 @@ def find_candidates(
     spellings = [spelling for spelling, _, _ in keys]
     queries = Queries(mentions, spellings, [words for _, _, words in keys], folded_rows(folded), key_rows(keys))
 
-    def is_own_name(number: int, point: NamePoint) -> bool:
-        is_same = spelling_key(fold_name(point.name)) == spellings[number]
+    def is_match(number: int, point: NamePoint) -> bool:
+        name = fold_name(point.name)
+        is_same = spelling_key(name) == spellings[number] or is_probably_slip(folded[number], name)
         return is_same and not (exclude is not None and exclude(number, point))
 
     found: list[list[MatchedName]] = [[] for _ in mentions]
     for target in targets:
-        matches = _search(target, queries, encoded, link_query, is_own_name)
+        matches = _search(target, queries, encoded, link_query, is_match)
         for names, more in zip(found, matches, strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
@@ -143,7 +144,7 @@ def _search(
     queries: Queries,
     encoded: Encoded,
     link_query: LinkQuery,
-    is_exact_match: IsExactMatch,
+    is_match: IsMatch,
 ) -> list[list[MatchedName]]:
     """Names for each mention in one collection; enough for `limit` entities if the collection has them."""
     weighted = target.idf.weighted(queries.ngrams)
@@ -151,18 +152,18 @@ def _search(
     shortened = replace(queries, ngrams=ngrams)
     # A limit for each of the two searches. It is kept low because reading a payload costs more than finding its point.
     n_names = link_query.limit + link_query.limit // 2
-    found = _search_names(target.collection, encoded, shortened, n_names, link_query, is_exact_match)
+    found = _search_names(target.collection, encoded, shortened, n_names, link_query, is_match)
     # If many names belong to few entities, there are too few entities: search again for four times as many names.
     short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < link_query.limit]
     if short:
-        is_exact_match_of_short = partial(_renumbered, is_exact_match, short)
+        is_match_of_short = partial(_renumbered, is_match, short)
         again = _search_names(
             target.collection,
             encoded.take(short),
             shortened.take(short),
             4 * n_names,
             link_query,
-            is_exact_match_of_short,
+            is_match_of_short,
         )
         for i, names in zip(short, again, strict=True):
             found[i] = names
@@ -176,9 +177,9 @@ def _search(
     return found
 
 
-def _renumbered(is_exact_match: IsExactMatch, numbers: Sequence[int], number: int, point: NamePoint) -> bool:
-    """`is_exact_match` for a search that covers only the mentions with these numbers."""
-    return is_exact_match(numbers[number], point)
+def _renumbered(is_match: IsMatch, numbers: Sequence[int], number: int, point: NamePoint) -> bool:
+    """`is_match` for a search that covers only the mentions with these numbers."""
+    return is_match(numbers[number], point)
 
 
 def _search_names(
@@ -187,7 +188,7 @@ def _search_names(
     queries: Queries,
     n_names: int,
     link_query: LinkQuery,
-    is_exact_match: IsExactMatch,
+    is_match: IsMatch,
 ) -> list[list[MatchedName]]:
     """Run one hybrid search for all mentions."""
     results = collection.search_hybrid(
@@ -196,7 +197,7 @@ def _search_names(
         limit=n_names,
         lexical_limit=link_query.limit,
         types=link_query.filter,
-        is_exact_match=is_exact_match,
+        is_match=is_match,
         keys=queries.keys,
     )
     return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]

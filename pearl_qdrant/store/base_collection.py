@@ -16,7 +16,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import IsExactMatch
+from pearl_qdrant.store.protocol import IsMatch
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import ScoredName, SearchEngine, check_limit, chunks, keep_valid, search_dense
 
@@ -124,7 +124,7 @@ class BaseCollection(ABC):
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
-        is_exact_match: IsExactMatch | None = None,
+        is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
     ) -> list[list[ScoredName]]:
         """Find names near by dense vector, by keys or by n-grams; see `protocol.Collection.search_hybrid`.
@@ -145,7 +145,7 @@ class BaseCollection(ABC):
             lexical if self.manifest.has_lexical else None,
             limit=limit,
             lexical_limit=lexical_limit,
-            is_exact_match=is_exact_match,
+            is_match=is_match,
             keys=keys if self.manifest.has_keys else None,
         )
 

@@ -2,27 +2,27 @@
 
 The first call of the engine finds points by dense vector, and those that share a key with the mention
 (`lexical.keys`). The second finds points by n-grams. The third computes dense scores of the points that only n-grams
-have found. A mention whose own name is in the collection needs the first call alone. Measured on 571,000 names with 15
-to 17 points each, in us a mention of a warm loop: dense 330 (900 under a filter that passes 8 %), n-grams 690 (1,240),
-the third call 220 (300); reading a payload takes 8 of it. One request that finds by n-grams and scores by vector (a
-prefetch) takes as long, and loses names without a dense vector.
+have found. A mention whose own name is in the collection, as it stands or but for a slip, needs the first call alone.
+Measured on 571,000 names with 15 to 17 points each, in us a mention of a warm loop: dense 330 (900 under a filter that
+passes 8 %), n-grams 690 (1,240), the third call 220 (300); reading a payload takes 8 of it. One request that finds by
+n-grams and scores by vector (a prefetch) takes as long, and loses names without a dense vector.
 
 For a single mention over a network, round trips take most of the time. So n-grams go with the first request, and the
-thorough dense search goes with the last: two requests instead of three, and one where an exact match is near.
+thorough dense search goes with the last: two requests instead of three, and one where its own name is near.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain
 from uuid import UUID
 
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
-from pearl_qdrant.store.protocol import IsExactMatch
+from pearl_qdrant.store.protocol import IsMatch
 from pearl_qdrant.store.search import (
     EnginePoint,
     NameQuery,
@@ -37,8 +37,8 @@ from pearl_qdrant.store.search import (
 KEY_LIMITS = 2
 """Names requested by keys, as a multiple of those by n-grams: all entities of one name should be among them."""
 
-EXACT_MATCH_COSINE = 0.99
-"""A name may be an exact match from this cosine on. A name and its own mention have it."""
+NEAREST = 3
+"""Names by dense vector that are compared with the mention; its own name is the first, with its namesakes."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ def search_hybrid(
     *,
     limit: int,
     lexical_limit: int,
-    is_exact_match: IsExactMatch | None,
+    is_match: IsMatch | None,
     keys: SparseRows | None = None,
 ) -> list[list[ScoredName]]:
     """Find names near by dense vector, by keys or by n-grams; see `protocol.Collection.search_hybrid`.
@@ -94,7 +94,7 @@ def search_hybrid(
         vectors: (q, dim); a row of zeros finds nothing by dense vector.
         lexical: q rows; None searches by dense vector alone.
         limit, lexical_limit: Return at most this many names for each query, by vector and by n-grams.
-        is_exact_match, keys: As in `protocol.Collection.search_hybrid`.
+        is_match, keys: As in `protocol.Collection.search_hybrid`.
 
     Returns:
         q lists.
@@ -111,7 +111,7 @@ def search_hybrid(
             raise ValueError(
                 f"n-gram rows must be finite and as many as vectors: {len(rows_of)} rows, {len(vectors)} vectors"
             )
-    searcher = _HybridSearcher(engine, limit, lexical_limit, is_exact_match)
+    searcher = _HybridSearcher(engine, limit, lexical_limit, is_match)
 
     def search_batch(rows: range) -> list[list[ScoredName]]:
         mentions = [_make_mention(vectors, lexical, keys, row) for row in rows]
@@ -140,14 +140,14 @@ class _HybridSearcher:
     engine: SearchEngine
     limit: int
     lexical_limit: int
-    is_exact_match: IsExactMatch | None
+    is_match: IsMatch | None
 
     def search(self, mentions: Sequence[_Mention]) -> None:
         """Find the points of all mentions; with as few requests as possible for one mention over a network."""
         first = mentions[0]
         if (
             self.engine.is_remote
-            and self.is_exact_match is not None
+            and self.is_match is not None
             and len(mentions) == 1
             and first.vector is not None
             and first.ngrams is not None
@@ -155,9 +155,9 @@ class _HybridSearcher:
             self._search_in_two_requests(first, first.vector)
             return
         open_mentions = mentions
-        if self.is_exact_match is not None:
+        if self.is_match is not None:
             self._search_own_names(mentions)
-            open_mentions = [mention for mention in mentions if not self._has_exact_match(mention)]
+            open_mentions = [mention for mention in mentions if not self._has_match(mention)]
         self._search_both_ways(open_mentions)
         self._rescore(open_mentions)
 
@@ -188,12 +188,11 @@ class _HybridSearcher:
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
 
-    def _has_exact_match(self, mention: _Mention) -> bool:
-        """Whether one of the nearest names, or of those that share a key, is an exact match."""
-        assert self.is_exact_match is not None
-        nearest = takewhile(lambda point: point.score >= EXACT_MATCH_COSINE, mention.by_vector)
-        found = chain(nearest, mention.rescored, mention.vectorless)
-        return any(self.is_exact_match(mention.number, self.engine.read(point.payload)) for point in found)
+    def _has_match(self, mention: _Mention) -> bool:
+        """Whether one of the nearest names, or of those that share a key, is the mention's own."""
+        assert self.is_match is not None
+        found = chain(mention.by_vector[:NEAREST], mention.rescored, mention.vectorless)
+        return any(self.is_match(mention.number, self.engine.read(point.payload)) for point in found)
 
     def _search_both_ways(self, mentions: Sequence[_Mention]) -> None:
         """Search by dense vector, thoroughly, and by n-grams."""
@@ -253,7 +252,7 @@ class _HybridSearcher:
             queries.append(self._query_by_keys(mention))
         mention.by_vector, lexical_points, *by_keys = run_ordered(self.engine, queries)
         mention.by_keys = by_keys[0] if by_keys else ()
-        if self._has_exact_match(mention):
+        if self._has_match(mention):
             self._rescore([mention])
             return
         quick_points, mention.by_ngrams = mention.by_vector, lexical_points
@@ -264,7 +263,7 @@ class _HybridSearcher:
         thorough, *rescored = run_ordered(self.engine, queries)
         scored = [*quick_points, *chain.from_iterable(rescored)]
         mention.rescored = [point for point in rescored[0] if self._is_key_of(mention, point)] if rescored else []
-        if mention.rescored and self._has_exact_match(mention):
+        if mention.rescored and self._has_match(mention):
             return  # as with several requests, where n-grams are not searched then
         mention.by_vector, mention.rescored = thorough, []
         # The thorough search may have found other points than the quick one: compare with its result.

@@ -18,8 +18,8 @@ from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import ScoredName
 
-IsExactMatch = Callable[[int, NamePoint], bool]
-"""Takes the row of a query and a name; whether the name is an exact match, so that no other search is needed."""
+IsMatch = Callable[[int, NamePoint], bool]
+"""Takes the row of a query and a name; whether the name is so much the query's own that no other search is needed."""
 
 
 CheckState = Literal["ok", "note", "fail"]
@@ -185,7 +185,7 @@ class Collection(Protocol):
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
-        is_exact_match: IsExactMatch | None = None,
+        is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
     ) -> list[list[ScoredName]]:
         """Find names near by dense vector and names that share keys or n-grams, each once, with its dense cosine.
@@ -199,8 +199,8 @@ class Collection(Protocol):
             lexical_limit: Find at most this many names by n-grams for each query; > 0. Of names with an equal n-gram
                 score, the first by id.
             types: As in `search`.
-            is_exact_match: If it is true for a near name or one that shares a key, the query is not searched by
-                n-grams.
+            is_match: If it is true for one of the nearest names or one that shares a key, the query is not searched
+                by n-grams.
             keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them. A
                 collection of an older version has no keys: nothing is found by them.
 

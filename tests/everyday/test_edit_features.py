@@ -8,6 +8,7 @@ from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.ranking.edit_features import (
     edit_similarity,
     is_misread,
+    is_probably_slip,
     margin,
     slips,
     sorted_similarity,
@@ -114,3 +115,20 @@ def test_the_margin_is_the_lead_over_other_entities() -> None:
     assert margin(1.0, 0.75) == pytest.approx(0.5)
     assert margin(0.75, 1.0) == 0.0
     assert margin(1.0, 0.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    "mention, name, expected",
+    [
+        ("myocardial infraction", "myocardial infarction", True),
+        ("myocrdial infraction", "myocardial infarction", True),  # two slips in a long name
+        ("newyork", "new york", False),
+        ("iraq", "iran", False),  # too short
+        ("austria", "australia", False),  # two edits, and too short for them
+        ("hepatitis z", "hepatitis b", False),  # a short word tells them apart
+        ("election 2019", "election 2018", False),
+    ],
+)
+def test_a_name_with_a_slip_in_a_long_word_is_found_without_ngrams(mention: str, name: str, expected: bool) -> None:
+    """Words with digits and short words are no slips: the name of another entity may be meant."""
+    assert is_probably_slip(mention, name) == expected

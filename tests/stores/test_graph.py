@@ -42,11 +42,9 @@ def never(number: int, found: object) -> bool:
     return False
 
 
-def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], is_exact_match: Any) -> Any:
+def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], is_match: Any) -> Any:
     """Search by vector and by n-grams."""
-    return collection.search_hybrid(
-        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_exact_match=is_exact_match
-    )
+    return collection.search_hybrid(vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_match=is_match)
 
 
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:

@@ -147,12 +147,12 @@ def test_an_exact_match_skips_the_search_by_ngrams(collection: Collection) -> No
     vectors = np.concatenate([unit([0.0, 1.0]), unit([0.0, 1.0]), unit([1.0, 1.0])])
     asked: list[tuple[int, str]] = []
 
-    def is_exact_match(number: int, point: NamePoint) -> bool:
+    def is_match(number: int, point: NamePoint) -> bool:
         asked.append((number, point.name))
         return number == 0
 
     rows = ngram_rows(["København"] * 3)
-    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, is_exact_match=is_exact_match)
+    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, is_match=is_match)
 
     assert [[hit.point.name for hit in hits] for hits in found] == [
         ["København"],
@@ -180,7 +180,7 @@ def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> N
             rows,
             limit=3,
             lexical_limit=4,
-            is_exact_match=lambda number, _: (first + number) % 2 == 0,
+            is_match=lambda number, _: (first + number) % 2 == 0,
         )
 
     for i, together in enumerate(search(0, 16)):

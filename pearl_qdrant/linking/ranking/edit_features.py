@@ -38,6 +38,24 @@ def edit_similarity(a: str, b: str) -> float:
     return similarity
 
 
+def is_probably_slip(mention: str, name: str) -> bool:
+    """Whether a mention is a name but for one wrong character in a long word, or two in long strings.
+
+    Words with digits and short words are too often what tells two entities apart.
+
+    Args:
+        mention, name: Two folded strings.
+    """
+    if abs(len(mention) - len(name)) > 2:
+        return False
+    other_words = set(mention.split()) ^ set(name.split())
+    if not all(len(word) >= ONE_EDIT_LETTERS and word.isalpha() for word in other_words):
+        return False
+    distance = OSA.distance(mention, name, score_cutoff=2)
+    shortest = min(len(mention), len(name))
+    return distance == 1 or (distance == 2 and shortest >= TWO_EDIT_LETTERS)
+
+
 def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> int:
     """Edits between the spelling keys, if they are one or two and the strings are long enough for slips; else 0.
 
