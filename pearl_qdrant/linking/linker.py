@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError
+from pearl_qdrant.linking.building.methods import Builder
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.methods import DocumentLinker
@@ -51,10 +52,10 @@ ASYNC_BATCH = 256
 """Mentions per thread call of `alink_batch`."""
 
 
-class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker):
+class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
     """Links mentions to the entities of one or several collections. Safe to use from several threads.
 
-    Open one with `open`. Use it as a context manager, or call `close`.
+    Open one with `open`, or make a collection and open it with `build`. Use it as a context manager, or call `close`.
     """
 
     def __init__(

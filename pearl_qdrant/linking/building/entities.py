@@ -1,0 +1,159 @@
+"""Entities from what a program holds: `Entity` objects, dictionaries, or the rows of a pandas or polars frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pearl_qdrant.errors import InvalidEntityError
+from pearl_qdrant.linking.editing import check_entity
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.records import Entity
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeAlias
+
+ID_KEYS = ("id", "entity_id")
+NAME_KEYS = ("name", "canonical_name")
+TYPE_KEYS = ("types", "type", "kb_types")
+_KNOWN = (*ID_KEYS, *NAME_KEYS, *TYPE_KEYS, "aliases", "description", "popularity")
+
+
+class PandasFrame(Protocol):
+    """A frame of pandas."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def itertuples(self, index: bool = ..., name: str | None = ...) -> Iterable[tuple[Any, ...]]: ...
+
+
+class PolarsFrame(Protocol):
+    """A frame of polars."""
+
+    def iter_rows(self, *, named: bool) -> Iterator[Any]: ...
+
+
+EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | PandasFrame | PolarsFrame"
+"""What a collection can be built from."""
+
+
+def read_entities(source: EntitySource) -> list[Entity]:
+    """Read entities, in order; rows with the same id are names of one entity, the first one's name is canonical.
+
+    A dictionary or row has "id" (or "entity_id") and "name" (or "canonical_name"), and maybe "aliases", "types" (or
+    "type", "kb_types"), "description" and "popularity". Several aliases or types are a list, or text with bars between
+    them. Types that are coarse ones (`ORG`) become coarse types, too. Other keys are kept in `Entity.extra`.
+
+    Raises:
+        InvalidEntityError: If an item is neither an entity nor a dictionary, or has no id or name, or a value of
+            another kind; the message has its number.
+    """
+    found: dict[str, Entity] = {}
+    for number, row in enumerate(_rows(source)):
+        try:
+            entity = row if isinstance(row, Entity) else _entity_of(row)
+            check_entity(entity)
+        except InvalidEntityError as error:
+            raise InvalidEntityError(f"item {number}: {error}") from error
+        before = found.get(entity.entity_id)
+        found[entity.entity_id] = _clean(entity if before is None else _merged(before, entity))
+    return list(found.values())
+
+
+def _rows(source: EntitySource) -> Iterable[object]:
+    """The rows of a frame as dictionaries, or the items of any other iterable."""
+    if callable(rows := getattr(source, "iter_rows", None)):  # polars
+        return cast("Iterable[object]", rows(named=True))
+    if callable(tuples := getattr(source, "itertuples", None)):  # pandas
+        columns = [str(name) for name in cast("PandasFrame", source).columns]
+        return (dict(zip(columns, row, strict=True)) for row in tuples(index=False, name=None))
+    if isinstance(source, (str, bytes, Mapping, Entity)) or not isinstance(source, Iterable):
+        raise InvalidEntityError(
+            f"entities is a list of entities or dictionaries, or a frame of pandas or polars, not "
+            f"{type(source).__name__}. Files are loaded with ingest.load_base."
+        )
+    return source
+
+
+def _entity_of(row: object) -> Entity:
+    if not isinstance(row, Mapping):
+        raise InvalidEntityError(f"it is a {type(row).__name__}, not an Entity or a dictionary with id and name")
+    given = {str(key): value for key, value in row.items() if not _is_missing(value)}
+    entity_id, name = (_text_of(_first(given, keys, given)) for keys in (ID_KEYS, NAME_KEYS))
+    types = tuple(dict.fromkeys(kind for key in TYPE_KEYS for kind in _list_of(given.get(key), key)))
+    popularity = given.get("popularity")
+    return Entity(
+        entity_id,
+        name,
+        aliases=tuple(_list_of(given.get("aliases"), "aliases")),
+        kb_types=types,
+        types=tuple(kind for kind in types if kind in ENTITY_TYPES),
+        description=None if "description" not in given else _text_of(given["description"]),
+        extra={key: _text_of(value) for key, value in given.items() if key not in _KNOWN},
+        popularity=None if popularity is None else _number_of(popularity),
+    )
+
+
+def _first(given: Mapping[str, object], keys: Sequence[str], row: Mapping[str, object]) -> object:
+    for key in keys:
+        if key in given:
+            return given[key]
+    raise InvalidEntityError(f"it has no {keys[0]!r} (or {keys[1]!r}); it has {', '.join(map(repr, row)) or 'nothing'}")
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a cell is empty: None, NaN, or pandas' NA and NaT."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _text_of(value: object) -> str:
+    """A cell as text; a whole number without its `.0`, which pandas gives numbers beside empty cells."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _number_of(value: object) -> float:
+    try:
+        return float(cast("Any", value))
+    except (TypeError, ValueError) as error:
+        raise InvalidEntityError(f"its popularity is no number: {value!r}") from error
+
+
+def _list_of(value: object, key: str) -> Iterator[str]:
+    """The items of a cell: of a list, or of text with bars between them."""
+    if _is_missing(value):
+        return
+    items: Iterable[object]
+    if isinstance(value, str):
+        items = value.split("|")
+    elif isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
+        items = value
+    else:
+        raise InvalidEntityError(f"its {key} is a list or text with bars, not {type(value).__name__}")
+    for item in items:
+        if not _is_missing(item) and (text := _text_of(item).strip()):
+            yield text
+
+
+def _merged(first: Entity, more: Entity) -> Entity:
+    def joined(of: Callable[[Entity], Iterable[str]]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*of(first), *of(more))))
+
+    return replace(
+        first,
+        aliases=joined(Entity.names),
+        kb_types=joined(lambda entity: entity.kb_types),
+        types=joined(lambda entity: entity.types),
+        description=first.description or more.description,
+        extra={**more.extra, **first.extra},
+        popularity=more.popularity if first.popularity is None else first.popularity,
+    )
+
+
+def _clean(entity: Entity) -> Entity:
+    """The entity without repeated aliases."""
+    aliases = tuple(one for one in dict.fromkeys(entity.aliases) if one != entity.canonical_name)
+    return entity if aliases == tuple(entity.aliases) else replace(entity, aliases=aliases)
