@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from pearl_qdrant.linking.documents.features.word_types import set_word_types
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, shipped_document_model
 from pearl_qdrant.linking.documents.passage_vectors import Passages
+from pearl_qdrant.linking.documents.resolve import set_features
 from pearl_qdrant.linking.documents.word_types import TYPES, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
@@ -134,6 +135,26 @@ def test_passages_are_for_open_mentions() -> None:
 
     assert asked == [5]
     assert mention.values[:, COLUMN["passage"]].tolist() == [0.4, 0.2]
+
+
+def is_compared(popularity: float | None, *without: str) -> bool:
+    """Whether a document is compared with entities."""
+    asked: list[object] = []
+
+    def compare(requests: Sequence[object]) -> list[np.ndarray]:
+        asked.extend(requests)
+        return [np.zeros(2)]
+
+    own = jordan(candidate("a", "PERSON", popularity=popularity), candidate("b", "GPE"), text="said Jordan")
+    set_features([own], shipped_document_model(), compare=compare, without=frozenset(without))
+    return bool(asked)
+
+
+def test_popularity_and_links_need_no_passages() -> None:
+    """A document is compared with entities unless the base has popularity and coherence counts."""
+    assert not is_compared(5.0)
+    assert is_compared(5.0, "coherence")
+    assert is_compared(None)
 
 
 @pytest.mark.parametrize(
