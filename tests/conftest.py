@@ -32,7 +32,7 @@ from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.protocol import Collection, Store
-from training.finetune import curves
+from training.loop import curves
 
 # An example may be slow on a busy machine. Only hangs are bounded, by pytest's timeout.
 hypothesis.settings.register_profile(

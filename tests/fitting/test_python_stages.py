@@ -33,7 +33,7 @@ from training import (
     pretrain_character_encoder,
     train_head,
 )
-from training.finetune.curves import read_log
+from training.loop.curves import read_log
 
 ROWS = "id\tname\ttypes\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
 

@@ -80,7 +80,7 @@ CORPORA = st.lists(
 
 
 @pytest.mark.parametrize("factor", ["length", "none"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(documents=CORPORA, min_count=st.integers(1, 3), block_words=st.sampled_from([40, 1000]))
 def test_counts_pmi_and_spans_are_those_of_a_naive_count(
     tmp_path_factory: pytest.TempPathFactory,
@@ -114,7 +114,7 @@ def test_counts_pmi_and_spans_are_those_of_a_naive_count(
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(documents=CORPORA, min_count=st.integers(1, 2))
 def test_counts_within_documents_are_those_of_each_document_alone(
     tmp_path_factory: pytest.TempPathFactory, documents: list[list[list[str]]], min_count: int
@@ -167,7 +167,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("training.ngrams.words.MAX_CACHED", 500)
     monkeypatch.setattr("ingest.io.streams.CHUNK", 1 << 12)
     peaks = []
-    for n_documents in (60, 240):
+    for n_documents in (20, 80):
         path = tmp_path / f"{n_documents}.txt"
         path.write_text("".join(" ".join(f"w{i}x{k // 2}" for k in range(80)) + "\n" for i in range(n_documents)))
         tracemalloc.start()

@@ -133,8 +133,8 @@ def test_bad_rows_are_skipped_up_to_a_number(tmp_path: Path) -> None:
 def test_a_full_disk_is_reported_and_left_as_it_was(tmp_path: Path) -> None:
     """What was written before the disk was full is removed."""
     path = tmp_path / "in.txt"
-    path.write_text("".join(f"word{i} other{i}\n" for i in range(30_000)))
-    with small_disk(tmp_path / "disk", "1m") as folder:
+    path.write_text("".join(f"word{i} other{i}\n" for i in range(9_000)))
+    with small_disk(tmp_path / "disk", "256k") as folder:
         with pytest.raises(TrainingError, match="no space is left"):
             find_ngrams(path, folder / "out", NgramOptions(min_count=1))
 

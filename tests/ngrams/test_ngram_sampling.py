@@ -65,14 +65,14 @@ def test_an_entity_is_drawn_at_random() -> None:
 def test_random_spans_have_geometric_lengths() -> None:
     """Lengths follow the geometric distribution with 0.2, cut off after 6 words, and each place is as likely."""
     text = " ".join(f"w{i}" for i in range(10))
-    rng, n = random.Random(2), 20_000
+    rng, n = random.Random(2), 5_000
     spans = [draw_random_span(text, rng) for _ in range(n)]
     lengths = Counter(span.words for span in spans if span)
     whole = 1 - 0.8**6
 
     assert sorted(lengths) == [1, 2, 3, 4, 5, 6]
     for words, count in lengths.items():
-        assert count / n == pytest.approx(0.2 * 0.8 ** (words - 1) / whole, abs=0.015)
+        assert count / n == pytest.approx(0.2 * 0.8 ** (words - 1) / whole, abs=0.02)
     firsts = Counter(span.start for span in spans if span and span.words == 1)
     assert len(firsts) == 10
     assert all(len(text[span.start : span.end].split()) == span.words for span in spans if span)

@@ -20,9 +20,9 @@ from training.data.batches import BatchMaker, EpochSampler, ExampleSource, Neigh
 from training.data.negative_table import NegativeTable
 from training.examples.example import Example, any_class
 from training.finetune.config import FitConfig
-from training.finetune.curves import read_log
-from training.finetune.distributed import process_group
 from training.finetune.trainer import fit
+from training.loop.curves import read_log
+from training.loop.distributed import process_group
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])

@@ -18,7 +18,12 @@ from training.networks.base_network import open_base_model
 from training.ulr.encoder_folder import write_encoder
 from training.ulr.mlm_head import head_names
 
-KINDS = ("bert", "albert", "electra", "roberta", "distilbert", "mpnet")
+KINDS = (
+    *("bert", "albert", "electra"),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("roberta", "distilbert", "mpnet")),
+)
+"""The families of the paper, and others, which have the same code behind other names of weights."""
+
 IDS = torch.tensor([[2, 8, 9, 10, 3], [2, 11, 12, 13, 3]])
 MASK = torch.ones_like(IDS)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,23 @@ from training.ulr.mlm_head import HEAD_NAMES, head_tensors
 from training.ulr.objective import backward, misad
 from training.ulr.views import Views
 
-KINDS = ("bert", "albert", "electra")
+WAYS: list[tuple[Any, bool, bool, int]] = [
+    ("mean", False, False, 2),
+    ("cls", True, False, 5),
+    ("max", False, True, 1),
+    ("mean", True, True, 3),
+]
+"""Pooling, whether the sum is scaled, whether the rest has masks, sequences per pass."""
+
+QUICK = {("bert", 0), ("bert", 1), ("bert", 2), ("albert", 3), ("electra", 1)}
+"""Kinds of encoder and ways that every run of the tests has: each kind and each way."""
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model of each kind, with its MLM head."""
-    return make_masked_lm(tmp_path_factory.mktemp("models") / request.param, request.param)
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes a tiny model of a kind with its MLM head, once."""
+    folder = tmp_path_factory.mktemp("models")
+    return functools.cache(lambda kind: make_masked_lm(folder / kind, kind))
 
 
 def reference(model: Any, views: list[Views], *, pooling: str, renormalise: bool) -> tuple[Tensor, Tensor]:
@@ -49,13 +61,18 @@ def reference(model: Any, views: list[Views], *, pooling: str, renormalise: bool
 
 
 @pytest.mark.parametrize(
-    "pooling, renormalise, on_rest, micro_batch",
-    [("mean", False, False, 2), ("cls", True, False, 5), ("max", False, True, 1), ("mean", True, True, 3)],
+    "kind, way",
+    [
+        pytest.param(kind, way, marks=() if (kind, i) in QUICK else pytest.mark.slow)
+        for kind in ("bert", "albert", "electra")
+        for i, way in enumerate(WAYS)
+    ],
 )
 def test_losses_and_gradients_equal_a_naive_computation(
-    folder: Path, pooling: Any, renormalise: bool, on_rest: bool, micro_batch: int
+    folders: Callable[[str], Path], kind: str, way: tuple[Any, bool, bool, int]
 ) -> None:
     """Losses and the gradient of every weight are those of the formula, however a batch is divided."""
+    folder, (pooling, renormalise, on_rest, micro_batch) = folders(kind), way
     base = open_base(folder, pooling=pooling)
     views = views_of(base, on_rest=on_rest)
     settings = config(
@@ -97,9 +114,9 @@ def test_misad_is_zero_where_the_vectors_add_up() -> None:
         misad(whole, whole, torch.zeros(2, 2))
 
 
-def test_one_term_alone_can_be_trained(folder: Path) -> None:
+def test_one_term_alone_can_be_trained(folders: Callable[[str], Path]) -> None:
     """Without masks only MiSAD is computed, and without n-grams only the MLM loss; the head alone needs no n-gram."""
-    base = open_base(folder)
+    base = open_base(folders("bert"))
     network = base.network.eval()
     views = views_of(base)
     bare = [Views(v.whole, [], [], v.part, v.rest) for v in views]

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from training.data.batches import PairBatch
 from training.finetune.config import FitConfig
-from training.finetune.distributed import gather_rows, sum_over_processes
 from training.finetune.false_negatives import Keys, closer_than_positive, same_entity, same_meaning
 from training.finetune.losses import multi_similarity, nt_xent, summed_distillation, summed_type_loss
+from training.loop.distributed import gather_rows, sum_over_processes
 
 Teacher = Callable[[Sequence[str]], Tensor]
 """Encodes phrases as vectors, (n, dim), L2-normalised, without gradients."""

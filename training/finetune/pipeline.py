@@ -24,12 +24,12 @@ from training.data.training_files import read_negatives
 from training.events import TrainingEvents
 from training.examples.example import Example
 from training.examples.labels import count_labels, entity_types_of
-from training.finetune.distributed import local_device, shard_of_environment
 from training.finetune.encoders import NetworkTeacher, as_teacher, live_encoder, read_alike
 from training.finetune.objective import Teacher
 from training.finetune.request import FitRequest, FitResult
 from training.finetune.run import run_fit
 from training.finetune.trainer import Evaluate
+from training.loop.distributed import local_device, shard_of_environment
 from training.networks.base_network import BaseModel, find_device, open_base_model
 from training.paths import as_paths, refuse_overwriting
 

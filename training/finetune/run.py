@@ -15,9 +15,9 @@ from training.data.options import BatchOptions
 from training.examples.example import Example
 from training.examples.labels import count_labels
 from training.finetune.config import FitConfig
-from training.finetune.distributed import process_group, wait_for_all
 from training.finetune.objective import Teacher
 from training.finetune.trainer import Evaluate, fit
+from training.loop.distributed import process_group, wait_for_all
 from training.networks.base_network import BaseModel
 from training.networks.torch_checkpoint import write_network
 

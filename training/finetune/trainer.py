@@ -23,12 +23,13 @@ from pearl_qdrant.errors import TrainingError
 from training.data.batches import BatchMaker
 from training.data.data_loader import BatchDataset, TokenisedBatch, load_batches
 from training.finetune.config import FitConfig
-from training.finetune.curves import RunLog, StepRecord
-from training.finetune.distributed import same_start, sum_gradients, sum_over_processes, wait_for_all
 from training.finetune.encoders import NetworkTeacher
-from training.finetune.interruption import StopRequest, deferred_stop
 from training.finetune.objective import Losses, Teacher, batch_losses
-from training.finetune.run_state import RunState, is_due
+from training.finetune.record import StepRecord
+from training.loop.curves import RunLog
+from training.loop.distributed import same_start, sum_gradients, sum_over_processes, wait_for_all
+from training.loop.interruption import StopRequest, deferred_stop
+from training.loop.run_state import RunState, is_due
 from training.networks.phrase_vectors import PhraseVectors, device_of, find_precision
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def fit(
     with stopping as stop, ExitStack() as stack:
         recorder: _Recorder | None = None
         if maker.shard.rank == 0:
-            log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard))
+            log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard, record=StepRecord))
             recorder = stack.enter_context(_Recorder(log, config, state, loop, evaluate, clock, done=done))
         _take_steps(range(done + 1, config.steps + 1), loop, dataset, config, recorder, stop)
     network.eval()

@@ -31,7 +31,7 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.errors import TrainingError
 from training.augment.characters import edit_letters
 from training.finetune.losses import nt_xent
-from training.finetune.run_state import load_state, save_state
+from training.loop.run_state import load_state, save_state
 from training.love.options import LoveConfig
 from training.love.targets import Targets
 from training.mining.edit_pairs import edit_pairs

@@ -16,7 +16,7 @@ from pathlib import Path
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.events import TrainingEvents
-from training.finetune.distributed import shard_of_environment
+from training.loop.distributed import shard_of_environment
 from training.networks.base_network import find_device
 from training.ngrams.files import MarkedSequence, NgramCorpus
 from training.paths import as_paths, refuse_overwriting

@@ -27,9 +27,9 @@ from torch import nn
 from tqdm import tqdm
 
 from pearl_qdrant.errors import TrainingError
-from training.finetune.curves import RunLog
-from training.finetune.interruption import StopRequest, deferred_stop
-from training.finetune.run_state import RunState, is_due
+from training.loop.curves import RunLog
+from training.loop.interruption import StopRequest, deferred_stop
+from training.loop.run_state import RunState, is_due
 from training.networks.phrase_vectors import device_of, find_precision
 from training.ngrams.files import MarkedSequence
 from training.ngrams.sampling import choose_spans

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, TextIO
@@ -26,31 +26,6 @@ _WIDEST = 4000  # points per curve
 
 _UNITS = {"contrastive": "nats", "type_loss": "nats", "misad": "", "mlm": "nats", "learning_rate": ""}
 """Columns of a log that are drawn, those that it has, with their units; at most three beside the scores."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """Figures of one step.
-
-    Attributes:
-        step: From 1.
-        contrastive: Contrastive loss, in nats.
-        type_loss: Type loss, in nats, before its weight.
-        distillation: One minus the mean cosine of the plain phrases, before its weight.
-        learning_rate: Learning rate of the phrase encoder.
-        seconds: Duration of the step, waiting included.
-        waited: Share of the duration spent waiting for data, in [0, 1].
-        phrases: Phrases encoded by all processes.
-    """
-
-    step: int
-    contrastive: float
-    type_loss: float
-    distillation: float
-    learning_rate: float
-    seconds: float
-    waited: float
-    phrases: int
 
 
 class Record(Protocol):
@@ -77,9 +52,7 @@ class RunLog:
         SettingsError: If TensorBoard is requested but not installed.
     """
 
-    def __init__(
-        self, folder: Path, *, done: int, tensorboard: bool = False, record: type[Record] = StepRecord
-    ) -> None:
+    def __init__(self, folder: Path, *, done: int, tensorboard: bool = False, record: type[Record]) -> None:
         self._folder = folder
         self._warned = False
         self._drawn = time.monotonic()

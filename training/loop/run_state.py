@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.errors import TrainingError
-from training.finetune.distributed import wait_for_all
+from training.loop.distributed import wait_for_all
 
 _log = logging.getLogger(__name__)
 
