@@ -23,9 +23,10 @@ from training.loop.curves import read_log
 from training.ngrams.files import MarkedSequence, NgramSpan
 from training.ngrams.options import NgramOptions
 from training.ulr.config import UlrConfig
+from training.ulr.drawing import UlrData
 from training.ulr.encoder_folder import UlrBase
 from training.ulr.sequences import TextSequences
-from training.ulr.trainer import UlrData, UlrRecord, fit_ulr
+from training.ulr.trainer import UlrRecord, fit_ulr
 from training.ulr.views import open_masking
 
 STATE = "training/state.safetensors"

@@ -44,6 +44,7 @@ class FitConfig:
         mask: "label": rows with the same entity or string are not negatives of each other; "none": the paper.
         teacher_floor: Two rows with a teacher cosine up to this value always count as different; needs a teacher.
         distil_weight: Weight of the distillation loss of the plain phrases: one minus the cosine with their old vector.
+        misad_weight, mlm_weight: Weights of the two terms of ULR, which need texts; see `training.ulr.terms`.
         clip: Largest norm of the gradient; 0 for no limit.
         dropout: Whether the network's dropout is on.
         freeze_words: Whether the word embeddings stay fixed.
@@ -73,6 +74,8 @@ class FitConfig:
     mask: Literal["label", "none"] = "label"
     teacher_floor: float = 0.0
     distil_weight: float = 2.0
+    misad_weight: float = 0.0
+    mlm_weight: float = 0.0
     clip: float = 1.0
     dropout: bool = False
     freeze_words: bool = True
@@ -91,6 +94,9 @@ class FitConfig:
         for name in positive:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        for name in ("misad_weight", "mlm_weight"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must be in (0, 1], not {self.decay}")
         if self.max_tokens < 3:
@@ -114,7 +120,9 @@ class FitConfig:
         A saved state stores them by field name, so renaming a field would break old states.
         """
         may_change = _MAY_CHANGE | ({"steps"} if self.schedule == "exponential" else set())
-        return {name: value for name, value in asdict(self).items() if name not in may_change}
+        # Without the terms of ULR, states from before there were any can be resumed.
+        unused = {name for name in ("misad_weight", "mlm_weight") if not getattr(self, name)}
+        return {name: value for name, value in asdict(self).items() if name not in may_change | unused}
 
 
 def paper_config(*, steps: int) -> FitConfig:

@@ -8,7 +8,7 @@ fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", phrases="corpus", out="fitt
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from training.data.training_files import read_negatives
 from training.events import TrainingEvents
 from training.examples.example import Example
 from training.examples.labels import count_labels, entity_types_of
+from training.finetune.config import FitConfig
 from training.finetune.encoders import NetworkTeacher, as_teacher, live_encoder, read_alike
 from training.finetune.objective import Teacher
 from training.finetune.request import FitRequest, FitResult
@@ -32,6 +33,7 @@ from training.finetune.trainer import Evaluate
 from training.loop.distributed import local_device, shard_of_environment
 from training.networks.base_network import BaseModel, find_device, open_base_model
 from training.paths import as_paths, refuse_overwriting
+from training.ulr.terms import UlrTerms, open_terms
 
 
 def fit_model(
@@ -51,7 +53,14 @@ def fit_model(
         TrainingError: If `out` holds the state of another run, or the loss diverges.
     """
     request.check(given)
-    refuse_overwriting(request.out, request.base_model, *as_paths(request.phrases), request.character_encoder)
+    refuse_overwriting(
+        request.out,
+        request.base_model,
+        *as_paths(request.phrases),
+        request.character_encoder,
+        *as_paths(request.texts),
+        request.ngrams,
+    )
     events = events or TrainingEvents()
     out, device = Path(request.out), local_device(find_device(request.device))
     base = _open_base(request, out)
@@ -64,22 +73,24 @@ def fit_model(
     if base.has_trained_head and config.type_weight > 0:
         _report_types(base, examples, events)
     teacher, distil_from = _open_teachers(request, base, str(device), distils=bool(plain))
-    wrote = run_fit(
-        base,
-        examples,
-        config,
-        request.batch_options(),
-        out,
-        augment=_open_augmenter(request),
-        negatives=None if request.hard_negatives is None else lambda: _read_negatives(request),
-        device=device,
-        resume=not request.restart,
-        teacher=teacher,
-        plain=plain,
-        distil_from=distil_from,
-        evaluate=_evaluator(request, base),
-        tensorboard=request.tensorboard,
-    )
+    with ExitStack() as stack:
+        wrote = run_fit(
+            base,
+            examples,
+            config,
+            request.batch_options(),
+            out,
+            augment=_open_augmenter(request),
+            negatives=None if request.hard_negatives is None else lambda: _read_negatives(request),
+            device=device,
+            resume=not request.restart,
+            teacher=teacher,
+            plain=plain,
+            distil_from=distil_from,
+            terms=_open_terms(request, base, config, events, stack),
+            evaluate=_evaluator(request, base),
+            tensorboard=request.tensorboard,
+        )
     return FitResult(out, config.steps, len(examples), wrote)
 
 
@@ -164,6 +175,16 @@ def _open_teacher(model: str, request: FitRequest, base: BaseModel, device: str)
                 return NetworkTeacher(found.network, found.tokenizer, device=device)
     # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was requested.
     return as_teacher(load_encoder(model, device="auto" if request.device == "auto" else device))
+
+
+def _open_terms(
+    request: FitRequest, base: BaseModel, config: FitConfig, events: TrainingEvents, stack: ExitStack
+) -> UlrTerms | None:
+    """Open the terms of ULR, if they have a weight."""
+    asked = request.ulr_request()
+    if asked is None:
+        return None
+    return open_terms(base, asked, steps=config.steps, dropout=config.dropout, events=events, stack=stack)
 
 
 def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:

@@ -28,3 +28,18 @@ class StepRecord:
     seconds: float
     waited: float
     phrases: int
+
+
+@dataclass(frozen=True, slots=True)
+class UlrStepRecord(StepRecord):
+    """Figures of one step with the terms of ULR.
+
+    Attributes:
+        misad: MiSAD before its weight.
+        mlm: MLM loss in nats, before its weight.
+        spans: Sequences with an n-gram.
+    """
+
+    misad: float
+    mlm: float
+    spans: int

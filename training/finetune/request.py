@@ -12,7 +12,9 @@ from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
 from training.data.options import BatchOptions
 from training.defaults import MIN_COUNT
 from training.finetune.config import FitConfig, default_micro_batch, paper_config
-from training.paths import Paths, StrPath
+from training.paths import Paths, StrPath, as_paths
+from training.ulr.config import Sampling
+from training.ulr.request import UlrRequest
 
 _CONFIG = FitConfig(steps=1)
 _BATCHES = BatchOptions()
@@ -59,6 +61,14 @@ class FitRequest:
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
         distil_weight: Weight of their distance.
         distil_misspelt: Share of them that the network sees with one character edited.
+        misad_weight, mlm_weight: Weights of MiSAD and MLM (ULR) beside PEARL's losses; they need `texts` or `ngrams`.
+            Both are losses of the phrase encoder alone, see `training.ulr`.
+        texts: Their texts: plain text, one text a line, or JSON Lines with a field `text`; n-grams are random spans.
+        ngrams: Folder that `find_ngrams` wrote, in place of `texts`. Its n-grams are chosen by their score, or at
+            random without MLM.
+        text_batch: Sequences per step.
+        text_tokens: Longer sequences are truncated.
+        renormalise: Scale the sum of the vectors of n-gram and rest to unit length.
         dropout, cache_gradients, max_tokens, precision, workers: As in `FitConfig`.
         micro_batch: As there; None for what suits the device.
         train_words: Train the word embeddings too.
@@ -102,6 +112,13 @@ class FitRequest:
     distil: Paths = ()
     distil_weight: float = _CONFIG.distil_weight
     distil_misspelt: float = _BATCHES.misspelt_plain
+    misad_weight: float = _CONFIG.misad_weight
+    mlm_weight: float = _CONFIG.mlm_weight
+    texts: Paths = ()
+    ngrams: StrPath | None = None
+    text_batch: int = 32
+    text_tokens: int = 64
+    renormalise: bool = False
     dropout: bool = _CONFIG.dropout
     train_words: bool = not _CONFIG.freeze_words
     cache_gradients: bool = _CONFIG.cache_gradients
@@ -146,6 +163,40 @@ class FitRequest:
         for name in ("distil_misspelt", "distil_weight"):
             if name in given and not self.distil:
                 raise OptionError(name, f"'{name}' needs 'distil'.")
+        self._check_ulr(given)
+
+    def _check_ulr(self, given: Collection[str]) -> None:
+        """Refuse terms of ULR without texts, and texts without a term."""
+        weighted = [name for name in ("misad_weight", "mlm_weight") if getattr(self, name)]
+        if not weighted:
+            for name in ("texts", "ngrams", "text_batch", "text_tokens", "renormalise"):
+                if name in given:
+                    raise OptionError(name, f"'{name}' needs 'misad_weight' or 'mlm_weight'.")
+        elif (self.ngrams is None) != bool(as_paths(self.texts)):
+            raise OptionError(weighted[0], f"'{weighted[0]}' needs either 'texts', or the folder of 'ngrams'.")
+
+    def ulr_request(self) -> UlrRequest | None:
+        """Return what MiSAD and MLM are asked to do; None if they have no weight."""
+        if not (self.misad_weight or self.mlm_weight):
+            return None
+        sampling: Sampling = "random_span" if self.ngrams is None else "random_ngram"
+        if self.ngrams is not None and self.mlm_weight and self.misad_weight:
+            sampling = "lowest_score"
+        return UlrRequest(
+            base=self.base_model,
+            out=self.out,
+            texts=self.texts,
+            ngrams=self.ngrams,
+            sampling=sampling,
+            misad_weight=self.misad_weight,
+            mlm_weight=self.mlm_weight,
+            renormalise=self.renormalise,
+            batch_size=self.text_batch,
+            max_tokens=self.text_tokens,
+            precision=self.precision,
+            seed=self.seed,
+            max_errors=self.max_errors,
+        )
 
     def batch_options(self) -> BatchOptions:
         """Return how batches are made."""
@@ -175,6 +226,8 @@ class FitRequest:
         )
         return replace(
             paper_config(steps=steps) if self.paper_settings else config,
+            misad_weight=self.misad_weight,
+            mlm_weight=self.mlm_weight,
             cache_gradients=self.cache_gradients,
             micro_batch=self.micro_batch or default_micro_batch(device, cached=self.cache_gradients),
             max_tokens=self.max_tokens,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,6 +21,7 @@ from training.finetune.trainer import Evaluate, fit
 from training.loop.distributed import process_group, wait_for_all
 from training.networks.base_network import BaseModel
 from training.networks.torch_checkpoint import write_network
+from training.ulr.terms import UlrTerms
 
 TRAINING = "training"
 """Folder within the checkpoint's folder for state, log and curves."""
@@ -39,6 +41,7 @@ def run_fit(
     teacher: Teacher | None = None,
     plain: Sequence[str] = (),
     distil_from: Teacher | None = None,
+    terms: UlrTerms | None = None,
     evaluate: Evaluate | None = None,
     tensorboard: bool = False,
 ) -> bool:
@@ -54,7 +57,7 @@ def run_fit(
         negatives: Opens the phrases with their hard negatives.
         device: Where to train; with several processes each has its own.
         plain: Phrases that are distilled from `distil_from`.
-        resume, teacher, distil_from, evaluate, tensorboard: As for `fit`.
+        resume, teacher, distil_from, terms, evaluate, tensorboard: As for `fit`.
 
     Returns:
         Whether this process wrote the checkpoint; of several processes only the first does.
@@ -66,6 +69,8 @@ def run_fit(
         rows = None if negatives is None else negatives()
         maker = new_batch_maker(examples, options, augment=augment, negatives=rows, plain=plain, shard=shard)
         base.network.to(device)
+        if terms is not None:
+            terms.head.to(device)
         fit(
             base.network,
             base.tokenizer,
@@ -75,20 +80,23 @@ def run_fit(
             resume=resume,
             teacher=teacher,
             distil_from=distil_from,
+            terms=terms,
             evaluate=evaluate,
             tensorboard=tensorboard,
             prefix=base.config.prefix,
         )
         if shard.rank == 0:
-            described = _describe(base, examples, config, maker)
+            described = _describe(base, examples, config, maker, {} if terms is None else terms.identity())
             write_network(out, base.network.cpu(), described, transformer=base.folder)
         wait_for_all()
     return shard.rank == 0
 
 
-def _describe(base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker) -> PearlConfig:
+def _describe(
+    base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker, terms: Mapping[str, Any]
+) -> PearlConfig:
     """pearl.json of the fine-tuned network, with the record of this run."""
-    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), "examples": len(examples)}}
+    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), **terms, "examples": len(examples)}}
     counts = base.config.label_counts
     if config.type_weight > 0:
         # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.

@@ -2,6 +2,8 @@
 
     each step: draw pairs -> encode all views -> L = L_CL + type_weight x L_CE over all processes -> step
 
+The terms of ULR, on sequences of their own, add their gradient before the step.
+
 Cost: one step of 256 pairs of 8 tokens through 6 layers of 384 takes about 2 s on two cores in fp32.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -25,12 +28,14 @@ from training.data.data_loader import BatchDataset, TokenisedBatch, load_batches
 from training.finetune.config import FitConfig
 from training.finetune.encoders import NetworkTeacher
 from training.finetune.objective import Losses, Teacher, batch_losses
-from training.finetune.record import StepRecord
+from training.finetune.record import StepRecord, UlrStepRecord
 from training.loop.curves import RunLog
 from training.loop.distributed import same_start, sum_gradients, sum_over_processes, wait_for_all
 from training.loop.interruption import StopRequest, deferred_stop
 from training.loop.run_state import RunState, is_due
 from training.networks.phrase_vectors import PhraseVectors, device_of, find_precision
+from training.ulr.objective import UlrLosses
+from training.ulr.terms import UlrTerms
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,6 +56,7 @@ def fit(
     resume: bool = True,
     teacher: Teacher | None = None,
     distil_from: Teacher | None = None,
+    terms: UlrTerms | None = None,
     evaluate: Evaluate | None = None,
     tensorboard: bool = False,
     prefix: str = "",
@@ -71,6 +77,7 @@ def fit(
         resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
         teacher: Another encoder that decides which phrases mean the same (GIST).
         distil_from: The encoder that the maker's plain phrases are distilled from.
+        terms: MiSAD and MLM of the network's phrase encoder, with the weights of `config`.
         evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         tensorboard: Write event files too.
         prefix: Text before each phrase, as when the model is used.
@@ -79,17 +86,15 @@ def fit(
     Raises:
         TrainingError: If the state in `folder` is of another run, or the loss is not finite.
         SettingsError: If TensorBoard is requested but not installed.
-        ValueError: If the network lacks a type head, or plain phrases an encoder to distil them from.
+        ValueError: If the network lacks a type head, plain phrases an encoder to distil them from, or the weights of
+            MiSAD and MLM their terms.
     """
-    if network.type_head is None and config.type_weight > 0:
-        raise ValueError("fit needs a network with a type head, or type_weight=0")
-    if maker.plain and distil_from is None:
-        raise ValueError("plain phrases need an encoder to distil them from")
+    _check_arguments(network, maker, config, distil_from, terms)
     folder.mkdir(parents=True, exist_ok=True)
-    state = RunState(folder / STATE, network, _optimizer(network, config), {**config.identity(), **maker.identity()})
+    state = _state(folder / STATE, network, maker, config, terms)
     done = state.load() if resume else state.clear(is_first=maker.shard.rank == 0)
     same_start(network)
-    loop = _Loop(network, config, state.optimizer, teacher, distil_from)
+    loop = _Loop(network, config, state.optimizer, teacher, distil_from, terms)
     dataset = _dataset(maker, tokenizer, config, prefix, (teacher, distil_from))
     # With several processes one of them cannot stop alone: the others would wait for it. A single one stops after the
     # log is closed.
@@ -97,10 +102,37 @@ def fit(
     with stopping as stop, ExitStack() as stack:
         recorder: _Recorder | None = None
         if maker.shard.rank == 0:
-            log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard, record=StepRecord))
+            log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard, record=loop.record))
             recorder = stack.enter_context(_Recorder(log, config, state, loop, evaluate, clock, done=done))
         _take_steps(range(done + 1, config.steps + 1), loop, dataset, config, recorder, stop)
     network.eval()
+
+
+def _check_arguments(
+    network: PearlNetwork, maker: BatchMaker, config: FitConfig, distil_from: Teacher | None, terms: UlrTerms | None
+) -> None:
+    """Refuse losses that lack what they need."""
+    if network.type_head is None and config.type_weight > 0:
+        raise ValueError("fit needs a network with a type head, or type_weight=0")
+    if maker.plain and distil_from is None:
+        raise ValueError("plain phrases need an encoder to distil them from")
+    if (terms is not None) != bool(config.misad_weight or config.mlm_weight):
+        raise ValueError("fit needs terms where misad_weight or mlm_weight is positive, and none otherwise")
+
+
+def _state(path: Path, network: PearlNetwork, maker: BatchMaker, config: FitConfig, terms: UlrTerms | None) -> RunState:
+    """The state of a run; with MLM the head is part of it."""
+    optimizer, identity = _optimizer(network, config), {**config.identity(), **maker.identity()}
+    if terms is None:
+        return RunState(path, network, optimizer, identity)
+    identity |= terms.identity()
+    if not terms.is_masked:
+        return RunState(path, network, optimizer, identity)
+    rate = config.head_rate
+    optimizer.add_param_group(
+        {"params": list(terms.head.parameters()), "lr": config.learning_rate * rate, "rate": rate}
+    )
+    return RunState(path, nn.ModuleDict({"network": network, "mlm_head": terms.head}), optimizer, identity)
 
 
 def _dataset(
@@ -204,16 +236,19 @@ class _Loop:
         optimizer: torch.optim.Optimizer,
         teacher: Teacher | None,
         distil_from: Teacher | None,
+        terms: UlrTerms | None,
     ) -> None:
         self._network = network
         self._config = config
         self._optimizer = optimizer
         self._teacher = teacher
         self._distil_from = distil_from
+        self._terms = terms
+        self.record = StepRecord if terms is None else UlrStepRecord
         self._device = device_of(network)
         self._precision = find_precision(config.precision, self._device)
         self._trained = [p for group in optimizer.param_groups for p in group["params"]]
-        network.train(config.dropout)
+        self._train()
 
     def run(self, steps: range, batches: Iterator[TokenisedBatch], rank: int) -> Iterator[StepRecord]:
         """Take the steps, and yield a record of each."""
@@ -222,18 +257,20 @@ class _Loop:
             waited = time.perf_counter() - began
             if self._config.dropout:
                 torch.manual_seed(hash((self._config.seed, rank, step)))  # of integers: the same in every process
-            losses = self._step(step, tokenised)
+            losses, ulr = self._step(step, tokenised)
             contrastive, type_loss = float(losses.contrastive), float(losses.type_loss)
             distillation = float(losses.distillation)
-            if not abs(contrastive + type_loss + distillation) < float("inf"):
+            further = 0.0 if ulr is None else ulr.misad + ulr.mlm
+            if not abs(contrastive + type_loss + distillation + further) < float("inf"):
                 raise TrainingError(
                     f"step {step}: the loss is {contrastive} (contrastive), {type_loss} (type) and {distillation} "
-                    f"(distillation). Start over with a learning rate below {self._config.learning_rate}, or in fp32"
+                    f"(distillation){_shown(ulr)}. Start over with a learning rate below "
+                    f"{self._config.learning_rate}, or in fp32"
                 )
             batch = tokenised.batch
             n_phrases = len(batch.anchors) * 2 + len(batch.negatives) + len(batch.plain)
             seconds = time.perf_counter() - began
-            yield StepRecord(
+            record = StepRecord(
                 step=step,
                 contrastive=contrastive,
                 type_loss=type_loss,
@@ -243,6 +280,7 @@ class _Loop:
                 waited=waited / seconds,
                 phrases=int(sum_over_processes(torch.tensor(n_phrases, device=self._device))),
             )
+            yield record if ulr is None else _with_ulr(record, ulr)
             began = time.perf_counter()
 
     def scores(self, step: int, evaluate: Evaluate) -> Mapping[str, float]:
@@ -250,10 +288,16 @@ class _Loop:
         self._network.eval()
         with torch.random.fork_rng(), torch.no_grad():
             scores = evaluate(step, self._network)
-        self._network.train(self._config.dropout)
+        self._train()
         return scores
 
-    def _step(self, step: int, tokenised: TokenisedBatch) -> Losses:
+    def _train(self) -> None:
+        """Switch to training."""
+        self._network.train(self._config.dropout)
+        if self._terms is not None:
+            self._terms.train(self._config.dropout)
+
+    def _step(self, step: int, tokenised: TokenisedBatch) -> tuple[Losses, UlrLosses | None]:
         """One optimizer step."""
         config = self._config
         for group in self._optimizer.param_groups:
@@ -276,11 +320,12 @@ class _Loop:
             distil_from=distil_from,
         )
         views.backward(losses.total)
+        ulr = None if self._terms is None else self._terms.backward(step)
         sum_gradients(self._trained)
         if config.clip:
             nn.utils.clip_grad_norm_(self._trained, config.clip)
         self._optimizer.step()
-        return losses
+        return losses, ulr
 
     def _teachers(self, tokenised: TokenisedBatch) -> tuple[Teacher | None, Teacher | None]:
         """The teachers of a step; one that reads token ids encodes the batch once."""
@@ -299,3 +344,13 @@ class _Loop:
             return lambda _: vectors
 
         return part(self._teacher, slice(paired)), part(self._distil_from, slice(paired, None))
+
+
+def _with_ulr(record: StepRecord, ulr: UlrLosses) -> UlrStepRecord:
+    """The figures of a step with the terms of ULR."""
+    return UlrStepRecord(**asdict(record), misad=ulr.misad, mlm=ulr.mlm, spans=ulr.n_spans)
+
+
+def _shown(ulr: UlrLosses | None) -> str:
+    """The terms of ULR in a message."""
+    return "" if ulr is None else f", {ulr.misad} (MiSAD) and {ulr.mlm} (MLM)"

@@ -25,7 +25,7 @@ _SMOOTHING = 0.98  # of the exponential mean of the curves
 _WIDEST = 4000  # points per curve
 
 _UNITS = {"contrastive": "nats", "type_loss": "nats", "misad": "", "mlm": "nats", "learning_rate": ""}
-"""Columns of a log that are drawn, those that it has, with their units; at most three beside the scores."""
+"""Columns of a log that are drawn, those that it has, with their units; at most five beside the scores."""
 
 
 class Record(Protocol):
@@ -111,16 +111,17 @@ def plot_curves(folder: Path) -> Path:
 
     rows = read_log(folder)
     steps = [row["step"] for row in rows]
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    panels: Any = figure.subplots(2, 2)
     drawn = [name for name in _UNITS if rows and name in rows[0]]
+    columns = 2 if len(drawn) < 4 else 3
+    figure = Figure(figsize=(5 * columns, 7), layout="constrained")
+    panels: Any = figure.subplots(2, columns)
     for axes, name in zip(panels.flat, drawn, strict=False):
         values = [row[name] for row in rows]
         every = max(1, len(values) // _WIDEST)
         axes.plot(steps[::every], values[::every], alpha=0.3, linewidth=0.8)
         axes.plot(steps[::every], _smooth(values)[::every], linewidth=1.5)
         axes.set(title=name.replace("_", " "), xlabel="step", ylabel=_UNITS[name])
-    axes = panels.flat[3]
+    axes = panels.flat[-1]
     for name, points in _curves(folder).items():
         axes.plot([step for step, _ in points], [value for _, value in points], marker="o", markersize=3, label=name)
     if axes.lines:

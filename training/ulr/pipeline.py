@@ -8,23 +8,22 @@ train_ulr(UlrRequest(base="all-MiniLM-L6-v2/", texts="articles.jsonl.gz", out="u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from ingest.io.report import ReadReport
-from pearl_qdrant.errors import InputError, OptionError, TrainingError
+from pearl_qdrant.errors import OptionError, TrainingError
 from training.events import TrainingEvents
 from training.loop.distributed import shard_of_environment
 from training.networks.base_network import find_device
-from training.ngrams.files import MarkedSequence, NgramCorpus
 from training.paths import as_paths, refuse_overwriting
 from training.ulr.config import UlrConfig
+from training.ulr.drawing import UlrData
 from training.ulr.encoder_folder import UlrBase, open_ulr_base, refuse_other_model, write_encoder
 from training.ulr.request import UlrRequest, UlrResult
-from training.ulr.sequences import digest_of, read_sequences
-from training.ulr.trainer import UlrData, UlrRecord, fit_ulr
+from training.ulr.sequences import open_sequences
+from training.ulr.trainer import UlrRecord, fit_ulr
 from training.ulr.views import open_masking
 
 TRAINING = "training"
@@ -58,7 +57,7 @@ def train_ulr(
     refuse_other_model(out)
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
     with ExitStack() as stack:
-        sequences, digest = _open_sequences(request, events or TrainingEvents(), stack)
+        sequences, digest = open_sequences(request, events or TrainingEvents(), stack)
         config = _config(request, base, min(request.sequences, len(sequences)))
         data = UlrData(
             sequences,
@@ -84,34 +83,6 @@ def train_ulr(
     record = {"base": str(request.base), **data.identity(), **asdict(config)}
     write_encoder(out, base, training=record)
     return UlrResult(out, config.steps, config.head_steps, len(data), not base.has_head, pooling=config.pooling)
-
-
-def _open_sequences(
-    request: UlrRequest, events: TrainingEvents, stack: ExitStack
-) -> tuple[Sequence[MarkedSequence], str]:
-    """The sequences to learn from, and their digest."""
-    if request.ngrams is not None:
-        corpus = stack.enter_context(NgramCorpus(request.ngrams))
-        if not len(corpus):
-            raise InputError(str(request.ngrams), None, "has no sequences. Find the n-grams of more texts")
-        if not len(corpus.numbers_with_spans()) and request.find_sampling() != "random_span":
-            raise InputError(
-                str(request.ngrams), None, "has no n-gram in any sequence. Find n-grams with a lower threshold"
-            )
-        events.examples_read(len(corpus), {})
-        return corpus, digest_of(corpus)
-    report = ReadReport(max_errors=request.max_errors)
-    found = read_sequences(
-        as_paths(request.texts),
-        report,
-        field=request.field,
-        cutting=request.cutting,
-        max_words=request.max_words,
-        limit=request.sequences,
-        seed=request.seed,
-    )
-    events.examples_read(len(found), report.skip_counts)
-    return found, found.digest()
 
 
 def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:

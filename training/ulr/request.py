@@ -118,7 +118,9 @@ class UlrRequest:
             return self.head_steps
         return 0 if has_head or not self.mlm_weight else round(HEAD_SHARE * steps)
 
-    def config(self, *, steps: int, head_steps: int, pooling: Pooling, max_tokens: int) -> UlrConfig:
+    def config(
+        self, *, steps: int, head_steps: int, pooling: Pooling, max_tokens: int, dropout: bool | None = None
+    ) -> UlrConfig:
         """Return the settings of the training loop."""
         return UlrConfig(
             steps=steps,
@@ -136,7 +138,7 @@ class UlrRequest:
             mask_share=self.mask_share,
             sampling=self.find_sampling(),
             n_scored=self.n_scored,
-            dropout=self.dropout,
+            dropout=self.dropout if dropout is None else dropout,
             max_tokens=max_tokens,
             micro_batch=self.micro_batch,
             precision=self.precision,

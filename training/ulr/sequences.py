@@ -12,6 +12,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +20,11 @@ from ingest.io.report import ReadReport
 from ingest.io.streams import open_sources
 from pearl_qdrant.errors import InputError
 from training.corpus.texts import read_texts
+from training.events import TrainingEvents
 from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus
 from training.ngrams.words import split_sentences
+from training.paths import as_paths
+from training.ulr.request import UlrRequest
 
 Cutting = Literal["sentence", "packed"]
 """One sentence each, or neighbouring sentences of a text together."""
@@ -132,3 +136,43 @@ def _sample(sequences: Iterable[str], *, limit: int, rng: random.Random) -> list
         elif (place := rng.randrange(n_seen + 1)) < limit:
             kept[place] = sequence
     return kept
+
+
+def open_sequences(
+    request: UlrRequest, events: TrainingEvents, stack: ExitStack
+) -> tuple[Sequence[MarkedSequence], str]:
+    """Open the sequences to learn from.
+
+    Args:
+        request: Names texts, or a folder of n-grams.
+        events: Gets `examples_read`.
+        stack: Closes the folder of n-grams.
+
+    Returns:
+        The sequences, and their digest.
+
+    Raises:
+        InputError: If an input cannot be read, has too many bad rows, or nothing to learn from.
+    """
+    if request.ngrams is not None:
+        corpus = stack.enter_context(NgramCorpus(request.ngrams))
+        if not len(corpus):
+            raise InputError(str(request.ngrams), None, "has no sequences. Find the n-grams of more texts")
+        if not len(corpus.numbers_with_spans()) and request.find_sampling() != "random_span":
+            raise InputError(
+                str(request.ngrams), None, "has no n-gram in any sequence. Find n-grams with a lower threshold"
+            )
+        events.examples_read(len(corpus), {})
+        return corpus, digest_of(corpus)
+    report = ReadReport(max_errors=request.max_errors)
+    found = read_sequences(
+        as_paths(request.texts),
+        report,
+        field=request.field,
+        cutting=request.cutting,
+        max_words=request.max_words,
+        limit=request.sequences,
+        seed=request.seed,
+    )
+    events.examples_read(len(found), report.skip_counts)
+    return found, found.digest()

@@ -61,6 +61,16 @@ _option = option_of(FitRequest)
 @_option("--distil-weight", "distil_weight", type=RATE, help="Weight of the distance of these phrases.")
 @_option("--distil-misspelt", "distil_misspelt", type=click.FloatRange(0, 1),
          help="Share of them seen with one character edited; the target is the right spelling.")  # fmt: skip
+@_option("--misad", "misad_weight", type=click.FloatRange(0), metavar="W",
+         help="Weight of ULR's MiSAD on --text: an n-gram and the rest add up to the sequence.")  # fmt: skip
+@_option("--mlm", "mlm_weight", type=click.FloatRange(0), metavar="W",
+         help="Weight of masked language modelling on --text.")  # fmt: skip
+@_option("--text", "texts", type=PATH, multiple=True, metavar="F",
+         help="Texts of --misad and --mlm: plain text or JSON Lines; may be repeated. Spans are random.")  # fmt: skip
+@_option("--ngrams", "ngrams", type=PATH, metavar="DIR", help="Folder that `train ngrams` wrote, in place of --text.")
+@_option("--text-batch", "text_batch", type=click.IntRange(1), help="Sequences of text per step.")
+@_option("--text-tokens", "text_tokens", type=click.IntRange(4), help="Longer sequences are truncated.")
+@_option("--renormalise", "renormalise", is_flag=True, help="MiSAD scales the sum to unit length.")
 @_option("--dropout", "dropout", is_flag=True, help="Leave the encoder's dropout on.")
 @_option("--train-words", "train_words", is_flag=True, help="Train the word embeddings too.")
 @_option("--cache-gradients", "cache_gradients", is_flag=True,
