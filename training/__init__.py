@@ -5,8 +5,9 @@
     fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", aliases="umls.tsv", out="fitted/"))
 
 Stages: `make_corpus`, `find_ngrams`, `paraphrase_corpus`, `find_synonyms`, `mine_negatives`,
-`pretrain_character_encoder`, `fit_model`, `train_ulr`, `average_checkpoint`, `train_head`, `export_checkpoint`. They
-need the extra `train`. Names resolve on first use (PEP 562), so that `import training` costs nothing.
+`pretrain_character_encoder`, `fit_model`, `train_ulr`, `average_checkpoint`, `train_head`, `export_checkpoint`;
+`refresh_model` runs those that an encoder for one base needs. They need the extra `train`. Names resolve on first use
+(PEP 562), so that `import training` costs nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from training.networks.average_checkpoint import average_checkpoint
     from training.ngrams.options import NgramOptions
     from training.ngrams.pipeline import NgramReport, find_ngrams
+    from training.refresh.pipeline import refresh_model
+    from training.refresh.request import RefreshEvents, RefreshRequest, RefreshResult
     from training.ulr.pipeline import train_ulr
     from training.ulr.request import UlrRequest, UlrResult
 
@@ -48,6 +51,9 @@ __all__ = [
     "NgramOptions",
     "NgramReport",
     "ParaphraseOptions",
+    "RefreshEvents",
+    "RefreshRequest",
+    "RefreshResult",
     "SynonymOptions",
     "TrainingEvents",
     "UlrRequest",
@@ -63,6 +69,7 @@ __all__ = [
     "paraphrase_corpus",
     "pretrain_character_encoder",
     "rebuild_for_torch",
+    "refresh_model",
     "train_head",
     "train_ulr",
 ]
@@ -82,6 +89,9 @@ __getattr__, __dir__ = lazy_exports(
         "NgramReport": "training.ngrams.pipeline",
         "ParaphraseOptions": "training.augment.options",
         "SynonymOptions": "training.augment.options",
+        "RefreshEvents": "training.refresh.request",
+        "RefreshRequest": "training.refresh.request",
+        "RefreshResult": "training.refresh.request",
         "TrainingEvents": "training.events",
         "UlrRequest": "training.ulr.request",
         "UlrResult": "training.ulr.request",
@@ -96,6 +106,7 @@ __getattr__, __dir__ = lazy_exports(
         "paraphrase_corpus": "training.augment.pipeline",
         "pretrain_character_encoder": "training.love.pipeline",
         "rebuild_for_torch": "training.export.export_checkpoint",
+        "refresh_model": "training.refresh.pipeline",
         "train_head": "training.head.pipeline",
         "train_ulr": "training.ulr.pipeline",
     },

@@ -19,6 +19,7 @@ _MODULE_OF = {
     "average": "average",
     "head": "head",
     "export": "export",
+    "refresh": "refresh",
 }
 """The module of each command in this folder."""
 

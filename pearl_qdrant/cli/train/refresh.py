@@ -1,0 +1,77 @@
+"""`pearl-qdrant train refresh`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pearl_qdrant.cli.common.options import device_option, json_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.train.options import FOLDER, PATH, max_errors_option, option_of
+from pearl_qdrant.cli.train.output import training_stage
+from training.refresh.request import RefreshEvents, RefreshRequest, RefreshResult
+
+_option = option_of(RefreshRequest)
+
+
+class _Output(RefreshEvents):
+    def stage(self, name: str, detail: str = "") -> None:
+        echo(f"{name}{f': {detail}' if detail else ''}", err=True)
+
+
+@click.command()
+@click.argument("base", nargs=-1, required=True, type=PATH)
+@click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
+@_option("--model", "model", metavar="M", help="Encoder to start from: a shipped name or a checkpoint folder.")
+@_option("--minutes", "minutes", type=click.FloatRange(0, min_open=True),
+         help="Time for the steps of fine-tuning; mining, export and measuring take a few more.")  # fmt: skip
+@_option("--steps", "steps", type=click.IntRange(1), help="Steps of fine-tuning, instead of --minutes.")
+@_option("--batch", "batch_size", type=click.IntRange(4), help="Phrases of a step.")
+@_option("--ratio", "ratio", type=click.FloatRange(0, 1, min_open=True),
+         help="Share of the fine-tuned weights in the average with the start: more of them know the names of the base "
+              "better and the rest of the language worse.")  # fmt: skip
+@_option("--distil", "distil", type=PATH, multiple=True, metavar="F",
+         help="Phrases that stay where the start has them, as `train corpus` writes them.  "
+              "[default: words of the vocabulary]")  # fmt: skip
+@_option("--work", "work", type=FOLDER, help="Folder of everything in between.  [default: OUT.work]")
+@_option("--name", "name", metavar="NAME", help="Name of the model.  [default: that of the folder OUT]")
+@_option("--seed", "seed", type=int, help="Determines everything.")
+@_option("--restart", "restart", is_flag=True, help="Begin again, even if the work folder holds a run.")
+@max_errors_option
+@device_option
+@json_option
+def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+    """Fine-tune an encoder on the names of BASE, and say whether it helped.
+
+    A tenth of the entities, at most 2,000, is kept out of training. Their aliases are linked with the new model and
+    with its start. The same command resumes a run that was interrupted.
+
+    \b
+    pearl-qdrant train refresh umls.tsv --out model/
+    pearl-qdrant train refresh umls.tsv --out model/ --minutes 120 --device cuda
+    """
+    with training_stage():
+        from training import refresh_model
+
+        result = refresh_model(RefreshRequest(base=base, **options), events=_Output())
+    if as_json:
+        echo_json({**asdict(result), "model": str(result.model)})
+        return
+    _print(result, options["model"], base)
+
+
+def _print(result: RefreshResult, start: str, base: tuple[Path, ...]) -> None:
+    for one in result.figures:
+        echo(f"{one.task}: {one.before:.1f} with {start}, {one.after:.1f} now ({one.low:+.1f} to {one.high:+.1f})")
+    said = {
+        "better": f"It helped. Encode the base with it: pearl-qdrant ingest {' '.join(map(str, base))} "
+        f"--model {result.model} --collection NAME",
+        "no difference": "No difference that can be told from chance: try more --minutes, or a base with more aliases",
+        "worse": f"It is worse than {start}: do not use it. A lower --ratio keeps more of the start",
+        "not measured": "Too few entities with aliases were kept out to say whether it helped",
+    }
+    echo(f"{result.model}: {result.steps:,} steps on {result.entities:,} entities, {result.held_out:,} kept out")
+    echo(said[result.verdict])

@@ -1,0 +1,145 @@
+"""A refreshed encoder in one call: stages, resuming, what is kept out, and the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runner import Run
+from tiny_models import make_bert
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import InputError, OptionError
+from training import RefreshEvents, RefreshRequest, refresh_model
+from training.examples.splits import split_of
+from training.refresh.base_files import write_base_files
+from training.refresh.distillation import vocabulary_phrases
+from training.refresh.pipeline import verdict
+from training.refresh.request import Compared
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT."""
+    return make_bert(tmp_path_factory.mktemp("models") / "bert")
+
+
+def write_base(path: Path, n: int = 40, *, kind: str = "ORG", aliases: bool = True) -> Path:
+    """A base of n entities, each with two aliases."""
+    rows = [f"Q{i}\tnew york w{i}\t{kind}\t{f'city {i}|york {i}' if aliases else ''}\n" for i in range(n)]
+    path.write_text("id\tname\ttypes\taliases\n" + "".join(rows), encoding="utf-8")
+    return path
+
+
+class Heard(RefreshEvents):
+    """Keeps the stages."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def stage(self, name: str, detail: str = "") -> None:
+        if detail != "done already":
+            self.ran.append(name)
+
+
+def request(bert: Path, base: Path, out: Path, **changes: Any) -> RefreshRequest:
+    """A run of two steps."""
+    settings: dict[str, Any] = {"steps": 2, "batch_size": 8, "device": "cpu", **changes}
+    return RefreshRequest(base=base, out=out, model=str(bert), **settings)
+
+
+def test_one_call_makes_a_model_and_goes_on_where_it_stopped(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All stages run once; after an interruption only those that are left; the model encodes names."""
+    base, out = write_base(tmp_path / "base.tsv"), tmp_path / "model"
+    stopped, resumed = Heard(), Heard()
+    with monkeypatch.context() as patched:
+        patched.setattr("training.refresh.pipeline.average_checkpoint", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            refresh_model(request(bert, base, out), events=stopped)
+    result = refresh_model(request(bert, base, out), events=resumed)
+
+    assert stopped.ran == ["base", "start", "phrases", "negatives", "steps", "fit", "average"]
+    assert resumed.ran == ["average", "head", "export", "measure"]
+    assert (result.steps, result.entities + result.held_out, result.verdict) == (2, 40, "not measured")
+    assert load_encoder(str(out)).encode(["new york"]).vectors.shape[1] == 32
+    with pytest.raises(OptionError, match="other values of: batch_size"):
+        refresh_model(request(bert, base, out, batch_size=4))
+
+
+def interrupted(*_: object, **__: object) -> None:
+    """Ctrl-C in the middle of a stage."""
+    raise KeyboardInterrupt
+
+
+def test_what_is_kept_out_is_not_learned(tmp_path: Path) -> None:
+    """A tenth of the entities, by their ids, are only measured, among others that were learned."""
+    base = write_base(tmp_path / "base.tsv", 300)
+    files = write_base_files([base], tmp_path, seed=0, max_errors=None)
+    learned, measured = (
+        {line.split("\t")[0] for line in path.read_text("utf-8").splitlines()[1:]}
+        for path in (files.learned, files.measured)
+    )
+
+    assert measured - learned == {f"Q{i}" for i in range(300) if split_of(f"Q{i}") == 9}
+    assert (len(learned), len(measured - learned)) == (files.n_learned, files.n_held_out)
+    assert files.has_types
+
+
+def test_a_base_without_aliases_is_refused(bert: Path, tmp_path: Path) -> None:
+    """There is nothing to learn from names that nothing else is called."""
+    base = write_base(tmp_path / "base.tsv", aliases=False)
+
+    with pytest.raises(InputError, match="needs a base with aliases"):
+        refresh_model(request(bert, base, tmp_path / "model"))
+
+
+def test_files_that_no_refresh_wrote_are_kept(bert: Path, tmp_path: Path) -> None:
+    """A work folder with other files is refused, with `restart` too."""
+    base, work = write_base(tmp_path / "base.tsv"), tmp_path / "work"
+    work.mkdir()
+    (work / "thesis.txt").write_text("mine", encoding="utf-8")
+
+    with pytest.raises(OptionError, match="Give an empty folder"):
+        refresh_model(request(bert, base, tmp_path / "model", work=work, restart=True))
+
+
+def test_words_of_the_vocabulary_are_distilled(bert: Path) -> None:
+    """Whole words of letters, alone and in pairs, the same for each seed."""
+    found = vocabulary_phrases(bert / "tokenizer.json", seed=0)
+
+    assert "york" in found
+    assert all(word.isalpha() and len(word) >= 3 for phrase in found for word in phrase.split())
+    assert found == vocabulary_phrases(bert / "tokenizer.json", seed=0)
+
+
+@pytest.mark.parametrize(
+    "bounds, expected",
+    [
+        ([], "not measured"),
+        ([(1, 3), (-1, 1)], "better"),
+        ([(1, 3), (-4, -1)], "worse"),
+        ([(-1, 1), (-1, 2)], "no difference"),
+    ],
+)
+def test_the_verdict_goes_by_the_intervals(bounds: list[tuple[float, float]], expected: str) -> None:
+    """It helped if a figure is surely higher, and none is surely lower."""
+    assert verdict(tuple(Compared("", 50, 50, low, high) for low, high in bounds)) == expected
+
+
+@pytest.mark.slow
+def test_the_command_measures_what_was_kept_out(bert: Path, tmp_path: Path, run: Run) -> None:
+    """With enough entities the aliases that were kept out are linked with both models."""
+    base, out = write_base(tmp_path / "base.tsv", 700, kind="ORG"), tmp_path / "model"
+    arguments = [str(base), "--out", str(out), "--model", str(bert), "--steps", "2", "--batch", "8", "--device", "cpu"]
+    found = json.loads(run("train", "refresh", *arguments, "--json").out)
+
+    assert found["verdict"] in ("better", "worse", "no difference")
+    assert [one["task"] for one in found["figures"]] == [
+        "Linking, canonical names only",
+        "Linking, own string excluded",
+    ]
+    assert "done already" in run("train", "refresh", *arguments).err

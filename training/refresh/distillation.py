@@ -1,0 +1,66 @@
+"""Phrases that a refresh keeps where the start has them: words of its vocabulary, alone and in pairs.
+
+They stand for the language that the base does not speak of, and need no other file.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.type_head import type_marginals
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+
+WORDS = 12_000
+"""Words that are kept, at most."""
+
+PAIRS = 8_000
+"""Pairs of them."""
+
+LEAST_LETTERS = 3
+
+CERTAIN = 0.6
+"""Probability of a type from which the start's own prediction is taken for the type of a word."""
+
+
+def vocabulary_phrases(tokenizer: Path, *, seed: int) -> list[str]:
+    """Words of a tokenizer, alone and in pairs, in random order.
+
+    Args:
+        tokenizer: Its tokenizer.json.
+        seed: Determines which.
+    """
+    vocabulary = json.loads(tokenizer.read_text("utf-8"))["model"]["vocab"]
+    pieces = list(vocabulary) if isinstance(vocabulary, dict) else [piece for piece, *_ in vocabulary]
+    # SentencePiece marks the start of a word, WordPiece what continues one.
+    has_starts = any(piece.startswith("▁") for piece in pieces)
+    words = sorted({piece.lstrip("▁") for piece in pieces if piece.startswith("▁") or not has_starts})
+    words = [word for word in words if len(word) >= LEAST_LETTERS and word.isalpha()]
+    rng = random.Random(seed)
+    alone = rng.sample(words, min(len(words), WORDS))
+    pairs = [" ".join(rng.sample(words, 2)) for _ in range(PAIRS if len(words) > 1 else 0)]
+    phrases = list(dict.fromkeys([*alone, *pairs]))
+    rng.shuffle(phrases)
+    return phrases
+
+
+def write_phrases(path: Path, phrases: list[str]) -> None:
+    """Write phrases as `FitRequest.distil` reads them."""
+    path.write_text("".join(f"NP__{phrase}\t1\n" for phrase in phrases), "utf-8")
+
+
+def write_predicted_types(path: Path, phrases: list[str], encoder: Encoder) -> int:
+    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names; returns how many."""
+    found = encoder.encode(phrases)
+    if found.type_probabilities is None:
+        return 0
+    marginals = type_marginals(found.type_probabilities)
+    best = marginals.argmax(axis=1)
+    sure = np.flatnonzero(marginals[np.arange(len(best)), best] >= CERTAIN)
+    rows = [f"{phrases[i]}\t{ENTITY_TYPES[best[i]]}\n" for i in sure.tolist()]
+    path.write_text("name\ttype\n" + "".join(rows), "utf-8")
+    return len(rows)
