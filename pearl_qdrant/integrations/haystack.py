@@ -1,0 +1,199 @@
+"""Haystack: a component that tags documents with their entities, and one that retrieves entities.
+
+    from pearl_qdrant.integrations.haystack import EntityRetriever, EntityTagger
+
+A component names its collections and opens them with `warm_up`, or takes an open `EntityLinker`, which it leaves open;
+then it cannot be serialised. Needs the extra `haystack`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from haystack import Document, component, default_from_dict, default_to_dict
+
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.options import check_threshold
+from pearl_qdrant.settings import DEFAULT_LIMIT
+
+
+class _LinkerOwner:
+    """Opens a linker when it is needed first, for reading alone, and closes it."""
+
+    def __init__(self, collections: str | Sequence[str] | None, store: str | None, linker: EntityLinker | None) -> None:
+        names = [collections] if isinstance(collections, str) else list(collections or [])
+        if bool(names) == (linker is not None):
+            raise OptionError("collections", "Give either names of collections or an open linker.")
+        self.collections, self.store = names, store
+        self._linker, self._is_ours = linker, linker is None
+
+    def get(self) -> EntityLinker:
+        """The open linker, in the newest state of its collections."""
+        if self._linker is None:
+            self._linker = EntityLinker.open(*self.collections, store=self.store, read_only=True)
+        if self._is_ours and self._linker.is_outdated:
+            self._linker.reload()
+        return self._linker
+
+    def close(self) -> None:
+        """Close the linker, if it was opened here; a later use opens it again."""
+        if self._is_ours and self._linker is not None:
+            self._linker.close()
+            self._linker = None
+
+    def to_parameters(self) -> dict[str, Any]:
+        """What `from_dict` needs to open the same collections.
+
+        Raises:
+            OptionError: If it was given an open linker.
+        """
+        if not self._is_ours:
+            raise OptionError(
+                "collections", "A component with an open linker cannot be serialised: give it names of collections."
+            )
+        return {"collections": self.collections, "store": self.store}
+
+
+@component
+class EntityTagger:
+    """Finds the entities of documents and writes `entity_ids` and `entity_names` into their `meta`."""
+
+    def __init__(
+        self,
+        collections: str | list[str] | None = None,
+        store: str | None = None,
+        types: list[str] | None = None,
+        threshold: float | None = None,
+        mentions: bool = False,
+        linker: EntityLinker | None = None,
+    ) -> None:
+        """Make a tagger; nothing is opened yet.
+
+        Args:
+            collections: Names of the collections.
+            store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
+            types: Only entities of these types.
+            threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
+            mentions: Whether to list each mention with its place, too, as `entity_mentions`.
+            linker: An open linker in place of `collections`.
+
+        Raises:
+            OptionError: Unless there is either a collection or a linker.
+            ValueError: If the threshold is no probability.
+        """
+        check_threshold(threshold)
+        self._owner = _LinkerOwner(collections, store, linker)
+        self.types, self.threshold, self.mentions = types, threshold, mentions
+
+    def warm_up(self) -> None:
+        """Open the collections and load the model."""
+        self._owner.get()
+
+    def close(self) -> None:
+        """Close the collections; `run` opens them again."""
+        self._owner.close()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component as plain values."""
+        parameters = self._owner.to_parameters()
+        return default_to_dict(
+            self, **parameters, types=self.types, threshold=self.threshold, mentions=self.mentions
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> EntityTagger:
+        """Make the component of `to_dict`."""
+        made: EntityTagger = default_from_dict(cls, data)
+        return made
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, Any]:
+        """Return copies of the documents with the entities in `meta`; one without text has none."""
+        texts = [document.content or "" for document in documents]
+        found = self._owner.get().annotate_batch(texts, types=self.types or (), threshold=self.threshold)
+        return {
+            "documents": [
+                replace(document, meta={**document.meta, **document_metadata(one, mentions=self.mentions)})
+                for document, one in zip(documents, found, strict=True)
+            ]
+        }
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, documents: list[Document]) -> dict[str, Any]:
+        """`run` in a thread."""
+        return await asyncio.to_thread(self.run, documents)
+
+
+@component
+class EntityRetriever:
+    """Retrieves the entities that a mention may mean, best first, scored with their probability."""
+
+    def __init__(
+        self,
+        collections: str | list[str] | None = None,
+        store: str | None = None,
+        top_k: int = DEFAULT_LIMIT,
+        types: list[str] | None = None,
+        linker: EntityLinker | None = None,
+    ) -> None:
+        """Make a retriever; nothing is opened yet.
+
+        Args:
+            collections, store, types, linker: As for `EntityTagger`.
+            top_k: Entities to return at most.
+
+        Raises:
+            OptionError: Unless there is either a collection or a linker.
+            ValueError: If `top_k` is below 1.
+        """
+        if top_k < 1:
+            raise ValueError(f"top_k must be at least 1, not {top_k}")
+        self._owner = _LinkerOwner(collections, store, linker)
+        self.top_k, self.types = top_k, types
+
+    def warm_up(self) -> None:
+        """Open the collections and load the model."""
+        self._owner.get()
+
+    def close(self) -> None:
+        """Close the collections; `run` opens them again."""
+        self._owner.close()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component as plain values."""
+        return default_to_dict(self, **self._owner.to_parameters(), top_k=self.top_k, types=self.types)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> EntityRetriever:
+        """Make the component of `to_dict`."""
+        made: EntityRetriever = default_from_dict(cls, data)
+        return made
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, top_k: int | None = None, types: list[str] | None = None) -> dict[str, Any]:
+        """Return the entities of a mention, which is not a question.
+
+        Args:
+            query: The mention.
+            top_k, types: Replace those of the component.
+        """
+        kinds, limit = self.types if types is None else types, self.top_k if top_k is None else top_k
+        link = self._owner.get().link(query, types=kinds or (), limit=limit)
+        return {
+            "documents": [
+                Document(
+                    id=one.entity_id, content=candidate_text(one), meta=candidate_metadata(one), score=one.probability
+                )
+                for one in link.candidates
+            ]
+        }
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, query: str, top_k: int | None = None, types: list[str] | None = None) -> dict[str, Any]:
+        """`run` in a thread."""
+        return await asyncio.to_thread(self.run, query, top_k, types)

@@ -1,0 +1,116 @@
+"""Haystack: the tagging and the retrieving component."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.errors import OptionError
+
+TEXT = "A heart attack in New York State, says The New York Times."
+
+pytestmark = pytest.mark.slow
+"""Importing haystack-ai takes seconds; `test_independence.py` has a quick test."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _installed() -> None:
+    pytest.importorskip("haystack")
+
+
+def test_what_is_serialised_comes_back(store_path: Path) -> None:
+    """Defaults and given values survive a round trip, alone and as YAML of a whole pipeline, without an open linker."""
+    from haystack import Pipeline
+
+    from pearl_qdrant.integrations.haystack import EntityRetriever, EntityTagger
+
+    store = str(store_path)
+    tagger = EntityTagger("base", store=store, types=["ORG"], threshold=0.7, mentions=True)
+    retriever = EntityRetriever(["base"])
+
+    assert tagger.to_dict() == {
+        "type": "pearl_qdrant.integrations.haystack.EntityTagger",
+        "init_parameters": {
+            "collections": ["base"],
+            "store": store,
+            "types": ["ORG"],
+            "threshold": 0.7,
+            "mentions": True,
+        },
+    }
+    assert retriever.to_dict()["init_parameters"] == {
+        "collections": ["base"],
+        "store": None,
+        "top_k": 10,
+        "types": None,
+    }
+    assert EntityTagger.from_dict(tagger.to_dict()).to_dict() == tagger.to_dict()
+    assert EntityRetriever.from_dict(retriever.to_dict()).to_dict() == retriever.to_dict()
+    pipeline = Pipeline()
+    pipeline.add_component("tagger", tagger)
+    assert Pipeline.loads(pipeline.dumps()).get_component("tagger").to_dict() == tagger.to_dict()
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        ({}, "either names of collections or an open linker"),
+        ({"collections": []}, "either names"),
+        ({"collections": "base", "threshold": 3}, "probability"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], reason: str) -> None:
+    """A component says at once what is missing, before anything is opened."""
+    from pearl_qdrant.integrations.haystack import EntityTagger
+
+    with pytest.raises((OptionError, ValueError), match=reason):
+        EntityTagger(**arguments)
+
+
+def test_documents_are_tagged_in_a_pipeline(store_path: Path, linker: EntityLinker) -> None:
+    """A pipeline opens the collections by itself; documents keep their id and meta; the asynchronous run is equal."""
+    from haystack import Document, Pipeline
+
+    from pearl_qdrant.integrations.haystack import EntityTagger
+
+    given = [Document(content=TEXT, meta={"source": "a"}), Document(content=None)]
+    pipeline = Pipeline()
+    pipeline.add_component("tagger", EntityTagger("base", store=str(store_path)))
+
+    tagged, empty = pipeline.run({"tagger": {"documents": given}})["tagger"]["documents"]
+
+    assert tagged.meta["entity_ids"] == ["mi", "nys", "nyt"]
+    assert (tagged.id, tagged.meta["source"], given[0].meta) == (given[0].id, "a", {"source": "a"})
+    assert empty.meta == {"entity_ids": [], "entity_names": []}
+    tagger = pipeline.get_component("tagger")
+    tagger.close()
+    assert asyncio.run(tagger.run_async(given)) == {"documents": [tagged, empty]}
+    tagger.close()
+    shared = EntityTagger(linker=linker)
+    assert shared.run(given) == {"documents": [tagged, empty]}
+    shared.close()
+    assert linker.link("NYTimes").entity_id == "nyt"
+    with pytest.raises(OptionError, match="cannot be serialised"):
+        shared.to_dict()
+
+
+def test_entities_are_retrieved_with_their_probability(linker: EntityLinker) -> None:
+    """The retriever returns documents, best first; arguments of a run replace those of the component."""
+    from pearl_qdrant.integrations.haystack import EntityRetriever
+
+    retriever = EntityRetriever(linker=linker, top_k=2)
+    retriever.warm_up()
+
+    found = retriever.run("NYTimes")["documents"]
+
+    assert [one.id for one in found][:1] == ["nyt"]
+    assert len(found) == 2
+    assert found[0].score == found[0].meta["probability"] > 0.5
+    assert [one.id for one in retriever.run("New York", top_k=5, types=["state"])["documents"]] == ["nys"]
+    assert asyncio.run(retriever.run_async("NYTimes"))["documents"] == found
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        EntityRetriever(linker=linker, top_k=0)
