@@ -33,6 +33,7 @@ class ServiceSettings(BaseModel):
         max_spans: Most spans of a document.
         max_types: Most types of a request.
         max_limit: Most candidates of a mention, or results of a search.
+        max_map_size: Most entities of a map.
         max_queued_mentions: Mentions that may wait for one collection; more are refused with 429.
         max_queued_calls: Texts and look-ups that may wait for one collection; more are refused with 429.
         batch_mentions: Most mentions that are linked together.
@@ -63,6 +64,7 @@ class ServiceSettings(BaseModel):
     max_spans: int = Field(1000, ge=1)
     max_types: int = Field(32, ge=1)
     max_limit: int = Field(100, ge=1)
+    max_map_size: int = Field(2000, ge=1)
     max_queued_mentions: int = Field(4096, ge=1)
     max_queued_calls: int = Field(64, ge=1)
     batch_mentions: int = Field(128, ge=1)
