@@ -55,18 +55,18 @@ class Clock:
         return self.now
 
 
-def test_a_state_is_written_every_ten_minutes(run_steps: Callable[..., None], tmp_path: Path) -> None:
-    """Even with slow steps and a large `save_every`, a kill costs ten minutes and not the whole run."""
+def test_a_state_is_written_every_five_minutes(run_steps: Callable[..., None], tmp_path: Path) -> None:
+    """Even with slow steps and a large `save_every`, a kill costs five minutes and not the whole run."""
     clock = Clock()
     states: dict[int, int] = {}
 
     def happens(step: int) -> None:
         states[step] = step_of(tmp_path) if (tmp_path / STATE).exists() else 0
-        clock.now += 250
+        clock.now += 125
 
     run_steps(tmp_path, happens, clock=clock)
 
-    # The state when each step ends: a step takes 250 s, so every third step is past ten minutes.
+    # The state when each step ends: a step takes 125 s, so every third step is past five minutes.
     assert states == {1: 0, 2: 0, 3: 0, 4: 3, 5: 3, 6: 3}
     assert step_of(tmp_path) == 6
 

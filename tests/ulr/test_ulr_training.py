@@ -160,13 +160,13 @@ def test_the_state_of_another_run_is_refused(request_: Request, tmp_path: Path) 
 
 
 def test_a_state_is_written_when_it_is_due(bert: Path, tmp_path: Path) -> None:
-    """Every few steps, and after ten minutes whatever the number of steps."""
+    """Every few steps, and after five minutes whatever the number of steps."""
     now = [0.0]
     seen: dict[int, bool] = {}
 
     def look(record: UlrRecord) -> None:
         seen[record.step] = (tmp_path / "state.safetensors").exists()
-        now[0] += 250
+        now[0] += 125
 
     learn(open_base(bert), tmp_path, config(save_every=500), clock=lambda: now[0], on_step=look)
 

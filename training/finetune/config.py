@@ -85,7 +85,7 @@ class FitConfig:
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     workers: int = 0
     save_every: int = 500
-    save_seconds: float = 600.0
+    save_seconds: float = 300.0
     evaluate_every: int = 0
     seed: int = 0
 

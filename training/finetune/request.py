@@ -66,13 +66,14 @@ class FitRequest:
         texts: Their texts: plain text, one text a line, or JSON Lines with a field `text`; n-grams are random spans.
         ngrams: Folder that `find_ngrams` wrote, in place of `texts`. Its n-grams are chosen by their score, or at
             random without MLM.
+        sampling: How the n-gram of a sequence is chosen, instead, see `training.ngrams.sampling`.
         text_batch: Sequences per step.
         text_tokens: Longer sequences are truncated.
         renormalise: Scale the sum of the vectors of n-gram and rest to unit length.
         dropout, cache_gradients, max_tokens, precision, workers: As in `FitConfig`.
         micro_batch: As there; None for what suits the device.
         train_words: Train the word embeddings too.
-        save_every: Steps between two saved states; one is written every ten minutes too.
+        save_every: Steps between two saved states; one is written every five minutes too.
         evaluation_data: Folder of evaluation sets, or "hub", to evaluate on between the steps.
         evaluation_tasks: Only these tasks.
         evaluate_every: Steps between evaluations, if there is `evaluation_data`.
@@ -116,6 +117,7 @@ class FitRequest:
     mlm_weight: float = _CONFIG.mlm_weight
     texts: Paths = ()
     ngrams: StrPath | None = None
+    sampling: Sampling | None = None
     text_batch: int = 32
     text_tokens: int = 64
     renormalise: bool = False
@@ -169,7 +171,7 @@ class FitRequest:
         """Refuse terms of ULR without texts, and texts without a term."""
         weighted = [name for name in ("misad_weight", "mlm_weight") if getattr(self, name)]
         if not weighted:
-            for name in ("texts", "ngrams", "text_batch", "text_tokens", "renormalise"):
+            for name in ("texts", "ngrams", "sampling", "text_batch", "text_tokens", "renormalise"):
                 if name in given:
                     raise OptionError(name, f"'{name}' needs 'misad_weight' or 'mlm_weight'.")
         elif (self.ngrams is None) != bool(as_paths(self.texts)):
@@ -179,9 +181,9 @@ class FitRequest:
         """Return what MiSAD and MLM are asked to do; None if they have no weight."""
         if not (self.misad_weight or self.mlm_weight):
             return None
-        sampling: Sampling = "random_span" if self.ngrams is None else "random_ngram"
-        if self.ngrams is not None and self.mlm_weight and self.misad_weight:
-            sampling = "lowest_score"
+        sampling = self.sampling
+        if sampling is None and self.ngrams is not None and not self.mlm_weight:
+            sampling = "random_ngram"  # no head that could score
         return UlrRequest(
             base=self.base_model,
             out=self.out,

@@ -67,7 +67,7 @@ class UlrConfig:
     clip: float = 1.0
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     save_every: int = 500
-    save_seconds: float = 600.0
+    save_seconds: float = 300.0
     seed: int = 0
 
     def __post_init__(self) -> None:

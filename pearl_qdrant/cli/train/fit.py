@@ -12,12 +12,14 @@ from pearl_qdrant.cli.train.options import (
     FOLDER,
     PATH,
     RATE,
+    SAMPLING,
     aliases_option,
     base_model_option,
     max_errors_option,
     min_count_option,
     option_of,
     phrases_option,
+    sampling_of,
 )
 from pearl_qdrant.cli.train.output import training_stage
 from training.finetune.request import FitRequest
@@ -68,6 +70,8 @@ _option = option_of(FitRequest)
 @_option("--text", "texts", type=PATH, multiple=True, metavar="F",
          help="Texts of --misad and --mlm: plain text or JSON Lines; may be repeated. Spans are random.")  # fmt: skip
 @_option("--ngrams", "ngrams", type=PATH, metavar="DIR", help="Folder that `train ngrams` wrote, in place of --text.")
+@_option("--sampling", "sampling", type=click.Choice(SAMPLING),
+         help="How MiSAD chooses an n-gram, as for `train ulr`.")  # fmt: skip
 @_option("--text-batch", "text_batch", type=click.IntRange(1), help="Sequences of text per step.")
 @_option("--text-tokens", "text_tokens", type=click.IntRange(4), help="Longer sequences are truncated.")
 @_option("--renormalise", "renormalise", is_flag=True, help="MiSAD scales the sum to unit length.")
@@ -82,7 +86,7 @@ _option = option_of(FitRequest)
          help="auto: bf16 where the device computes in it.")  # fmt: skip
 @_option("--workers", "workers", type=click.IntRange(0), help="Processes that make batches.")
 @_option("--save-every", "save_every", type=click.IntRange(1),
-         help="Steps between two saved states; one is written every ten minutes too.")  # fmt: skip
+         help="Steps between two saved states; one is written every five minutes too.")  # fmt: skip
 @_option("--evaluate", "evaluation_data", metavar="DIR|hub", help="Evaluation sets to measure between the steps.")
 @_option("--evaluate-task", "evaluation_tasks", multiple=True, metavar="T", help="Only this task; may be repeated.")
 @_option("--evaluate-every", "evaluate_every", type=click.IntRange(1), help="Steps between evaluations.")
@@ -95,7 +99,7 @@ _option = option_of(FitRequest)
 @min_count_option
 @max_errors_option
 @device_option
-def fit(**options: Any) -> None:
+def fit(sampling: str | None, **options: Any) -> None:
     """Fine-tune an encoder on phrases: contrastive learning and phrase type classification.
 
     The same command resumes a run that was interrupted. State, log.csv and curves.png are written to OUT/training.
@@ -109,11 +113,12 @@ def fit(**options: Any) -> None:
     pearl-qdrant train fit --base-model intfloat/e5-small --phrases corpus --paper-settings --out pearl
     """
     source_of = click.get_current_context().get_parameter_source
-    given = {name for name in options if source_of(name) is click.core.ParameterSource.COMMANDLINE}
+    given = {name for name in (*options, "sampling") if source_of(name) is click.core.ParameterSource.COMMANDLINE}
     with training_stage() as output:
         from training import fit_model
 
-        result = fit_model(FitRequest(**options), given=given, events=output)
+        chosen: Any = sampling_of(sampling)
+        result = fit_model(FitRequest(**options, sampling=chosen), given=given, events=output)
     if result.wrote:
         out = result.checkpoint
         echo(f"{out}: {result.steps:,} steps; curves in {out / 'training'}. Next: train average", err=True)

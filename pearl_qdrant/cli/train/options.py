@@ -18,6 +18,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 RATE = click.FloatRange(0, min_open=True)
+SAMPLING = ("lowest-score", "random-ngram", "random-span", "entity")
+
+
+def sampling_of(option: str | None) -> str | None:
+    """Return the library's name of a value of `--sampling`."""
+    return None if option is None else option.replace("-", "_")
 
 
 def option_of(record: type[Any]) -> Callable[..., Callable[[F], F]]:

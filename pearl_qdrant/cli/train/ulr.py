@@ -9,12 +9,11 @@ import click
 
 from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.cli.train.options import FOLDER, PATH, RATE, max_errors_option, option_of
+from pearl_qdrant.cli.train.options import FOLDER, PATH, RATE, SAMPLING, max_errors_option, option_of, sampling_of
 from pearl_qdrant.cli.train.output import training_stage
 from training.ulr.request import UlrRequest
 
 _option = option_of(UlrRequest)
-_SAMPLING = ("lowest-score", "random-ngram", "random-span", "entity")
 
 
 @click.command()
@@ -25,7 +24,7 @@ _SAMPLING = ("lowest-score", "random-ngram", "random-span", "entity")
 @_option("--field", "field", metavar="NAME", help="Field of JSON Lines that holds the text.")
 @_option("--ngrams", "ngrams", type=PATH, metavar="DIR",
          help="Folder that `train ngrams` wrote: its sequences and n-grams, in place of --text.")  # fmt: skip
-@_option("--sampling", "sampling", type=click.Choice(_SAMPLING),
+@_option("--sampling", "sampling", type=click.Choice(SAMPLING),
          help="Choose the n-gram that the MLM head predicts worst, any, a random span, or an entity mention.  "
               "[default: lowest-score with --ngrams, otherwise random-span]")  # fmt: skip
 @_option("--scored", "n_scored", type=click.IntRange(1), help="n-grams of a sequence that are scored, at most.")
@@ -57,7 +56,7 @@ _SAMPLING = ("lowest-score", "random-ngram", "random-span", "entity")
 @_option("--precision", "precision", type=click.Choice(["auto", "bf16", "fp32"]),
          help="auto: bf16 where the device computes in it.")  # fmt: skip
 @_option("--save-every", "save_every", type=click.IntRange(1),
-         help="Steps between two saved states; one is written every ten minutes too.")  # fmt: skip
+         help="Steps between two saved states; one is written every five minutes too.")  # fmt: skip
 @_option("--tensorboard", "tensorboard", is_flag=True, help="Write TensorBoard event files too.")
 @_option("--seed", "seed", type=int, help="Determines everything.")
 @_option("--restart", "restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
@@ -78,7 +77,7 @@ def ulr(as_json: bool, sampling: str | None, **options: Any) -> None:
     with training_stage() as output:
         from training import train_ulr
 
-        chosen: Any = None if sampling is None else sampling.replace("-", "_")
+        chosen: Any = sampling_of(sampling)
         result = train_ulr(UlrRequest(**options, sampling=chosen), events=output)
     if as_json:
         echo_json({**asdict(result), "encoder": str(result.encoder)})
