@@ -3,7 +3,8 @@
     from pearl_qdrant.integrations.haystack import EntityRetriever, EntityTagger
 
 A component names its collections and opens them with `warm_up`, or takes an open `EntityLinker`, which it leaves open;
-then it cannot be serialised. Needs the extra `haystack`.
+then it cannot be serialised. Haystack 3 loads a pipeline with them where its module is trusted:
+`Pipeline.loads(text, allowed_modules=["pearl_qdrant.integrations.haystack"])`. Needs the extra `haystack`.
 """
 
 from __future__ import annotations
@@ -101,9 +102,7 @@ class EntityTagger:
     def to_dict(self) -> dict[str, Any]:
         """The component as plain values."""
         parameters = self._owner.to_parameters()
-        return default_to_dict(
-            self, **parameters, types=self.types, threshold=self.threshold, mentions=self.mentions
-        )
+        return default_to_dict(self, **parameters, types=self.types, threshold=self.threshold, mentions=self.mentions)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> EntityTagger:

@@ -61,7 +61,11 @@ class EntityExtractor(BaseExtractor):
         """One metadata dictionary for each node; an empty one for a node without text."""
         is_text = [isinstance(node, TextNode) or not self.is_text_node_only for node in nodes]
         # The text alone: metadata that other extractors wrote has names that the text does not mention.
-        texts = [node.get_content(metadata_mode=MetadataMode.NONE) for node, wanted in zip(nodes, is_text) if wanted]
+        texts = [
+            node.get_content(metadata_mode=MetadataMode.NONE)
+            for node, wanted in zip(nodes, is_text, strict=True)
+            if wanted
+        ]
         found = iter(await asyncio.to_thread(self._annotate, texts))
         return [next(found) if wanted else {} for wanted in is_text]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span
-from spacy.util import minibatch
+from spacy.util import filter_spans, minibatch
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.metadata import candidate_metadata
+from pearl_qdrant.integrations.metadata import candidate_metadata, types_of
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation
@@ -61,7 +61,8 @@ def make_pearl_linker(  # one argument for each key of the configuration
     """Make the component; see `PearlLinker`."""
     if not collections:
         raise OptionError(
-            "collections", f"{FACTORY} needs a collection: nlp.add_pipe({FACTORY!r}, config={{'collections': ['umls']}})"
+            "collections",
+            f"{FACTORY} needs a collection: nlp.add_pipe({FACTORY!r}, config={{'collections': ['umls']}})",
         )
     options = AnnotateOptions(tuple(types), threshold, include_nil=True, document=document)
     return PearlLinker(name, tuple(collections), store, options, limit, span_group, overwrite_ents)
@@ -103,14 +104,17 @@ class PearlLinker:
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
         """Link the mentions of many documents, those of a batch in shared searches."""
         for docs in minibatch(stream, size=batch_size):
-            unknown = [doc for doc in docs if not self._has_spans(doc)]
-            linker, options = self._open(), self.options
-            found = linker.annotate_batch([doc.text for doc in unknown], options.updated(include_nil=False), workers=1)
-            for doc, annotations in zip(unknown, found, strict=True):
-                self._set(doc, [], annotations)
-            for doc in docs:
-                if doc not in unknown and (spans := list(self._spans(doc))):
-                    self._set(doc, spans, linker.annotate(doc.text, options, spans=spans))
+            given = [self._mentions(doc) for doc in docs]
+            found = self._open().annotate_batch(
+                [doc.text if one is None else one for doc, one in zip(docs, given, strict=True)],
+                self.options,
+                workers=1,
+            )
+            for doc, one, linked in zip(docs, given, found, strict=True):
+                if one is None:
+                    self._set(doc, [self._found(doc, each) for each in linked if each.link.entity_id is not None])
+                else:
+                    self._set(doc, [self._linked(doc, *pair) for pair in zip(one.ents, linked, strict=True)])
             yield from docs
 
     def close(self) -> None:
@@ -131,38 +135,39 @@ class PearlLinker:
             self._linker.reload()
         return self._linker
 
-    def _has_spans(self, doc: Doc) -> bool:
-        """Whether the mentions are known."""
+    def _mentions(self, doc: Doc) -> _Mentions | None:
+        """The known mentions of a document; None if they are to be found."""
         if self.overwrite_ents:
-            return False
-        return doc.has_annotation("ENT_IOB") if self.span_group is None else self.span_group in doc.spans
+            return None
+        if self.span_group is not None:
+            return _Mentions(doc.text, list(doc.spans[self.span_group])) if self.span_group in doc.spans else None
+        return _Mentions(doc.text, list(doc.ents)) if doc.has_annotation("ENT_IOB") else None
 
-    def _spans(self, doc: Doc) -> Iterable[Span]:
-        return doc.ents if self.span_group is None else doc.spans[self.span_group]
-
-    def _set(self, doc: Doc, spans: list[Span], annotations: list[Annotation]) -> None:
-        """Set the spans of a document with ids and candidates; new ones where there are none."""
-        linked = [
-            self._linked(doc, one, spans[number] if spans else None) for number, one in enumerate(annotations)
-        ]
-        found = [span for span in linked if span is not None]
-        if self.span_group is None:
-            doc.set_ents(found)
-        else:
-            doc.spans[self.span_group] = found
-
-    def _linked(self, doc: Doc, annotation: Annotation, given: Span | None) -> Span | None:
-        """A span with the id of its entity; None if it shares no token with the text."""
+    def _found(self, doc: Doc, annotation: Annotation) -> Span:
+        """The span of a found mention, labelled with the type of its entity, and widened to whole tokens."""
         link = annotation.link
-        chosen = next((one for one in link.candidates if (one.kb, one.entity_id) == (link.kb, link.entity_id)), None)
-        if given is not None:
-            span = Span(doc, given.start, given.end, given.label_, kb_id=link.entity_id or "", span_id=given.id_)
+        chosen = next(one for one in link.candidates if (one.kb, one.entity_id) == (link.kb, link.entity_id))
+        label = next(iter(types_of(chosen)), NO_TYPE)
+        span = doc.char_span(annotation.start, annotation.end, label, alignment_mode="expand")
+        return self._linked(doc, span, annotation)
+
+    def _linked(self, doc: Doc, span: Span, annotation: Annotation) -> Span:
+        """The same span with the id of its entity and the candidates."""
+        link = annotation.link
+        linked = Span(doc, span.start, span.end, span.label_, kb_id=link.entity_id or "", span_id=span.id_)
+        linked._.set(CANDIDATES, [candidate_metadata(one) for one in link.candidates[: self.limit]])
+        return linked
+
+    def _set(self, doc: Doc, spans: list[Span]) -> None:
+        if self.span_group is None:
+            doc.set_ents(filter_spans(spans))
         else:
-            kinds = (*chosen.types, *chosen.kb_types) if chosen else ()
-            label = kinds[0] if kinds else NO_TYPE
-            span = doc.char_span(
-                annotation.start, annotation.end, label, link.entity_id or "", alignment_mode="expand"
-            )
-        if span is not None:
-            span._.set(CANDIDATES, [candidate_metadata(one) for one in link.candidates[: self.limit]])
-        return span
+            doc.spans[self.span_group] = spans
+
+
+@dataclass(frozen=True)
+class _Mentions:
+    """A text and its mentions, as `EntityLinker.annotate` takes a `Doc`."""
+
+    text: str
+    ents: list[Span]

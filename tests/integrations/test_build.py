@@ -54,17 +54,16 @@ def test_a_large_collection_is_written_by_a_bulk_load(model: Path, monkeypatch: 
         assert linker.link("Big Apple").entity_id == "nyc"
 
 
-def test_a_build_that_fails_leaves_nothing(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_that_fails_leaves_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the collection cannot be finished, it is deleted, so that the same call works later."""
 
     def fail(*_: object) -> None:
         raise OSError("no space")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+    with monkeypatch.context() as patch:
         patch.setattr(building.IdfTable, "from_names", fail)
-        EntityLinker.build([CITY], path=tmp_path, model=model)
+        with pytest.raises(OSError, match="no space"):
+            EntityLinker.build([CITY], path=tmp_path, model=model)
 
     EntityLinker.build([CITY], path=tmp_path, model=model).close()
 

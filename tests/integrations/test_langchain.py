@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,9 +30,8 @@ class TestStandardRetriever(RetrieversIntegrationTests):
     """LangChain's own tests of a retriever."""
 
     @pytest.fixture(autouse=True)
-    def _take_linker(self, linker: EntityLinker) -> Iterator[None]:
+    def _take_linker(self, linker: EntityLinker) -> None:
         self._linker = linker
-        yield
 
     @property
     def retriever_constructor(self) -> type[BaseRetriever]:
@@ -52,9 +50,8 @@ class TestStandardTool(ToolsUnitTests):
     """LangChain's own tests of a tool."""
 
     @pytest.fixture(autouse=True)
-    def _take_linker(self, linker: EntityLinker) -> Iterator[None]:
+    def _take_linker(self, linker: EntityLinker) -> None:
         self._linker = linker
-        yield
 
     @property
     def tool_constructor(self) -> BaseTool:
@@ -105,7 +102,8 @@ def test_documents_are_tagged_with_their_entities(linker: EntityLinker) -> None:
 
     assert tagged.metadata["entity_ids"] == ["mi", "nys", "nyt"]
     assert tagged.metadata["entity_names"] == ["myocardial infarction", "New York State", "The New York Times"]
-    assert [TEXT[one["start"] : one["end"]] for one in tagged.metadata["entity_mentions"]][0] == "heart attack"
+    first = tagged.metadata["entity_mentions"][0]
+    assert TEXT[first["start"] : first["end"]] == "heart attack"
     assert (tagged.id, tagged.metadata["source"], given[0].metadata) == ("7", "a", {"source": "a"})
     assert empty.metadata == {"entity_ids": [], "entity_names": [], "entity_mentions": []}
     assert asyncio.run(EntityTagger(linker, mentions=True).atransform_documents(given)) == [tagged, empty]

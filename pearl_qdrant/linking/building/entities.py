@@ -12,7 +12,7 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeAlias
+    from typing import TypeAlias
 
 ID_KEYS = ("id", "entity_id")
 NAME_KEYS = ("name", "canonical_name")
@@ -105,7 +105,9 @@ def _first(given: Mapping[str, object], keys: Sequence[str], row: Mapping[str, o
 
 def _is_missing(value: object) -> bool:
     """Whether a cell is empty: None, NaN, or pandas' NA and NaT."""
-    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
 
 
 def _text_of(value: object) -> str:
