@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from pearl_qdrant.cli.common.extras import needs_extra
@@ -10,21 +12,69 @@ from pearl_qdrant.cli.common.options import device_option, model_option, store_o
 
 @click.command()
 @click.option(
-    "--collection", "collections", multiple=True, metavar="NAME", help="Collection to serve; may be repeated."
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="NAME",
+    show_default="all of the store",
+    help="Collection to serve; may be repeated.",
 )
 @store_option
 @model_option
 @device_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port to listen on.")
-def serve(collections: tuple[str, ...], store: str, model: str | None, device: str, host: str, port: int) -> None:
-    """Answer over HTTP: link mentions, annotate texts, look up entities.
+@click.option(
+    "--host", envvar="PEARL_QDRANT_HOST", show_envvar=True, show_default="127.0.0.1", help="Address to listen on."
+)
+@click.option(
+    "--port",
+    envvar="PEARL_QDRANT_PORT",
+    show_envvar=True,
+    type=click.IntRange(0, 65535),
+    show_default="8765",
+    help="Port to listen on; 0 is a free one.",
+)
+@click.option("--workers", type=click.IntRange(min=1), show_default="1", metavar="N", help="Processes that answer.")
+@click.option(
+    "--api-keys",
+    envvar="PEARL_QDRANT_SERVICE_KEYS_FILE",
+    show_envvar=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="File of API keys, one a line; more are read from PEARL_QDRANT_SERVICE_KEYS. Without any, no key is needed.",
+)
+@click.option("--allow-writing", is_flag=True, help="Let clients accept and reject links.")
+@click.option("--cache", metavar="DIR", show_default="the user's cache folder", help="Folder for indexes of names.")
+@click.option("--log-format", type=click.Choice(["json", "text"]), show_default="json", help="Format of the log.")
+@click.option(
+    "--set",
+    "further",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another setting, as max_mentions=500; may be repeated. All of them are in docs/service.md.",
+)
+def serve(
+    collections: tuple[str, ...],
+    store: str,
+    model: str | None,
+    device: str,
+    api_keys: Path | None,
+    further: tuple[str, ...],
+    **given: str | int | bool | None,
+) -> None:
+    """Answer over HTTP: link mentions, annotate texts, look up and suggest entities.
+
+    It listens on this machine alone unless --host says otherwise. SIGTERM stops it when what it accepted is answered.
 
     \b
     pearl-qdrant serve
     curl -s localhost:8765/v1/link -H 'Content-Type: application/json' -d '{"mentions": ["NYTimes"]}'
+    pearl-qdrant serve --workers 2 --api-keys keys.txt --host 0.0.0.0
     """
     with needs_extra("serve"):
         from pearl_qdrant.service.run import serve as run
-        from pearl_qdrant.service.settings import ServiceSettings
-    run(ServiceSettings(store=store, collections=collections, model=model, device=device, host=host, port=port))
+        from pearl_qdrant.service.settings import read_settings
+        from pearl_qdrant.service.web.keys import read_keys
+
+    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen |= {"store": store, "collections": collections, "model": model, "device": device}
+    run(read_settings({**chosen, "api_keys": read_keys(api_keys)}, further))

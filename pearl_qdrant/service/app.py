@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.service.linkers.registry import Collections
-from pearl_qdrant.service.routes import collections, entities, health, link
+from pearl_qdrant.service.observing.metrics import Metrics
+from pearl_qdrant.service.routes import collections, entities, health, ledger, link, metrics, search, texts
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import add_error_handlers
+from pearl_qdrant.service.web.gate import Gate
+from pearl_qdrant.service.web.schema import complete_schema
 
-ROUTERS = (health.router, link.router, entities.router, collections.router)
+ROUTERS = (
+    health.router,
+    link.router,
+    texts.router,
+    search.router,
+    entities.router,
+    collections.router,
+    ledger.router,
+    metrics.router,
+)
 """The routers of the service. Reconciliation and the page add theirs here."""
 
 
@@ -27,16 +39,16 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         settings: By default those of `ServiceSettings`.
     """
     settings = settings or ServiceSettings()
+    measured = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        opened = Collections(settings)
+        opened = Collections(settings, measured)
         app.state.collections = opened
-        opening = asyncio.create_task(opened.problems())
+        opened.start()
         try:
             yield
         finally:
-            opening.cancel()
             await opened.close()
 
     app = FastAPI(
@@ -48,7 +60,17 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         redoc_url=None,
     )
     app.state.settings = settings
+    app.state.metrics = measured
     for router in ROUTERS:
         app.include_router(router)
     add_error_handlers(app)
+    app.add_middleware(Gate, settings=settings, metrics=measured)
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = complete_schema(plain(), settings, {"/v1/search": search.LIMITS})
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
     return app

@@ -1,25 +1,134 @@
-"""`serve` runs the service until it is stopped."""
+"""`serve` runs the service until it is stopped, in one process or in several."""
 
 from __future__ import annotations
 
-import uvicorn
+import gc
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
+
+from pearl_qdrant.errors import OptionError, PearlQdrantError
 from pearl_qdrant.service.app import create_app
+from pearl_qdrant.service.observing.logs import facts, start_logging
+from pearl_qdrant.service.observing.metrics import SHARED_FOLDER
 from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.store.open import is_url, location_of
+
+log = logging.getLogger(__name__)
+
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+class ServeError(PearlQdrantError):
+    """The service cannot start."""
 
 
 def serve(settings: ServiceSettings | None = None) -> None:
     """Run the service until SIGTERM or Ctrl-C; what was accepted by then is answered.
 
+    Logging is configured for the whole process.
+
     Args:
         settings: By default those of `ServiceSettings`.
+
+    Raises:
+        OptionError: If several workers are to write to an embedded store.
+        ServeError: If the address is in use, or the service ends with an error.
     """
     settings = settings or ServiceSettings()
-    uvicorn.run(
-        create_app(settings),
+    check_settings(settings)
+    start_logging(settings.log_format)
+    if settings.host not in _LOCAL and not settings.api_keys:
+        log.warning("other machines can reach the service on %s, and no API key is set", settings.host)
+    config = uvicorn.Config(
+        partial(make_app, settings),
+        factory=True,
         host=settings.host,
         port=settings.port,
+        workers=settings.workers,
         timeout_graceful_shutdown=settings.stop_s,
+        timeout_worker_healthcheck=_WORKER_ANSWERS_S,
+        log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
+        lifespan="on",
     )
+    try:
+        if settings.workers == 1:
+            server = uvicorn.Server(config)
+            server.run()
+            is_started = server.started
+        else:
+            is_started = _run_workers(config, settings)
+    except SystemExit as error:
+        raise ServeError(f"The service ended with status {error.code}; its log has the reason.") from error
+    except KeyboardInterrupt:
+        return
+    if not is_started:
+        raise ServeError("The service could not start; its log has the reason.")
+
+
+_WORKER_ANSWERS_S = 60
+"""Seconds after which a worker that does not answer its parent is replaced. A search holds the interpreter only for
+milliseconds, but a machine may be busy."""
+
+
+def make_app(settings: ServiceSettings) -> FastAPI:
+    """The application of one process, which logs."""
+    start_logging(settings.log_format)
+    app = create_app(settings)
+    # What was imported stays for good: a collection of garbage need not look at it again, which stops the event loop.
+    gc.collect()
+    gc.freeze()
+    return app
+
+
+def check_settings(settings: ServiceSettings) -> None:
+    """Refuse settings that exclude each other.
+
+    Raises:
+        OptionError: If several workers are to write to an embedded store.
+    """
+    if settings.workers > 1 and settings.allow_writing and not is_url(location_of(settings.store)):
+        raise OptionError(
+            "workers",
+            "An embedded collection has one writer: with allow_writing there is one worker. Use one worker, or a "
+            "Qdrant server as the store.",
+        )
+
+
+def _run_workers(config: uvicorn.Config, settings: ServiceSettings) -> bool:
+    """Run several processes that accept from one socket; one that dies is replaced."""
+    with _shared_counts():
+        socket = config.bind_socket()
+        log.info("listening", extra=facts(host=settings.host, port=socket.getsockname()[1], workers=settings.workers))
+        try:
+            Multiprocess(config, sockets=[socket]).run()
+        finally:
+            socket.close()
+    return True
+
+
+@contextmanager
+def _shared_counts() -> Iterator[None]:
+    """A folder in which workers share their counts, while it is in the environment."""
+    folder = tempfile.mkdtemp(prefix="pearl-qdrant-metrics-")
+    before = os.environ.get(SHARED_FOLDER)
+    os.environ[SHARED_FOLDER] = folder
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if before is None:
+            del os.environ[SHARED_FOLDER]
+        else:
+            os.environ[SHARED_FOLDER] = before

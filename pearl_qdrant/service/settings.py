@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
 
 DEFAULT_HOST = "127.0.0.1"
@@ -24,12 +28,13 @@ class ServiceSettings(BaseModel):
         workers: Processes that answer. Each has its own view of an embedded collection.
         allow_writing: Whether clients may accept and reject links. Embedded collections are then open for writing,
             which keeps other writers out, and there can be one worker only.
+        cache: Folder for indexes of names; None: the user's cache folder, else that for temporary files.
+        log_format: json or text.
         api_keys: Keys that clients send in a header; empty: no key is needed.
         max_body_bytes: Largest body of a request.
         max_mentions: Most mentions of a request.
         max_mention_characters: Longest mention.
         max_text_characters: Longest text or context.
-        max_texts: Most texts of a request.
         max_spans: Most spans of a document.
         max_types: Most types of a request.
         max_limit: Most candidates of a mention, or results of a search.
@@ -55,12 +60,13 @@ class ServiceSettings(BaseModel):
     port: int = Field(DEFAULT_PORT, ge=0, le=65535)
     workers: int = Field(DEFAULT_WORKERS, ge=1)
     allow_writing: bool = False
+    cache: str | None = None
+    log_format: Literal["json", "text"] = "json"
     api_keys: tuple[SecretStr, ...] = ()
     max_body_bytes: int = Field(1 << 20, ge=1)
     max_mentions: int = Field(1000, ge=1)
     max_mention_characters: int = Field(1000, ge=1)
     max_text_characters: int = Field(20_000, ge=1)
-    max_texts: int = Field(32, ge=1)
     max_spans: int = Field(1000, ge=1)
     max_types: int = Field(32, ge=1)
     max_limit: int = Field(100, ge=1)
@@ -74,3 +80,24 @@ class ServiceSettings(BaseModel):
     stop_s: int = Field(30, ge=1)
     reload_s: float = Field(1.0, gt=0)
     server_reload_s: float = Field(30.0, gt=0)
+
+
+def read_settings(given: Mapping[str, object], further: Sequence[str] = ()) -> ServiceSettings:
+    """Settings from fields, and from texts such as "max_mentions=500", which come after them.
+
+    Raises:
+        OptionError: If there is no such setting, or a value does not fit.
+    """
+    fields = dict(given)
+    for text in further:
+        name, separator, value = text.partition("=")
+        if not separator or name not in ServiceSettings.model_fields or name == "api_keys":
+            names = ", ".join(one for one in ServiceSettings.model_fields if one != "api_keys")
+            raise OptionError("set", f"'{text}' is no setting: write NAME=VALUE, with a name of: {names}.")
+        fields[name] = value.split(",") if name == "collections" else value
+    try:
+        return ServiceSettings.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise OptionError("set", f"The setting {where} does not fit: {first['msg']}.") from error

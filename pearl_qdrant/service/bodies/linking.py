@@ -8,17 +8,32 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pearl_qdrant.linking.options import LinkOptions, OnTie, TypeMode
 from pearl_qdrant.records import Candidate, Link
+from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Body, Limit
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
-
-class Body(BaseModel):
-    """A body that a client sends; an unknown field is an error."""
-
-    model_config = ConfigDict(extra="forbid")
+_WITH_CONTEXT = {
+    "mentions": ["Clinton"],
+    "types": ["PERSON"],
+    "threshold": 0.8,
+    "context": "Bill Clinton met reporters in Washington.",
+    "explain": True,
+}
 
 
 class LinkBody(Body):
     """Mentions to link."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"mentions": ["NYTimes", "Big Apple"], "limit": 3}, _WITH_CONTEXT]}
+    )
+    limits = (
+        *TYPES_LIMITS,
+        Limit("mentions", "max_mentions", "items"),
+        Limit("mentions", "max_mention_characters", "characters of each"),
+        Limit("context", "max_text_characters", "characters"),
+        Limit("limit", "max_limit", "value"),
+        Limit("collection", "max_mention_characters", "characters"),
+    )
 
     collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
     mentions: list[str] = Field(description="The strings to link.", examples=[["NYTimes", "Big Apple"]])

@@ -7,11 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from pearl_qdrant.errors import PearlQdrantError
+from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Entity, Link
+from pearl_qdrant.service.errors import NotReadyError, WritingNotAllowedError
 from pearl_qdrant.service.linkers.joining import IsGone, Joiner
 from pearl_qdrant.service.linkers.lanes import Lane
+from pearl_qdrant.service.names.find import FoundName
+from pearl_qdrant.service.names.keeper import NameKeeper
+from pearl_qdrant.service.observing.logs import facts
+from pearl_qdrant.service.observing.metrics import Metrics
+from pearl_qdrant.service.observing.traces import span
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.store.schema import Manifest
 
@@ -34,20 +41,30 @@ class CollectionHandle:
         linker: The linker itself; its calls block, so they belong into `call`.
     """
 
-    def __init__(self, name: str, linker: EntityLinker, settings: ServiceSettings) -> None:
+    def __init__(
+        self, name: str, linker: EntityLinker, names: NameKeeper, settings: ServiceSettings, metrics: Metrics
+    ) -> None:
         self.name = name
         self.linker = linker
+        self._names = names
         self._settings = settings
+        self._metrics = metrics
         queued, timeout_s = settings.max_queued_calls, settings.timeout_s
+        on_queued = {lane: metrics.queued_calls.labels(name, lane).set for lane in ("texts", "look-ups")}
         self._batches = Lane("batches", threads=1, max_queued=2, timeout_s=None)
-        self._texts = Lane("texts", threads=1, max_queued=queued, timeout_s=timeout_s)
-        self._look_ups = Lane("look-ups", threads=2, max_queued=queued, timeout_s=timeout_s)
+        self._texts = Lane("texts", threads=1, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["texts"])
+        self._look_ups = Lane(
+            "look-ups", threads=2, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["look-ups"]
+        )
+        self._keeping = Lane("keeping", threads=1, max_queued=2, timeout_s=None)
         self._joiner = Joiner(
             self._link_batch,
             batch_mentions=settings.batch_mentions,
             join_s=settings.join_s,
             max_queued=settings.max_queued_mentions,
             timeout_s=timeout_s,
+            on_batch=self._count_batch,
+            on_queued=metrics.queued_mentions.labels(name).set,
         )
 
     @property
@@ -73,11 +90,15 @@ class CollectionHandle:
         Raises:
             UnknownTypeError: If no entity has one of the types.
         """
-        return await self._joiner.link(mentions, options or LinkOptions(), is_gone=is_gone)
+        links = await self._joiner.link(mentions, options or LinkOptions(), is_gone=is_gone)
+        self._metrics.count_answers(self.name, links)
+        return links
 
     async def annotate(self, text: str, options: AnnotateOptions | None = None) -> list[Annotation]:
         """The mentions of a text, linked."""
-        return await self._texts.run(lambda: self.linker.annotate(text, options))
+        found = await self._texts.run(lambda: self.linker.annotate(text, options))
+        self._metrics.count_answers(self.name, [one.link for one in found])
+        return found
 
     async def link_document(
         self,
@@ -88,7 +109,9 @@ class CollectionHandle:
         without: Sequence[str] = (),
     ) -> list[Annotation]:
         """The mentions at these places of a document, linked together; see `EntityLinker.link_document`."""
-        return await self._texts.run(lambda: self.linker.link_document(text, spans, options, without=without))
+        found = await self._texts.run(lambda: self.linker.link_document(text, spans, options, without=without))
+        self._metrics.count_answers(self.name, [one.link for one in found])
+        return found
 
     async def entity(self, entity_id: str) -> Entity:
         """An entity with all its names.
@@ -102,16 +125,101 @@ class CollectionHandle:
         """Names by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}."""
         return await self.call(lambda linker: linker.collections[0].type_counts())
 
+    async def search_names(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
+        """Entities that have a name like what was typed so far; see `NameIndex.find`.
+
+        Raises:
+            NotReadyError: If the index of names is not built yet.
+        """
+        if (index := self._names.index) is None:
+            reason = f" ({self._names.problem})" if self._names.problem else ""
+            raise NotReadyError(
+                f"The index of the names of collection '{self.name}' is being built{reason}.", retry_after_s=5
+            )
+        return index.find(query, types=types, limit=limit)  # quicker than a change of threads
+
+    async def accept(self, mention: str, entity_id: str | None) -> LearnedBatch:
+        """Learn that a mention meant an entity; None for no entity.
+
+        Raises:
+            EntityNotFoundError: If the collection has no entity of that id.
+            LearningError: If the mention is not valid.
+            WritingNotAllowedError: If the service may not write.
+        """
+        self._check_writing()
+        return await self.call(lambda linker: linker.accept(mention, entity_id))
+
+    async def reject(self, mention: str, entity_id: str) -> LearnedBatch:
+        """Learn that a mention did not mean an entity; errors as for `accept`."""
+        self._check_writing()
+        return await self.call(lambda linker: linker.reject(mention, entity_id))
+
     async def call(self, function: Callable[[EntityLinker], T]) -> T:
         """The result of a short look-up with the linker, in a thread of its own."""
         return await self._look_ups.run(lambda: function(self.linker))
 
+    async def refresh(self) -> bool:
+        """Open a newer state of the collection if there is one; returns whether there was one.
+
+        Batches before it are of the older state, those after it of the newer one.
+
+        Raises:
+            CollectionNotFoundError: If the collection does not exist any more.
+            ModelMismatchError: If it was made again with another model.
+            StoreError: If it cannot be opened.
+        """
+        reloaded = await self._keeping.run(self._reload)
+        if reloaded:
+            self._metrics.reloads.labels(self.name).inc()
+            log.info("a newer state of the collection is open", extra=facts(collection=self.name))
+        return reloaded
+
+    async def update_names(self) -> None:
+        """Build or map the index of names for the state that is open."""
+        await self._keeping.run(lambda: self._names.update(self.linker.collections[0]))
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the index of names is there."""
+        return self._names.index is not None
+
+    def _reload(self) -> bool:
+        collection = self.linker.collections[0]
+        if not collection.is_remote:
+            return self.linker.is_outdated and self.linker.reload()
+        is_newer = collection.read_manifest() != collection.manifest
+        self.linker.reload()  # what others have taught it has no sign in the manifest
+        return is_newer
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or runs."""
+        lanes = (self._batches, self._texts, self._look_ups, self._keeping)
+        return not self._joiner.queued and not any(lane.queued for lane in lanes)
+
+    def _check_writing(self) -> None:
+        if not self._settings.allow_writing:
+            raise WritingNotAllowedError(
+                "This service was started for reading only. Start it with the option allow_writing to accept and "
+                "reject links."
+            )
+
     async def _link_batch(self, mentions: Sequence[str], options: LinkOptions) -> list[Link]:
-        return await self._batches.run(lambda: list(self.linker.link_batch(mentions, options, workers=1)))
+        return await self._batches.run(lambda: self._link_here(mentions, options))
+
+    def _link_here(self, mentions: Sequence[str], options: LinkOptions) -> list[Link]:
+        named = span("pearl_qdrant.link_batch", collection=self.name, mentions=len(mentions))
+        with named, self._metrics.batch_seconds.labels(self.name).time():
+            return list(self.linker.link_batch(mentions, options, workers=1))
+
+    def _count_batch(self, mentions: int, requests: int) -> None:
+        self._metrics.batch_mentions.labels(self.name).observe(mentions)
+        self._metrics.batch_requests.labels(self.name).observe(requests)
 
     def close(self) -> None:
         """Close the linker; what waits in a queue is not answered."""
-        for lane in (self._batches, self._texts, self._look_ups):
+        self._names.close()
+        for lane in (self._batches, self._texts, self._look_ups, self._keeping):
             lane.close()
         try:
             self.linker.close()

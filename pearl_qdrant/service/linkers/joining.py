@@ -38,6 +38,7 @@ class _Request:
     is_gone: IsGone | None
     links: list[Link] = field(default_factory=list)
     taken: int = 0
+    has_waited: bool = False
 
     @property
     def waiting(self) -> int:
@@ -55,6 +56,7 @@ class Joiner:
         max_queued: Mentions that may wait; a request that finds more waiting raises `QueueFullError`.
         timeout_s: Time of a request; after it `TimedOutError`.
         on_batch: Called with the number of mentions and of requests of each batch.
+        on_queued: Called with the number of mentions that wait, when it changes.
     """
 
     def __init__(
@@ -65,7 +67,8 @@ class Joiner:
         join_s: float,
         max_queued: int,
         timeout_s: float,
-        on_batch: Callable[[int, int], None] = lambda mentions, requests: None,
+        on_batch: Callable[[int, int], object] = lambda mentions, requests: None,
+        on_queued: Callable[[float], object] = lambda queued: None,
     ) -> None:
         self._link = link
         self._batch_mentions = batch_mentions
@@ -73,6 +76,7 @@ class Joiner:
         self._max_queued = max_queued
         self._timeout_s = timeout_s
         self._on_batch = on_batch
+        self._on_queued = on_queued
         self._requests: deque[_Request] = deque()
         self._runner: asyncio.Task[None] | None = None
         self._seconds_a_mention = 0.002
@@ -88,7 +92,7 @@ class Joiner:
         Args:
             mentions: The strings to link.
             options: How to link them.
-            is_gone: Asked before a request that waited becomes part of a batch; one that is gone is dropped.
+            is_gone: Asked when a request has waited for a batch; one that is gone is dropped.
 
         Raises:
             QueueFullError: If too many mentions wait already.
@@ -100,6 +104,7 @@ class Joiner:
             raise queue_full("mentions", self._max_queued, retry_after_s=queued * self._seconds_a_mention)
         request = _Request(mentions, options, asyncio.get_running_loop().create_future(), is_gone)
         self._requests.append(request)
+        self._on_queued(self.queued)
         if self._runner is None:
             self._runner = asyncio.create_task(self._run())
         try:
@@ -141,13 +146,15 @@ class Joiner:
     async def _drop_gone(self) -> None:
         """Drop requests whose client has hung up."""
         for request in list(self._requests):
-            if request.waiting and request.is_gone is not None and await request.is_gone():
+            if request.has_waited and request.waiting and request.is_gone is not None and await request.is_gone():
                 request.answer.cancel()
+            request.has_waited = True
 
     async def _link_batch(self, batch: Sequence[tuple[_Request, int]]) -> None:
         mentions = [mention for request, n in batch for mention in request.mentions[request.taken : request.taken + n]]
         for request, n in batch:
             request.taken += n
+        self._on_queued(self.queued)
         self._on_batch(len(mentions), len(batch))
         start = time.monotonic()
         try:

@@ -21,9 +21,19 @@ class Lane:
         threads: Calls that run at once.
         max_queued: Calls that may wait or run; more raise `QueueFullError`.
         timeout_s: Time of a call, waiting included; after it `TimedOutError`. None: no limit.
+        on_queued: Called with the number of calls that wait or run, when it changes.
     """
 
-    def __init__(self, name: str, *, threads: int, max_queued: int, timeout_s: float | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int,
+        max_queued: int,
+        timeout_s: float | None,
+        on_queued: Callable[[float], object] = lambda queued: None,
+    ) -> None:
+        self._on_queued = on_queued
         self._name = name
         self._max_queued = max_queued
         self._timeout_s = timeout_s
@@ -41,6 +51,7 @@ class Lane:
             raise queue_full(self._name, self._max_queued, retry_after_s=1)
         submitted = self._executor.submit(call)
         self.queued += 1
+        self._on_queued(self.queued)
         # It counts as queued until its thread is free again, even if nobody waits for it any more.
         future = asyncio.wrap_future(submitted)
         future.add_done_callback(self._done)
@@ -57,6 +68,7 @@ class Lane:
 
     def _done(self, future: asyncio.Future[T]) -> None:
         self.queued -= 1
+        self._on_queued(self.queued)
         if not future.cancelled():
             future.exception()  # nobody may wait for it any more: it is not reported as lost
 

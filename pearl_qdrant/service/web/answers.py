@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import orjson
 from fastapi import FastAPI, Request
-from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
@@ -42,6 +44,9 @@ _STATUS: tuple[tuple[type[PearlQdrantError], int, str], ...] = (
 )
 """Status and code of the errors of the library; any other is a 500."""
 
+_HTTP_CODES = {400: "invalid", 404: "not_found", 405: "method_not_allowed", 415: "invalid", 500: "internal"}
+"""Codes of the errors that FastAPI itself answers."""
+
 _RETRY_AFTER_S = 2
 """Seconds after which a request is worth another try where the store did not answer."""
 
@@ -63,13 +68,18 @@ def json_answer(
     content: Any, *, status: int = 200, headers: dict[str, str] | None = None, media_type: str = "application/json"
 ) -> Response:
     """JSON of records: dictionaries, lists, dataclasses, enums and numbers."""
-    packed = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    packed = orjson.dumps(content, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
     return Response(packed, status_code=status, headers=headers, media_type=media_type)
+
+
+def _plain(value: object) -> object:
+    """What orjson does not know: records of msgspec, and other mappings than dict."""
+    return dict(value) if isinstance(value, Mapping) else msgspec.to_builtins(value)
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The error answers of a path, for OpenAPI."""
-    always = {401, 413, 422, 429, 500, 503, 504}
+    always = {401, 408, 413, 422, 429, 500, 503, 504}
     return {status: {"model": ErrorAnswer} for status in sorted({*always, *statuses})}
 
 
@@ -116,14 +126,11 @@ def add_error_handlers(app: FastAPI) -> None:
             request, 422, "invalid", f"{first['where']}: {first['message']}", where=first["where"], details=details
         )
 
-    @app.exception_handler(HTTPException)
-    async def of_http(request: Request, error: HTTPException) -> Response:
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid")
-        answer = problem(request, error.status_code, code, str(error.detail))
-        answer.headers.update(error.headers or {})
+    async def of_http(request: Request, error: Exception) -> Response:
+        status = getattr(error, "status_code", 500)
+        answer = problem(request, status, _HTTP_CODES.get(status, "internal"), str(getattr(error, "detail", error)))
+        answer.headers.update(getattr(error, "headers", None) or {})
         return answer
 
-    @app.exception_handler(Exception)
-    async def of_anything(request: Request, error: Exception) -> Response:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return problem(request, 500, "internal", "The service failed; its log has the reason under this request_id.")
+    for status in _HTTP_CODES:
+        app.add_exception_handler(status, of_http)
