@@ -20,9 +20,10 @@ from pearl_qdrant.cli.common.terminal import echo, show_usage_error, start_loggi
 from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.evaluate import evaluate
-from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.learn import learn
 from pearl_qdrant.cli.link import link
+from pearl_qdrant.cli.loading.ingest import ingest
+from pearl_qdrant.cli.mcp import mcp
 from pearl_qdrant.cli.models import models
 from pearl_qdrant.cli.serve import serve
 from pearl_qdrant.cli.train import train
@@ -44,7 +45,9 @@ def cli(verbose: bool) -> None:
     start_logging(verbose=verbose)
 
 
-for _command in (ingest, link, annotate, learn, calibrate, collections, entities, models, doctor, evaluate, train, serve):
+_COMMANDS = (ingest, link, annotate, learn, calibrate, collections, entities, models, doctor, evaluate, train, serve, mcp)
+
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

@@ -18,8 +18,8 @@ from pearl_qdrant.cli.common.options import (
     yes_option,
 )
 from pearl_qdrant.cli.common.terminal import confirm, echo
-from pearl_qdrant.cli.ingest_options import FLAGS, format_option, read_options, reading_options
-from pearl_qdrant.cli.ingest_output import LoadOutput, dry_run_counts, print_counts, report_kept, report_result
+from pearl_qdrant.cli.loading.options import FLAGS, format_option, read_options, reading_options
+from pearl_qdrant.cli.loading.output import LoadOutput, dry_run_counts, print_counts, report_kept, report_result
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""The command that loads a base: its options and what it prints."""

@@ -1,0 +1,166 @@
+"""Model Context Protocol: a server with tools by which an assistant links mentions and looks entities up.
+
+    from pearl_qdrant.integrations.mcp import make_server
+    make_server(["umls"], store="store").run("stdio")
+
+Tools: `link`, `annotate`, `entity`, `search`; with `writable=True` also `add` and `delete`. With one collection the
+tools have no argument for it; with several it is one of their names. The prompt `find_entities` completes types.
+Answers are typed (`structured_content`). Needs the extra `mcp`. What the tools do is in `mcp_tools.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Literal, get_type_hints
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import (
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    PromptReference,
+    ResourceTemplateReference,
+    ToolAnnotations,
+)
+from pydantic import Field
+
+from pearl_qdrant._version import __version__
+from pearl_qdrant.errors import PearlQdrantError
+from pearl_qdrant.integrations.mcp_tools import LinkerTools
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8000
+
+MAX_COMPLETIONS = 100
+"""The protocol allows no more values in one answer."""
+
+_READING = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_WRITING = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+def make_server(
+    collections: Sequence[str], *, store: str | None = None, writable: bool = False, name: str = "pearl-qdrant"
+) -> MCPServer:
+    """Make a server; it opens a collection with the first call that needs it.
+
+    `MCPServer.run("stdio")` and `MCPServer.run("streamable-http", host=..., port=...)` serve it.
+
+    Args:
+        collections: Names of at least one collection.
+        store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
+        writable: Whether there are tools that add and delete entities. Then the collections are opened for writing.
+        name: The server's name.
+
+    Raises:
+        ValueError: If no collection is given.
+    """
+    return _server_of(LinkerTools.over(collections, store, read_only=not writable), name)
+
+
+def serve(
+    collections: Sequence[str],
+    *,
+    store: str | None = None,
+    writable: bool = False,
+    transport: Literal["stdio", "http"] = "stdio",
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+) -> None:
+    """Serve until the client goes away or the process is interrupted, then close the collections.
+
+    Args:
+        collections, store, writable: As for `make_server`.
+        transport: "stdio" over the standard streams; "http" is streamable HTTP at `http://HOST:PORT/mcp`.
+        host, port: Where to listen for HTTP. There is no authentication: do not listen beyond this machine without a
+            proxy that has it.
+
+    Raises:
+        ValueError: If no collection is given.
+    """
+    tools = LinkerTools.over(collections, store, read_only=not writable)
+    try:
+        tools.open_all()  # an error before the client connects is one that a person sees
+        server = _server_of(tools, "pearl-qdrant")
+        if transport == "http":
+            server.run("streamable-http", host=host, port=port)
+        else:
+            server.run("stdio")
+    finally:
+        tools.close()
+
+
+def _server_of(tools: LinkerTools, name: str) -> MCPServer:
+    server = MCPServer(name, version=__version__, instructions=_instructions(tools.collections), log_level="WARNING")
+    reading, writing = (tools.link, tools.annotate, tools.entity, tools.search), (tools.add, tools.delete)
+    for tool in reading:
+        server.add_tool(_as_tool(tool, tools.collections), annotations=_READING)
+    for tool in () if tools.read_only else writing:
+        server.add_tool(_as_tool(tool, tools.collections), annotations=_WRITING)
+    _add_prompt(server, tools)
+    return server
+
+
+def _instructions(collections: Sequence[str]) -> str:
+    names = ", ".join(collections)
+    return (
+        f"Links names in text to entities of a knowledge base (collections: {names}). Use annotate for a text, link "
+        "for names that you know, search to see several entities of a name, and entity for all names of an id. An "
+        "answer without entity_id (NIL) means that the base has no such entity: do not invent an id."
+    )
+
+
+def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]) -> Callable[..., Awaitable[Any]]:
+    """The function as a tool: its argument `collection` is left out if it is fixed, else one of the names."""
+    signature, hints = inspect.signature(function), get_type_hints(function, include_extras=True)
+    parameters = [one.replace(annotation=hints[one.name]) for one in signature.parameters.values()]
+    fixed: dict[str, str] = {"collection": collections[0]} if len(collections) == 1 else {}
+    known = Annotated[str, Field(description="The collection to search.", json_schema_extra={"enum": [*collections]})]
+    shown = [
+        one.replace(annotation=known) if one.name == "collection" else one
+        for one in parameters
+        if one.name not in fixed
+    ]
+
+    @functools.wraps(function)
+    async def call(**arguments: Any) -> Any:
+        try:
+            return await function(**arguments, **fixed)
+        except (PearlQdrantError, ValueError) as error:
+            raise ToolError(str(error)) from error
+
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=shown, return_annotation=hints["return"]
+    )
+    return call
+
+
+def _add_prompt(server: MCPServer, tools: LinkerTools) -> None:
+    """Add the prompt that finds entities of a type, with completions of types and collections."""
+
+    @server.prompt(title="Find the entities of a text")
+    def find_entities(text: str, entity_type: str = "", collection: str = tools.collections[0]) -> str:
+        """Find the entities that a text mentions, maybe of one type only."""
+        wanted = f" of type {entity_type}" if entity_type else ""
+        return (
+            f"Find the entities{wanted} in the text below with the tool annotate"
+            f"{f' (collection {collection})' if len(tools.collections) > 1 else ''}. List each mention with its id and "
+            f"canonical name, and name what has no entity.\n\n{text}"
+        )
+
+    @server.completion()  # type: ignore[untyped-decorator, unused-ignore]
+    async def complete(
+        ref: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> Completion | None:
+        chosen = ((context.arguments if context else None) or {}).get("collection", tools.collections[0])
+        if argument.name == "entity_type":
+            values: Sequence[str] = await tools.types(chosen if chosen in tools.collections else tools.collections[0])
+        elif argument.name == "collection":
+            values = tools.collections
+        else:
+            return None
+        found = [value for value in values if value.casefold().startswith(argument.value.casefold())]
+        return Completion(values=found[:MAX_COMPLETIONS], total=len(found), has_more=len(found) > MAX_COMPLETIONS)

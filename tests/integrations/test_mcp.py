@@ -1,0 +1,126 @@
+"""The MCP server, through the SDK's client in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from linker_base import fill
+
+from pearl_qdrant import Entity
+
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+"""Importing the SDK takes a second; `test_independence.py` has a quick test."""
+
+TEXT = "A heart attack in New York State, says The New York Times."
+
+
+@pytest.fixture
+def connect(store_path: Path) -> Any:
+    """Makes a client to a server over some collections."""
+    pytest.importorskip("mcp.server.mcpserver")
+    from mcp import Client
+
+    from pearl_qdrant.integrations.mcp import make_server
+
+    def make(*collections: str, store: Path = store_path, writable: bool = False) -> Any:
+        return Client(make_server(collections or ("base",), store=str(store), writable=writable))
+
+    return make
+
+
+async def test_the_tools_only_read_and_need_no_collection(connect: Any) -> None:
+    """With one collection there are four tools, marked as reading, none of which asks which collection."""
+    async with connect() as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+        assert list(tools) == ["link", "annotate", "entity", "search"]
+        assert all(tool.annotations.read_only_hint for tool in tools.values())
+        assert all("collection" not in tool.input_schema["properties"] for tool in tools.values())
+        assert tools["link"].input_schema["required"] == ["mentions"]
+        assert "links" in tools["link"].output_schema["properties"]
+        assert "base" in client.instructions
+
+
+async def test_answers_are_typed(connect: Any) -> None:
+    """Links, annotations, entities and candidates come as structured content."""
+    async with connect() as client:
+        links = (await client.call_tool("link", {"mentions": ["NYTimes", "qwertz"]})).structured_content["links"]
+        found = (await client.call_tool("annotate", {"text": TEXT})).structured_content["links"]
+        entity = (await client.call_tool("entity", {"entity_id": "nyt"})).structured_content
+        states = await client.call_tool("search", {"name": "New York", "types": ["state"], "limit": 1})
+
+        assert [one["entity_id"] for one in links] == ["nyt", None]
+        assert links[0]["candidates"][0]["types"] == ["ORG", "newspaper"]
+        assert links[1]["nil_reason"] in ("below_threshold", "no_candidates")
+        assert (TEXT[found[0]["start"] : found[0]["end"]], found[0]["entity_id"]) == ("heart attack", "mi")
+        assert (entity["canonical_name"], entity["aliases"]) == ("The New York Times", ["NYTimes", "nytimes.com"])
+        assert [one["entity_id"] for one in states.structured_content["entities"]] == ["nys"]
+
+
+@pytest.mark.parametrize(
+    "tool, arguments, reason",
+    [
+        ("entity", {"entity_id": "nobody"}, "No entity 'nobody' in base"),
+        ("link", {"mentions": ["x"], "types": ["citty"]}, "Similar: city"),
+        ("search", {"name": "x", "limit": 0}, "greater than or equal to 1"),
+        ("annotate", {}, "text"),
+    ],
+)
+async def test_errors_say_what_to_do(connect: Any, tool: str, arguments: dict[str, Any], reason: str) -> None:
+    """A wrong call is an error of the tool with the library's message, and the server goes on."""
+    async with connect() as client:
+        answer = await client.call_tool(tool, arguments)
+
+        assert answer.is_error
+        assert reason in answer.content[0].text
+        assert not (await client.call_tool("link", {"mentions": ["NYC"]})).is_error
+
+
+async def test_several_collections_are_chosen_by_name(connect: Any, store_path: Path, model: Path) -> None:
+    """With several collections each tool has an argument with their names, and takes no other."""
+    fill(store_path, "drugs", str(model), [Entity("a", "aspirin", (), ("drug",))], is_loaded=True)
+
+    async with connect("base", "drugs") as client:
+        schema = (await client.list_tools()).tools[0].input_schema
+        link = await client.call_tool("link", {"mentions": ["aspirin"], "collection": "drugs"})
+        wrong = await client.call_tool("link", {"mentions": ["aspirin"], "collection": "others"})
+
+        assert schema["properties"]["collection"]["enum"] == ["base", "drugs"]
+        assert "collection" in schema["required"]
+        assert link.structured_content["links"][0]["entity_id"] == "a"
+        assert wrong.is_error
+        assert "use base, drugs" in wrong.content[0].text
+
+
+async def test_a_writable_server_adds_and_deletes(connect: Any, tmp_path: Path, model: Path) -> None:
+    """With `writable`, entities that are added are found at once, and deleted ones are gone."""
+    fill(tmp_path, "own", str(model), [Entity("a", "aspirin")], is_loaded=True)
+    async with connect("own", store=tmp_path, writable=True) as client:
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        new = {"entity_id": "b", "canonical_name": "ibuprofen", "aliases": ["Nurofen"], "types": ["drug"]}
+        added = await client.call_tool("add", {"entities": [new]})
+        link = await client.call_tool("link", {"mentions": ["Nurofen"], "types": ["drug"]})
+        deleted = await client.call_tool("delete", {"entity_ids": ["b"]})
+        gone = await client.call_tool("entity", {"entity_id": "b"})
+
+        assert tools[-2:] == ["add", "delete"]
+        assert (added.structured_content, deleted.structured_content) == ({"names": 2}, {"names": 2})
+        assert link.structured_content["links"][0]["entity_id"] == "b"
+        assert gone.is_error
+
+
+async def test_types_are_completed(connect: Any) -> None:
+    """The argument `entity_type` of the prompt completes to the types of the base."""
+    from mcp_types import PromptReference
+
+    async with connect() as client:
+        ref = PromptReference(name="find_entities")
+        typed = await client.complete(ref, {"name": "entity_type", "value": "o"})
+        other = await client.complete(ref, {"name": "text", "value": "x"})
+        prompt = await client.get_prompt("find_entities", {"text": TEXT, "entity_type": "ORG"})
+
+        assert typed.completion.values == ["ORG", "OTHER"]
+        assert other.completion.values == []
+        assert "of type ORG" in prompt.messages[0].content.text
