@@ -1,0 +1,120 @@
+"""What the page asks beside the API: GET /page/settings, /v1/types and /v1/map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from pearl_qdrant._version import __version__
+from pearl_qdrant.service.bodies.limits import Limit
+from pearl_qdrant.service.page.files import PREFIX
+from pearl_qdrant.service.page.maps import Maps
+from pearl_qdrant.service.web.answers import declared, json_answer
+from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
+from pearl_qdrant.settings import DEFAULT_LIMIT
+
+router = APIRouter(tags=["collections"])
+
+DEFAULT_MAP_SIZE = 800
+
+LIMITS = (Limit("size", "max_map_size", "value"),)
+"""Limits of the parameters of /v1/map."""
+
+_MAP_WAIT_SHARE = 0.5  # of the time that a request has
+
+
+class PageSettings(BaseModel):
+    """What the page has to know before it asks for anything; it holds nothing of the data."""
+
+    version: str
+    needs_key: bool
+    allow_writing: bool
+    max_mentions: int
+    max_mention_characters: int
+    max_text_characters: int
+    limit: int
+
+
+class TypeCount(BaseModel):
+    """A type, and how many names have it."""
+
+    type: str
+    names: int
+
+
+class TypesAnswer(BaseModel):
+    """Types of a collection, the most frequent first."""
+
+    collection: str
+    types: list[TypeCount] = Field(description="Coarse types; the predicted ones where the base gives none.")
+    kb_types: list[TypeCount] = Field(description="Types of the base itself.")
+
+
+class MapPointAnswer(BaseModel):
+    """An entity on the map, with its place in [0, 1]."""
+
+    x: float
+    y: float
+    entity_id: str
+    canonical_name: str
+    type: str | None
+
+
+class MapAnswer(BaseModel):
+    """A sample of a collection's entities on a plane: those with near vectors lie near each other."""
+
+    collection: str
+    kb: str
+    method: str = Field(description="How the entities are placed: t-sne or pca.", examples=["t-sne"])
+    points: list[MapPointAnswer]
+
+
+def _maps(request: Request) -> Maps:
+    state = request.app.state
+    if not hasattr(state, "maps"):
+        state.maps = Maps()
+    return cast("Maps", state.maps)
+
+
+@router.get(f"{PREFIX}/settings", response_model=PageSettings, include_in_schema=False)
+async def page_settings(settings: SettingsHere) -> Response:
+    """Limits of the service, and whether it wants a key and allows writing."""
+    limits = ("allow_writing", "max_mentions", "max_mention_characters", "max_text_characters")
+    record = {name: getattr(settings, name) for name in limits}
+    limit = min(DEFAULT_LIMIT, settings.max_limit)
+    return json_answer({"version": __version__, "needs_key": bool(settings.api_keys), "limit": limit, **record})
+
+
+@router.get("/v1/types", response_model=TypesAnswer, responses=declared(404))
+async def types(collections: CollectionsHere, collection: str | None = None) -> Response:
+    """The types that the names of a collection have, with the number of names."""
+    handle = await collections.get(collection)
+    counts = await handle.type_counts()
+    coarse = counts.get("types") or counts.get("predicted_type") or {}
+    native = counts.get("kb_types") or {}
+    return json_answer({"collection": handle.name, "types": _counted(coarse), "kb_types": _counted(native)})
+
+
+@router.get("/v1/map", response_model=MapAnswer, responses=declared(404))
+async def entity_map(
+    collections: CollectionsHere,
+    settings: SettingsHere,
+    maps: Annotated[Maps, Depends(_maps)],
+    collection: str | None = None,
+    size: Annotated[int, Query(ge=1, description="Most entities of the map.")] = DEFAULT_MAP_SIZE,
+) -> Response:
+    """A sample of the collection's entities on a plane. It is made at the first request, and kept."""
+    for limit in LIMITS:
+        limit.check(size, settings)
+    handle = await collections.get(collection)
+    made = await maps.get(handle, size, wait_s=settings.timeout_s * _MAP_WAIT_SHARE)
+    return json_answer({"collection": handle.name, "kb": handle.kb, "method": made.method, "points": made.points})
+
+
+def _counted(counts: Mapping[str, int]) -> list[dict[str, str | int]]:
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return [{"type": name, "names": number} for name, number in ordered]

@@ -1,0 +1,153 @@
+// The view of a column: its values sent in batches, the answers in a table.
+
+import * as api from "./api.js";
+import { decode, findDelimiter, parseTable } from "./csv.js";
+import { announce, byId, count, el, plural, put } from "./dom.js";
+import { showAnswers } from "./answers.js";
+import { scope } from "./scope.js";
+
+const BATCH = 50;
+const CANDIDATES = 5;
+const MOST_BYTES = 50e6;
+
+const NAMES = /^(name|label|title|mention|value|term|entity|company|organi[sz]ation|city|country)s?$/i;
+
+let rows = [];
+let source = "table";
+let limits = { max_mentions: BATCH, max_mention_characters: 1000 };
+let running = null;
+
+const hasHeader = () => byId("column-header").checked;
+const body = () => rows.slice(hasHeader() ? 1 : 0);
+
+function columnNames() {
+  const width = rows.reduce((most, row) => Math.max(most, row.length), 0);
+  return Array.from({ length: width }, (_, place) => (hasHeader() && rows[0][place]?.trim()) || `Column ${place + 1}`);
+}
+
+function showColumns() {
+  const names = columnNames();
+  const before = byId("column").value;
+  put(byId("column"), names.map((name, place) => el("option", { value: String(place) }, name)));
+  const likely = names.findIndex((name) => NAMES.test(name.trim()));
+  byId("column").value = before && Number(before) < names.length ? before : String(Math.max(0, likely));
+  byId("column-about").textContent = `${source}: ${plural(body().length, "row")}, ${plural(names.length, "column")}`;
+}
+
+function readTable(text, name) {
+  const clean = text.replace(/^\ufeff/, "");
+  rows = parseTable(clean, findDelimiter(clean));
+  source = name;
+  put(byId("column-result"));
+  if (!rows.length) {
+    byId("column-form").hidden = true;
+    put(byId("column-result"), el("p", { className: "problem", role: "alert" }, `${name} has no rows.`));
+    return;
+  }
+  byId("column").value = "";
+  byId("column-header").checked = rows.length > 1;
+  byId("column-form").hidden = false;
+  showColumns();
+  announce(`${byId("column-about").textContent} read.`);
+  byId("column").focus();
+}
+
+async function readFile(file) {
+  if (!file) return;
+  if (file.size > MOST_BYTES) {
+    const text = `${file.name} has ${count(Math.round(file.size / 1e6))} MB. For tables over ${MOST_BYTES / 1e6} MB use: pearl-qdrant link --file`;
+    put(byId("column-result"), el("p", { className: "problem", role: "alert" }, text));
+    return;
+  }
+  readTable(decode(await file.arrayBuffer()), file.name);
+}
+
+/** Links of the distinct values, by value. Values that the service would refuse are left out. */
+async function linkValues(values, whenDone, signal) {
+  const links = new Map();
+  const size = Math.min(BATCH, limits.max_mentions);
+  for (let start = 0; start < values.length; start += size) {
+    const mentions = values.slice(start, start + size);
+    const answer = await api.linkPatiently({ ...scope(), mentions, limit: CANDIDATES }, signal);
+    for (const [place, link] of answer.links.entries()) links.set(mentions[place], link);
+    whenDone(Math.min(values.length, start + size), links);
+  }
+  return links;
+}
+
+function isRunning(controller) {
+  running = controller;
+  byId("column-start").disabled = Boolean(controller);
+  byId("column-stop").hidden = !controller;
+  byId("column-progress-field").hidden = !controller;
+}
+
+async function run() {
+  const column = Number(byId("column").value);
+  const cells = body().map((row) => (row[column] ?? "").trim());
+  const values = [...new Set(cells)].filter((cell) => cell && Array.from(cell).length <= limits.max_mention_characters);
+  const place = byId("column-result");
+  if (!values.length) {
+    put(place, el("p", { className: "problem", role: "alert" }, "The column has no values."));
+    return;
+  }
+  const table = { names: columnNames(), rows: body(), cells, source };
+  isRunning(new AbortController());
+  let links = new Map();
+  let problem = null;
+  const progress = (done, found) => {
+    links = found;
+    byId("column-progress").value = done / values.length;
+    byId("column-progress-text").textContent = `${count(done)} of ${plural(values.length, "value")}`;
+  };
+  progress(0, links);
+  announce(`${plural(values.length, "value")} are sent.`);
+  try {
+    links = await linkValues(values, progress, running.signal);
+  } catch (error) {
+    problem = error.name === "AbortError" ? "Stopped." : error.message;
+  }
+  isRunning(null);
+  if (links.size) showAnswers(place, table, links);
+  else put(place);
+  if (problem) {
+    const text = links.size ? `${problem} ${count(links.size)} of ${plural(values.length, "value")} have an answer.` : problem;
+    place.prepend(el("p", { className: "problem", role: "alert" }, text));
+  }
+}
+
+function startDropping() {
+  const drop = byId("drop");
+  const stop = (event) => event.preventDefault();
+  for (const kind of ["dragenter", "dragover"]) {
+    drop.addEventListener(kind, (event) => {
+      stop(event);
+      drop.classList.add("over");
+    });
+  }
+  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    stop(event);
+    drop.classList.remove("over");
+    readFile(event.dataTransfer.files[0]);
+  });
+  // A file that misses the field must not replace the page.
+  window.addEventListener("dragover", stop);
+  window.addEventListener("drop", stop);
+}
+
+export function startColumn(settings) {
+  limits = settings;
+  startDropping();
+  byId("file").addEventListener("change", () => {
+    readFile(byId("file").files[0]);
+    byId("file").value = "";
+  });
+  byId("rows-read").addEventListener("click", () => readTable(byId("rows").value, "Pasted rows"));
+  byId("column-header").addEventListener("change", showColumns);
+  byId("column-stop").addEventListener("click", () => running?.abort());
+  byId("column-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    run();
+  });
+}

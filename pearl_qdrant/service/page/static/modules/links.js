@@ -1,0 +1,180 @@
+// A link with its candidates: scores as bars, types, description, the reason for NIL, and what people say of it.
+
+import * as api from "./api.js";
+import { colourClass, typeOf } from "./colours.js";
+import { announce, bar, el, percent, put } from "./dom.js";
+import { collection } from "./scope.js";
+
+const NIL_REASONS = {
+  no_candidates: "No name of the collection comes near.",
+  below_threshold: "The best candidate has less than the least probability.",
+  ambiguous: "Several entities have this name, and nothing says which one is meant.",
+  too_long: "This is too long to be a name.",
+};
+
+/** Why there is no entity, in words. */
+export const nilText = (reason) => NIL_REASONS[reason] ?? `The reason is ${reason}.`;
+
+let canWrite = false;
+
+/** Whether people may accept and reject links. */
+export function allowWriting(allowed) {
+  canWrite = allowed;
+}
+
+export function typeTags(candidate) {
+  const coarse = candidate.types.map((type) => el("span", { className: `tag ${colourClass(type)}` }, type));
+  const native = candidate.kb_types.filter((type) => !candidate.types.includes(type)).slice(0, 4);
+  if (!coarse.length && typeOf(candidate) && candidate.phrase_type) {
+    coarse.push(
+      el("span", { className: `tag ${colourClass(typeOf(candidate))}`, title: "predicted from the name" }, typeOf(candidate)),
+    );
+  }
+  return [...coarse, ...native.map((type) => el("span", { className: "tag" }, type))];
+}
+
+function score(label, value, title) {
+  const shown = value === null || value === undefined ? "–" : value.toFixed(2);
+  return el("span", { className: "score", title }, el("span", {}, label), bar(value, "thin"), el("span", {}, shown));
+}
+
+function allNames(candidate) {
+  const place = el("div", {}, "…");
+  const details = el("details", {}, el("summary", {}, "All names"), place);
+  details.addEventListener("toggle", async () => {
+    if (!details.open || details.dataset.read) return;
+    details.dataset.read = "1";
+    try {
+      const entity = await api.entity(candidate.kb, candidate.entity_id, collection());
+      const names = [entity.canonical_name, ...entity.aliases];
+      const extra = Object.entries(entity.extra).map(([name, value]) => el("li", {}, `${name}: ${value}`));
+      put(place, el("ul", { className: "names" }, names.map((name) => el("li", {}, name))), extra.length > 0 && el("ul", {}, extra));
+    } catch (error) {
+      delete details.dataset.read;
+      put(place, error.message);
+    }
+  });
+  return details;
+}
+
+async function learn(button, kind, body, whenLearned) {
+  button.disabled = true;
+  try {
+    const learned = await api[kind]({ collection: collection(), ...body });
+    const undo = `pearl-qdrant learn --undo ${learned.number} --collection ${collection()}`;
+    await whenLearned(`Learned. To undo it: ${undo}`);
+  } catch (error) {
+    button.disabled = false;
+    button.after(el("span", { className: "problem inline", role: "alert" }, error.message));
+  }
+}
+
+function decisions(link, candidate, whenLearned) {
+  if (!canWrite) return null;
+  const name = candidate.canonical_name;
+  const button = (kind, text) =>
+    el(
+      "button",
+      {
+        type: "button",
+        className: "small",
+        "aria-label": `${text}: ${link.mention} is ${kind === "reject" ? "not " : ""}${name}`,
+        onclick: (event) =>
+          learn(event.currentTarget, kind, { mention: link.mention, entity_id: candidate.entity_id }, whenLearned),
+      },
+      text,
+    );
+  return el("div", { className: "decide" }, button("accept", "Accept"), button("reject", "Reject"));
+}
+
+function candidateItem(link, candidate, whenLearned) {
+  const isLinked = candidate.entity_id === link.entity_id && candidate.kb === link.kb;
+  const other = candidate.name !== candidate.canonical_name;
+  return el(
+    "li",
+    { className: `candidate ${colourClass(typeOf(candidate))} ${isLinked ? "linked" : ""}` },
+    el(
+      "div",
+      { className: "head" },
+      el("h3", {}, candidate.canonical_name, isLinked && el("span", { className: "unseen" }, " (linked)")),
+      el("code", {}, candidate.entity_id),
+      el("span", { className: "probability" }, bar(candidate.probability), el("b", {}, percent(candidate.probability))),
+    ),
+    el(
+      "p",
+      { className: "what" },
+      typeTags(candidate),
+      other && el("span", { className: "by" }, "by its name ", el("q", {}, candidate.name)),
+      candidate.tie && el("span", { className: "tag" }, "same name as another"),
+    ),
+    candidate.description && el("p", { className: "description" }, candidate.description),
+    el(
+      "div",
+      { className: "scores" },
+      score("meaning", candidate.dense_score, "Cosine of the vectors of mention and name"),
+      score("spelling", candidate.lexical_score, "Cosine of the character n-grams of mention and name"),
+      allNames(candidate),
+      decisions(link, candidate, whenLearned),
+    ),
+  );
+}
+
+function verdict(link) {
+  if (link.entity_id !== null) {
+    return el(
+      "div",
+      { className: "verdict" },
+      el("p", {}, el("q", {}, link.mention), " is ", el("b", {}, link.canonical_name), " ", el("code", {}, link.entity_id)),
+      el("span", { className: "probability" }, bar(link.probability), el("b", {}, percent(link.probability))),
+    );
+  }
+  return el(
+    "div",
+    { className: "verdict nil" },
+    el("p", {}, el("q", {}, link.mention), " is ", el("b", {}, "NIL"), ". ", nilText(link.nil_reason)),
+    link.probability !== null && el("span", { className: "muted" }, `best candidate ${percent(link.candidates[0]?.probability)}`),
+  );
+}
+
+/** Say a link in one sentence, for screen readers. */
+export function spoken(link) {
+  if (link.entity_id === null) return `${link.mention} is NIL. ${nilText(link.nil_reason)}`;
+  return `${link.mention} is ${link.canonical_name}, probability ${percent(link.probability)}.`;
+}
+
+/**
+ * Show a link in a place.
+ *
+ * `again` links the mention again, after people accepted or rejected something.
+ */
+export function showLink(place, link, { again = async () => null, note = null } = {}) {
+  const whenLearned = async (text) => {
+    const renewed = await again();
+    if (renewed) showLink(place, renewed, { again, note: text });
+    announce(`${text} ${renewed ? spoken(renewed) : ""}`);
+    place.querySelector("h2")?.focus();
+  };
+  const nothing =
+    canWrite &&
+    el(
+      "button",
+      {
+        type: "button",
+        className: "small",
+        onclick: (event) => learn(event.currentTarget, "accept", { mention: link.mention, entity_id: null }, whenLearned),
+      },
+      "None of them: accept NIL",
+    );
+  put(
+    place,
+    el("h2", { className: "unseen", tabIndex: -1 }, "Answer"),
+    verdict(link),
+    note && el("p", { className: "note" }, note),
+    link.warnings?.map((text) => el("p", { className: "note" }, text)),
+    link.explanation?.length > 0 &&
+      el("details", { className: "why" }, el("summary", {}, "Why"), el("pre", {}, link.explanation.join("\n"))),
+    link.candidates.length > 0 && el("h2", {}, "Candidates"),
+    el("ol", { className: "candidates" }, link.candidates.map((one) => candidateItem(link, one, whenLearned))),
+    nothing,
+  );
+}
