@@ -11,6 +11,8 @@ from fastapi import FastAPI
 from pearl_qdrant._version import __version__
 from pearl_qdrant.service.linkers.registry import Collections
 from pearl_qdrant.service.observing.metrics import Metrics
+from pearl_qdrant.service.page import routes as page
+from pearl_qdrant.service.page.files import mount_files
 from pearl_qdrant.service.routes import collections, entities, health, ledger, link, metrics, search, texts
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import add_error_handlers
@@ -26,6 +28,7 @@ ROUTERS = (
     collections.router,
     ledger.router,
     metrics.router,
+    page.router,
 )
 """The routers of the service. Reconciliation and the page add theirs here."""
 
@@ -63,13 +66,14 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.metrics = measured
     for router in ROUTERS:
         app.include_router(router)
+    mount_files(app)
     add_error_handlers(app)
     app.add_middleware(Gate, settings=settings, metrics=measured)
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = complete_schema(plain(), settings, {"/v1/search": search.LIMITS})
+            app.openapi_schema = complete_schema(plain(), settings, {"/v1/search": search.LIMITS, "/v1/map": page.LIMITS})
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ KEYS_VARIABLE = "PEARL_QDRANT_SERVICE_KEYS"
 MIN_KEY_CHARACTERS = 16
 """A shorter key can be guessed."""
 
-PUBLIC = ("/health/live", "/health/ready", "/openapi.json")
+PUBLIC = ("/", "/page/", "/health/live", "/health/ready", "/openapi.json")
 """Paths that need no key; one that ends in / stands for all paths below it."""
 
 
