@@ -13,6 +13,8 @@ from pearl_qdrant.service.linkers.registry import Collections
 from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.page import routes as page
 from pearl_qdrant.service.page.files import mount_files
+from pearl_qdrant.service.reconcile import routes as reconciliation
+from pearl_qdrant.service.reconcile.cors import CrossOrigin
 from pearl_qdrant.service.routes import collections, entities, health, ledger, link, metrics, search, texts
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import add_error_handlers
@@ -29,6 +31,7 @@ ROUTERS = (
     ledger.router,
     metrics.router,
     page.router,
+    reconciliation.router,
 )
 """The routers of the service. Reconciliation and the page add theirs here."""
 
@@ -69,11 +72,13 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     mount_files(app)
     add_error_handlers(app)
     app.add_middleware(Gate, settings=settings, metrics=measured)
+    app.add_middleware(CrossOrigin, settings=settings)
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = complete_schema(plain(), settings, {"/v1/search": search.LIMITS, "/v1/map": page.LIMITS})
+            limits = {"/v1/search": search.LIMITS, "/v1/map": page.LIMITS, **reconciliation.LIMITS}
+            app.openapi_schema = complete_schema(plain(), settings, limits)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

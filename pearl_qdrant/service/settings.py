@@ -39,6 +39,10 @@ class ServiceSettings(BaseModel):
         max_types: Most types of a request.
         max_limit: Most candidates of a mention, or results of a search.
         max_map_size: Most entities of a map.
+        reconcile_batch: Most queries of a batch of reconciliation.
+        reconcile_origins: Origins of web pages that may read what reconciliation answers; * for all.
+        public_url: Address under which clients reach the service, where it is behind a proxy; None: that of the
+            request.
         max_queued_mentions: Mentions that may wait for one collection; more are refused with 429.
         max_queued_calls: Texts and look-ups that may wait for one collection; more are refused with 429.
         batch_mentions: Most mentions that are linked together.
@@ -71,6 +75,9 @@ class ServiceSettings(BaseModel):
     max_types: int = Field(32, ge=1)
     max_limit: int = Field(100, ge=1)
     max_map_size: int = Field(2000, ge=1)
+    reconcile_batch: int = Field(100, ge=1)
+    reconcile_origins: tuple[str, ...] = ("*",)
+    public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     max_queued_mentions: int = Field(4096, ge=1)
     max_queued_calls: int = Field(64, ge=1)
     batch_mentions: int = Field(128, ge=1)
@@ -94,7 +101,7 @@ def read_settings(given: Mapping[str, object], further: Sequence[str] = ()) -> S
         if not separator or name not in ServiceSettings.model_fields or name == "api_keys":
             names = ", ".join(one for one in ServiceSettings.model_fields if one != "api_keys")
             raise OptionError("set", f"'{text}' is no setting: write NAME=VALUE, with a name of: {names}.")
-        fields[name] = value.split(",") if name == "collections" else value
+        fields[name] = value.split(",") if name in ("collections", "reconcile_origins") else value
     try:
         return ServiceSettings.model_validate(fields)
     except ValidationError as error:

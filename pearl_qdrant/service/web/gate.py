@@ -17,7 +17,7 @@ from pearl_qdrant.service.observing.logs import facts, request_id
 from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import error_answer, problem
-from pearl_qdrant.service.web.keys import KeyCheck
+from pearl_qdrant.service.web.keys import NEEDS_NO_KEY, KeyCheck
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,7 +63,7 @@ class Gate:
     async def _pass(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         request = Request(scope)
         try:
-            if not self._keys.allows(scope["path"], scope["headers"]):
+            if not (scope.get(NEEDS_NO_KEY) or self._keys.allows(scope["path"], scope["headers"])):
                 raise UnauthorizedError(
                     "A valid API key is missing. Send it in a header: Authorization: Bearer KEY, or X-API-Key: KEY."
                 )

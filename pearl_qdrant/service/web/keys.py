@@ -49,6 +49,10 @@ def read_keys(
     return tuple(SecretStr(key) for key in dict.fromkeys(found))
 
 
+NEEDS_NO_KEY = "pearl_qdrant.needs_no_key"
+"""Key of a scope whose request passes without a key: one for a manifest of reconciliation."""
+
+
 class KeyCheck:
     """Checks the key of a request.
 

@@ -1,0 +1,1 @@
+"""Properties of entities: which there are, how well values agree, and what that says of a candidate."""

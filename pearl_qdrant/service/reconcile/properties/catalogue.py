@@ -1,0 +1,112 @@
+"""What a collection has: its properties and types, read from a sample and counted, and kept for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.service.linkers.handle import CollectionHandle
+from pearl_qdrant.service.reconcile.properties.columns import EntityColumns
+from pearl_qdrant.service.reconcile.properties.comparing import Level
+from pearl_qdrant.service.reconcile.properties.evidence import Condition, chances
+from pearl_qdrant.store.schema import Manifest, NamePoint
+
+SAMPLED_NAMES = 2000
+"""Names that are read to know the properties. Ids of points are hashes: the first ones are a random sample."""
+
+COMPARED = 300
+"""Entities of the sample that a value is compared with."""
+
+KEPT_S = 300.0
+"""How long a catalogue is used, in seconds."""
+
+_CACHED_CHANCES = 20_000
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Properties and types of a collection.
+
+    Attributes:
+        properties: Number of sampled entities that have each property, most frequent first.
+        of_type: The same among the entities of each type.
+        types: Number of names of each type, native and coarse, most frequent first.
+        values: Values of each property in the sample, one list for each entity that has it.
+    """
+
+    properties: Mapping[str, int]
+    of_type: Mapping[str, Mapping[str, int]]
+    types: Mapping[str, int]
+    values: Mapping[str, Sequence[Sequence[str]]]
+    _chances: dict[Condition, dict[Level, float]] = field(default_factory=dict)
+
+    def chances(self, condition: Condition) -> Mapping[Level, float]:
+        """How often another entity agrees with a condition so well; values repeat in a table, so it is kept."""
+        found = self._chances.get(condition)
+        if found is None:
+            if len(self._chances) >= _CACHED_CHANCES:
+                self._chances.clear()
+            found = self._chances[condition] = chances(condition, self.values.get(condition.property_id, ()))
+        return found
+
+    def properties_of(self, type_id: str | None) -> list[str]:
+        """Properties that entities of a type have; all where the type is not in the sample."""
+        found = self.of_type.get(type_id or "")
+        return list(found) if found else list(self.properties)
+
+
+def read_catalogue(linker: EntityLinker) -> Catalogue:
+    """Read a sample of the names, and count the types."""
+    types: Counter[str] = Counter()
+    entities: dict[tuple[str, str], NamePoint] = {}
+    aliases: dict[tuple[str, str], list[str]] = {}
+    for collection in linker.collections:
+        counted = collection.type_counts()
+        for kind in ("kb_types", "types"):
+            types.update(counted.get(kind, {}))
+        for point in islice(collection.scroll(), SAMPLED_NAMES):
+            entities[point.kb, point.entity_id] = point
+            if not point.is_canonical:
+                aliases.setdefault((point.kb, point.entity_id), []).append(point.name)
+    properties: Counter[str] = Counter()
+    of_type: dict[str, Counter[str]] = {}
+    values: dict[str, list[list[str]]] = {}
+    for key, point in entities.items():
+        columns = EntityColumns(point, tuple(aliases.get(key, ())))
+        for property_id in columns.property_ids():
+            properties[property_id] += 1
+            for type_id in point.filter_types:
+                of_type.setdefault(type_id, Counter())[property_id] += 1
+            if len(sampled := values.setdefault(property_id, [])) < COMPARED:
+                sampled.append(columns.values(property_id))
+    return Catalogue(
+        _by_count(properties), {one: _by_count(of) for one, of in of_type.items()}, _by_count(types), values
+    )
+
+
+def _by_count(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+@dataclass
+class Catalogues:
+    """The catalogues of the collections of a service, each read when it is first asked for."""
+
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[str, tuple[Manifest, float, Catalogue]] = field(default_factory=dict)
+    _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    async def of(self, handle: CollectionHandle) -> Catalogue:
+        """The catalogue of a collection; read again where the collection has changed, or after a while."""
+        async with self._reading.setdefault(handle.name, asyncio.Lock()):
+            kept = self._kept.get(handle.name)
+            manifest = handle.manifest
+            if kept is None or kept[0] != manifest or self.clock() - kept[1] > KEPT_S:
+                kept = manifest, self.clock(), await handle.call(read_catalogue)
+                self._kept[handle.name] = kept
+            return kept[2]

@@ -1,0 +1,125 @@
+"""How well a value that a client gives agrees with the values that an entity has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Literal
+
+from rapidfuzz import fuzz
+
+from pearl_qdrant.lexical.keys import SMALL_WORDS
+from pearl_qdrant.lexical.ngrams import fold_name
+
+MatchQuantifier = Literal["any", "all", "none"]
+
+NEAR_RATIO = 85.0
+"""Edit similarity in percent from which two texts are near."""
+
+NEAR_SHARE = 0.01
+"""Two numbers are near if they differ by so much of the larger one."""
+
+_TEXT_WORDS = 5
+"""From so many words on, a value is a text: texts that share half of the words of the shorter one are near."""
+
+_COMPARED_VALUES = 50
+"""Of an entity with more values for a property, such as its links, others count only if they are equal as written."""
+
+_DATE = re.compile(r"(-?[0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})(?:[T ][0-9:.]+(?:Z|[+-][0-9:]+)?)?)?)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
+
+
+class Level(Enum):
+    """How well two values agree. The number is the value of the feature that clients see."""
+
+    EQUAL = 1.0
+    NEAR = 0.5
+    DIFFERENT = 0.0
+    MISSING = -1.0
+
+
+_RANK = (Level.EQUAL, Level.NEAR, Level.DIFFERENT)
+
+
+def compare(given: str, has: str) -> Level:
+    """How well two values agree: as dates, as numbers, or as texts.
+
+    Equal are texts of the same letters and digits, numbers of the same value, and dates of the same day. Near are
+    texts with a slip or with more words, numbers within 1 %, and dates where one says more than the other.
+    """
+    if given == has:
+        return Level.EQUAL
+    return _compare_dates(given, has) or _compare_numbers(given, has) or _compare_texts(given, has)
+
+
+def agreement(given: Sequence[str], has: Sequence[str], quantifier: MatchQuantifier = "any") -> Level:
+    """How well an entity's values agree with those that a client gives.
+
+    Args:
+        given: At least one.
+        has: Of the entity; empty: nothing is known.
+        quantifier: Which of the given values must agree. With "none", agreement is a difference, and the lack of it
+            says nothing.
+    """
+    if not has:
+        return Level.MISSING
+    levels = [_best(one, has) for one in given]
+    if quantifier == "all":
+        return max(levels, key=_RANK.index)
+    best = min(levels, key=_RANK.index)
+    if quantifier == "none":
+        return Level.MISSING if best is Level.DIFFERENT else Level.DIFFERENT
+    return best
+
+
+def _best(given: str, has: Sequence[str]) -> Level:
+    if given in has:
+        return Level.EQUAL
+    levels = [compare(given, other) for other in has[:_COMPARED_VALUES]]
+    return min(levels, key=_RANK.index)
+
+
+def _compare_dates(given: str, has: str) -> Level | None:
+    """None if one of them is no date, or both are years alone."""
+    first, second = _DATE.fullmatch(given.strip()), _DATE.fullmatch(has.strip())
+    if not first or not second or not (first[2] or second[2]):
+        return None
+    parts = [(one, other) for one, other in zip(first.groups(), second.groups(), strict=True) if one and other]
+    if any(one != other for one, other in parts):
+        return Level.DIFFERENT
+    n_known = [sum(part is not None for part in found.groups()) for found in (first, second)]
+    return Level.EQUAL if n_known[0] == n_known[1] else Level.NEAR
+
+
+def _compare_numbers(given: str, has: str) -> Level | None:
+    """None if one of them is no number."""
+    if not _NUMBER.fullmatch(given.strip()) or not _NUMBER.fullmatch(has.strip()):
+        return None
+    first, second = float(given), float(has)
+    if first == second:
+        return Level.EQUAL
+    is_near = abs(first - second) <= NEAR_SHARE * max(abs(first), abs(second))
+    return Level.NEAR if is_near else Level.DIFFERENT
+
+
+def _compare_texts(given: str, has: str) -> Level:
+    first, second = _fold(given), _fold(has)
+    if not first or not second:  # signs alone
+        return Level.EQUAL if given.strip().casefold() == has.strip().casefold() else Level.DIFFERENT
+    if first.replace(" ", "") == second.replace(" ", ""):
+        return Level.EQUAL
+    if fuzz.ratio(first, second, score_cutoff=NEAR_RATIO):
+        return Level.NEAR
+    words = [set(one.split()) - SMALL_WORDS or set(one.split()) for one in (first, second)]
+    shorter, longer = sorted(words, key=len)
+    common = len(shorter & longer)
+    if common == len(shorter) or (len(shorter) >= _TEXT_WORDS and 2 * common >= len(shorter)):
+        return Level.NEAR
+    return Level.DIFFERENT
+
+
+@lru_cache(maxsize=4096)
+def _fold(text: str) -> str:
+    return fold_name(text)
