@@ -25,6 +25,7 @@ from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.loading.ingest import ingest
 from pearl_qdrant.cli.mcp import mcp
 from pearl_qdrant.cli.models import models
+from pearl_qdrant.cli.names.resolve import resolve
 from pearl_qdrant.cli.serve import serve
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
@@ -45,9 +46,8 @@ def cli(verbose: bool) -> None:
     start_logging(verbose=verbose)
 
 
-_COMMANDS = (ingest, link, annotate, learn, calibrate, collections, entities, models, doctor, evaluate, train, serve, mcp)
-
-for _command in _COMMANDS:
+_WORK = (ingest, link, annotate, learn, calibrate, collections, entities, resolve)
+for _command in (*_WORK, models, evaluate, train, doctor, serve, mcp):
     cli.add_command(_command)
 
 

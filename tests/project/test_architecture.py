@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
     "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
+    "resolution": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "ingest": (*BASE, "settings", "encoder", "lexical", "store", "pearl_qdrant.linking.learned.aliases"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
 }

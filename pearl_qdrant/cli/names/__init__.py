@@ -1,0 +1,1 @@
+"""Commands on whole lists of names: `resolve` and `crosswalk`."""

@@ -1,0 +1,137 @@
+"""The command `pearl-qdrant resolve`."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import click
+
+from pearl_qdrant.cli.common.options import InputFile, device_option, json_option, model_option, name_of, store_option
+from pearl_qdrant.cli.common.terminal import echo, echo_json
+
+if TYPE_CHECKING:
+    from pearl_qdrant.resolution import Resolution
+    from pearl_qdrant.resolution.resolving import TypeMode
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@click.command()
+@click.argument("names", type=InputFile(), required=False)
+@click.option("--out", type=_FILE, help="File for the nodes (TSV).  [default: stdout]")
+@click.option(
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="NAME",
+    help="Give names that it knows its ids; may be repeated.",
+)
+@click.option("--previous", type=_EXISTING, help="Nodes of an earlier run, which keep their ids.")
+@click.option("--review", type=_FILE, help="File for the merges that a person should look at (TSV).")
+@click.option(
+    "--decisions", type=_EXISTING, help="A review whose column `decision` says `same` or `different` where it should."
+)
+@click.option(
+    "--undo", multiple=True, metavar="NAME", help="Take a name out of its node in --previous; may be repeated."
+)
+@click.option(
+    "--type-mode",
+    type=click.Choice(["hard", "off"]),
+    default="hard",
+    show_default=True,
+    help="hard: names of different types stay apart; off: ignore types.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    show_default="the model's, for a precision of 0.97",
+    help="Least mean probability of a merge.",
+)
+@click.option(
+    "--link-threshold",
+    type=click.FloatRange(0, 1),
+    show_default="the calibrated one",
+    help="Least probability of a link to --collection.",
+)
+@store_option
+@model_option
+@device_option
+@json_option
+def resolve(  # long: each of its options has its line, and help its examples
+    names: BinaryIO | None,
+    out: Path | None,
+    collections: tuple[str, ...],
+    previous: Path | None,
+    review: Path | None,
+    decisions: Path | None,
+    undo: tuple[str, ...],
+    type_mode: str,
+    threshold: float | None,
+    link_threshold: float | None,
+    store: str,
+    model: str | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Give all names of one entity one node, with a probability and a reason for each merge.
+
+    NAMES has one name a line; or it is a table (TSV with a header) with a column name, title or entity, and columns
+    type, source and context where there are any; or it has such objects (JSON Lines). - is stdin.
+
+    \b
+    pearl-qdrant resolve names.txt --out nodes.tsv
+    pearl-qdrant resolve names.tsv --collection umls --out nodes.tsv --review review.tsv
+    pearl-qdrant resolve names.tsv --previous nodes.tsv --decisions review.tsv --out nodes.tsv
+    pearl-qdrant resolve more.tsv --previous nodes.tsv --out nodes.tsv
+    pearl-qdrant resolve --previous nodes.tsv --undo "Apple Records" --out nodes.tsv
+    """
+    if names is None and previous is None:
+        raise click.UsageError("Give a file of names, or earlier nodes with --previous.")
+    if undo and (previous is None or names is not None):
+        raise click.UsageError("--undo changes the nodes of --previous; give no names with it.")
+    from pearl_qdrant.resolution import Resolution, read_names, resolve
+
+    if undo and previous is not None:
+        found = Resolution.read(previous).undo(undo)
+    else:
+        found = resolve(
+            () if names is None else read_names(names, name_of(names)),
+            collection=collections or None,
+            store=store,
+            model=model,
+            device=device,
+            type_mode=cast("TypeMode", type_mode),
+            threshold=threshold,
+            link_threshold=link_threshold,
+            previous=previous,
+            decisions=decisions or (),
+        )
+    if out is not None:
+        found.write(out, review=review)
+    elif review is not None:
+        found.write_review(review)
+    _print(found, out, as_json=as_json)
+
+
+def _print(found: Resolution, out: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        for one in found.names:
+            echo_json(asdict(one))
+    elif out is None:
+        from pearl_qdrant.resolution.files import node_lines
+
+        for line in node_lines(found.names):
+            click.echo(line)
+        sys.stdout.flush()
+    sizes = Counter(one.node_id for one in found.names)
+    known = len({one.node_id for one in found.names if one.entity_id is not None})
+    echo(
+        f"{len(found.names):,} names, {len(sizes):,} nodes ({known:,} of a collection); "
+        f"{len(found.review):,} pairs for review",
+        err=True,
+    )

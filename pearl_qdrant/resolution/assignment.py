@@ -1,0 +1,220 @@
+"""Puts names into nodes: earlier ones, entities of collections, clusters of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+from pearl_qdrant.resolution.base_links import BaseLink, link_names, node_of, unlinked
+from pearl_qdrant.resolution.clusters import Cluster, Group, Pair
+from pearl_qdrant.resolution.decided import apply_to_nodes
+from pearl_qdrant.resolution.names import Forms, is_acronym_like, key_of
+from pearl_qdrant.resolution.nil_clusters import NearPair, NilClusters
+from pearl_qdrant.resolution.node_ids import free_id
+from pearl_qdrant.resolution.pairs.model import shipped_model
+from pearl_qdrant.resolution.pairs.reasons import DECIDED, EQUAL, FOUNDED
+from pearl_qdrant.resolution.records import Decision, ResolvedName
+from pearl_qdrant.resolution.resolution import Resolution
+from pearl_qdrant.resolution.review import review_pairs
+
+REVIEWED = (0.25, 0.9)
+"""Probabilities of merges that a person should look at."""
+
+
+class Assignment:
+    """The names of one run, while they get their nodes.
+
+    Args:
+        forms: All names, those of the earlier run among them.
+        earlier: Names with their nodes.
+        decisions: What a person decided.
+    """
+
+    def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:
+        self._forms = forms
+        self._number = {name: i for i, name in enumerate(forms.names)}
+        self._form = {key: form for form, key in enumerate(forms.keys)}
+        held = apply_to_nodes(earlier, decisions)
+        self._rows: dict[int, ResolvedName] = {self._number[(one.name, one.type)]: one for one in held}
+        self._taken = {one.node_id for one in held}
+        self._decisions = decisions
+        self._several = False
+        self._of_form: dict[int, ResolvedName] = {}
+        for number, row in sorted(self._rows.items()):
+            known = self._of_form.get(forms.form_of[number])
+            if known is None or row.founded:
+                self._of_form[forms.form_of[number]] = row
+
+    def link(self, linker: EntityLinker, threshold: float | None) -> None:
+        """Give new names the entities of the linker's collections."""
+        numbers = [i for i in range(len(self._forms.names)) if i not in self._rows]
+        links = link_names(linker, self._forms, numbers, threshold)
+        self._several = len({link.kb for link in links.values()}) > 1
+        links = unlinked(links, self._decided_apart(), self._several)
+        for number, link in links.items():
+            self._rows[number] = self._linked(number, link)
+            form = self._forms.form_of[number]
+            known = self._of_form.get(form)
+            if known is None or (known.entity_id and known.probability < link.probability):
+                self._of_form[form] = self._rows[number]
+
+    def _linked(self, number: int, link: BaseLink) -> ResolvedName:
+        name, type_ = self._forms.names[number]
+        return ResolvedName(
+            *(name, type_, node_of(link, self._several), link.canonical_name, link.entity_id, link.kb),
+            *(link.probability, link.reason, self._forms.counts[number]),
+        )
+
+    def _decided_apart(self) -> dict[int, list[str]]:
+        """Nodes that names must not have, by their number."""
+        found: dict[int, list[str]] = {}
+        for decision in self._decisions:
+            if decision.verdict == "different" and decision.other_node:
+                key = key_of(" ".join(decision.name.split()), decision.type)
+                for number, form in enumerate(self._forms.form_of):
+                    if self._forms.keys[form] == key:
+                        found.setdefault(number, []).append(decision.other_node)
+        return found
+
+    def cluster(self, encoder: Callable[[], Encoder], threshold: float | None) -> Resolution:
+        """Cluster what has no entity, and return all names with their nodes.
+
+        Args:
+            encoder: Loads the encoder, if there is something to cluster.
+            threshold: Least linkage; None for the model's.
+        """
+        known = self._of_form
+        together = self._together_with_entities()
+        open_ = [form for form in range(len(self._forms)) if form not in known or not known[form].entity_id]
+        open_ = [form for form in open_ if form not in together]
+        near: list[NearPair] = []
+        if any(form not in known for form in open_):
+            near = self._cluster(open_, encoder(), threshold)
+        names = tuple(sorted(self._all_rows(together), key=lambda one: (one.node_id, not one.founded, one.name)))
+        near_forms = [NearPair(open_[pair.a], open_[pair.b], pair.probability) for pair in near]
+        return Resolution(names, tuple(review_pairs(self._forms, names, near_forms, REVIEWED)))
+
+    def _cluster(self, open_: Sequence[int], encoder: Encoder, threshold: float | None) -> list[NearPair]:
+        place = {form: i for i, form in enumerate(open_)}
+        forms, model = self._forms.subset(open_), shipped_model()
+        groups = self._groups(place)
+        clusters = NilClusters(forms, encoder, model, self._apart(place))
+        weights = {i: self._weight(form) for i, form in enumerate(open_)}
+        found = clusters.cluster(model.threshold if threshold is None else threshold, groups=groups, weights=weights)
+        held = {member for group in groups for member in group.members}
+        pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
+        reasons = dict(zip(pairs, clusters.reasons(pairs), strict=True))
+        for cluster in found:
+            self._place(cluster, open_, held, reasons)
+        clustered = {member for cluster in found for member in cluster.members}
+        for i in range(len(open_)):
+            if i not in clustered and open_[i] not in self._of_form:
+                self._place(Cluster([i], i, {i: 1.0}), open_, held, {})
+        return clusters.near_pairs(REVIEWED[0])
+
+    def _place(self, cluster: Cluster, open_: Sequence[int], held: set[int], reasons: dict[Pair, str]) -> None:
+        """Give the forms of a cluster their node."""
+        first = open_[cluster.representative]
+        model = self._of_form.get(first)
+        if model is None:
+            name, type_ = self._forms.names[self._forms.first[first]]
+            node_id = free_id(self._forms.keys[first], self._taken)
+            self._taken.add(node_id)
+            count = self._forms.counts[self._forms.first[first]]
+            model = ResolvedName(name, type_, node_id, name, None, None, 1.0, FOUNDED, count, founded=True)
+            self._of_form[first] = model
+        for member in cluster.members:
+            form = open_[member]
+            if form in self._of_form:
+                continue
+            is_decided = member in held
+            name, type_ = self._forms.names[self._forms.first[form]]
+            self._of_form[form] = ResolvedName(
+                *(name, type_, model.node_id, model.canonical_name, None, None),
+                1.0 if is_decided else cluster.agreement[member],
+                DECIDED if is_decided else reasons[(cluster.representative, member)],
+                self._forms.counts[self._forms.first[form]],
+            )
+
+    def _weight(self, form: int) -> float:
+        """How often a form occurs; an acronym counts a little less, so that its long form stands for both."""
+        count = self._forms.counts[self._forms.first[form]]
+        return count - 0.5 * is_acronym_like(self._forms.name(form))
+
+    def _all_rows(self, together: dict[int, ResolvedName]) -> Iterable[ResolvedName]:
+        """The row of each distinct name."""
+        for number, (name, type_) in enumerate(self._forms.names):
+            form, count = self._forms.form_of[number], self._forms.counts[number]
+            if (row := self._rows.get(number)) is not None:
+                yield replace(row, count=count)
+                continue
+            model = together.get(form) or self._of_form[form]
+            if form in together:
+                yield replace(
+                    model, name=name, type=type_, probability=1.0, reason=DECIDED, count=count, founded=False, apart=()
+                )
+            elif (model.name, model.type) == (name, type_):
+                yield replace(model, count=count)
+            else:
+                probability = min(model.probability, EXACT_CERTAINTY)
+                yield replace(
+                    model, name=name, type=type_, probability=probability, reason=EQUAL, count=count, founded=False
+                )
+
+    def _forms_of(self, name: str, type_: str) -> int | None:
+        return self._form.get(key_of(" ".join(name.split()), type_))
+
+    def _pairs(self, verdict: str) -> Iterable[Pair]:
+        """Forms of decisions."""
+        for decision in self._decisions:
+            if decision.verdict == verdict:
+                a = self._forms_of(decision.name, decision.type)
+                b = self._forms_of(decision.other, decision.other_type)
+                if a is not None and b is not None and a != b:
+                    yield a, b
+
+    def _together_with_entities(self) -> dict[int, ResolvedName]:
+        """Forms that a person put to a name of an entity, with a row of it."""
+        found: dict[int, ResolvedName] = {}
+        for a, b in self._pairs("same"):
+            for one, other in ((a, b), (b, a)):
+                row = self._of_form.get(other)
+                if one not in self._of_form and row is not None and row.entity_id:
+                    found[one] = row
+        return found
+
+    def _groups(self, place: dict[int, int]) -> list[Group]:
+        """Earlier nodes, and forms that a person put together."""
+        groups: dict[int, Group] = {}  # by member
+        nodes: dict[str, Group] = {}
+        for form, i in place.items():
+            if (row := self._of_form.get(form)) is not None:
+                group = nodes.setdefault(row.node_id, Group([]))
+                group.members.append(i)
+                if row.founded or group.founder is None:
+                    group.founder = i
+                groups[i] = group
+        for a, b in self._pairs("same"):
+            if a in place and b in place:
+                one, other = (groups.get(i) or Group([i]) for i in (place[a], place[b]))
+                if one is other or (one.founder is not None and other.founder is not None):
+                    continue
+                one.members += other.members
+                one.founder = other.founder if one.founder is None else one.founder
+                groups.update(dict.fromkeys(one.members, one))
+        return list({id(group): group for group in groups.values()}.values())
+
+    def _apart(self, place: dict[int, int]) -> set[Pair]:
+        """Pairs that a person decided to be different, now or in an earlier run."""
+        found = {(place[a], place[b]) for a, b in self._pairs("different") if a in place and b in place}
+        of_node: dict[str, list[int]] = {}
+        for form, i in place.items():
+            if (row := self._of_form.get(form)) is not None:
+                of_node.setdefault(row.node_id, []).append(i)
+        for form, i in place.items():
+            if (row := self._of_form.get(form)) is not None:
+                found |= {(i, other) for node in row.apart for other in of_node.get(node, ()) if other != i}
+        return found

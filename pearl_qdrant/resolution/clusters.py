@@ -1,0 +1,261 @@
+"""Clusters of names from the probabilities of pairs: average linkage, without chains.
+
+    linkage         mean probability over all pairs of a name of one cluster and a name of the other
+    merge           the two clusters of the highest linkage, while it is at least the threshold, and no pair between
+                    them is forbidden
+    representative  the name of a cluster that the others agree with most; a name that does not agree with it leaves
+
+So a wrong pair joins nothing by itself, as it does where clusters are connected components: all pairs count. Pairs that
+the search did not find are scored when two clusters that need them are about to merge.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+FORBIDDEN = -1.0
+"""The probability of a pair that nothing may merge."""
+
+Pair = tuple[int, int]
+ScorePairs = Callable[[Sequence[Pair]], Sequence[float]]
+"""Returns the probabilities of pairs of names, `FORBIDDEN` for those that nothing may merge."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Names of one entity.
+
+    Attributes:
+        members: Numbers of names.
+        representative: One of them.
+        agreement: Probability that a member and the representative are the same, by member; 1 for itself.
+    """
+
+    members: list[int]
+    representative: int
+    agreement: dict[int, float]
+
+
+@dataclass(slots=True)
+class Group:
+    """Names that are one cluster from the start.
+
+    Attributes:
+        members: Numbers of names.
+        founder: The representative, which does not change; None for a group of a new cluster.
+    """
+
+    members: list[int]
+    founder: int | None = None
+
+
+class PairTable:
+    """Probabilities of pairs, with those that are missing scored on demand."""
+
+    def __init__(self, known: Iterable[tuple[int, int, float]], score: ScorePairs) -> None:
+        self._known = {_key(a, b): probability for a, b, probability in known}
+        self._score = score
+
+    def add_missing(self, pairs: Iterable[Pair]) -> None:
+        """Score those of some pairs that are not known."""
+        missing = list(dict.fromkeys(key for a, b in pairs if (key := _key(a, b)) not in self._known))
+        if missing:
+            scored = self._score([(key >> 32, key & 0xFFFFFFFF) for key in missing])
+            self._known.update(zip(missing, scored, strict=True))
+
+    def forbid(self, a: int, b: int) -> None:
+        """Nothing may merge a pair."""
+        self._known[_key(a, b)] = FORBIDDEN
+
+    def get(self, a: int, b: int) -> float | None:
+        """The probability of a pair; None if it is not known."""
+        return self._known.get(_key(a, b))
+
+    def probability(self, a: int, b: int) -> float:
+        """The probability of a pair, scored if need be."""
+        self.add_missing([(a, b)])
+        return self._known[_key(a, b)]
+
+    def items(self) -> Iterator[tuple[int, int, float]]:
+        """All known pairs with their probabilities."""
+        for key, probability in self._known.items():
+            yield key >> 32, key & 0xFFFFFFFF, probability
+
+
+def _key(a: int, b: int) -> int:
+    """Both numbers in one, which takes a third of the memory of a tuple."""
+    return a << 32 | b if a < b else b << 32 | a
+
+
+@dataclass(slots=True)
+class _State:
+    """Clusters while they merge, by the number of one of their names.
+
+    Attributes:
+        members: Names of each cluster.
+        near: Clusters that have a probable pair with it.
+        version: Changes with each merge, so that old entries of the queue are recognised.
+        fixed: Clusters that have a founder.
+    """
+
+    members: dict[int, list[int]] = field(default_factory=dict)
+    near: dict[int, set[int]] = field(default_factory=dict)
+    version: dict[int, int] = field(default_factory=dict)
+    fixed: set[int] = field(default_factory=set)
+
+
+def cluster_names(
+    table: PairTable,
+    threshold: float,
+    *,
+    least_agreement: float,
+    weights: Mapping[int, float],
+    groups: Sequence[Group] = (),
+) -> list[Cluster]:
+    """Merge names.
+
+    Args:
+        table: Probabilities of pairs.
+        threshold: Least linkage of a merge, in [0, 1].
+        least_agreement: Least probability of a member and its representative, in [0, 1].
+        weights: How often each name occurs, where more than once; breaks ties between representatives.
+        groups: Names that are together whatever their probability, without common members. Two groups that have
+            founders do not merge.
+
+    Returns:
+        Clusters of at least two names, and those of groups.
+    """
+    state = _start(table, threshold, groups)
+    queue = [entry for cluster in state.members for entry in _entries(table, state, cluster, threshold, once=True)]
+    heapq.heapify(queue)
+    while queue:
+        negative, a, b, version_a, version_b = heapq.heappop(queue)
+        if state.version.get(a) != version_a or state.version.get(b) != version_b:
+            continue
+        linkage = _linkage(table, state.members[a], state.members[b])
+        if linkage < threshold:
+            continue
+        if linkage < -negative - 1e-9:  # it was an upper limit
+            heapq.heappush(queue, (-linkage, a, b, version_a, version_b))
+            continue
+        _join(state, a, b)
+        for entry in _entries(table, state, a, threshold):
+            heapq.heappush(queue, entry)
+    founders = {group.founder: group for group in groups if group.founder is not None}
+    held = {member for group in groups for member in group.members if len(group.members) > 1}
+    found = []
+    for members in state.members.values():
+        founder = next((member for member in members if member in founders), None)
+        if len(members) > 1 or founder is not None:
+            first = _with_representative(table, members, weights, founder)
+            found += _agreeing(table, first, least_agreement, weights, held)
+    return found
+
+
+_Entry = tuple[float, int, int, int, int]
+
+
+def _start(table: PairTable, threshold: float, groups: Sequence[Group]) -> _State:
+    """Groups and clusters of one name, and which of them have a probable pair."""
+    state = _State()
+    of_name: dict[int, int] = {}
+    for group in groups:
+        first = group.members[0]
+        state.members[first] = list(group.members)
+        of_name.update(dict.fromkeys(group.members, first))
+        if group.founder is not None:
+            state.fixed.add(first)
+    for a, b, probability in table.items():
+        if probability < threshold:
+            continue
+        one, other = of_name.get(a, a), of_name.get(b, b)
+        if one != other:
+            for cluster, neighbour in ((one, other), (other, one)):
+                state.members.setdefault(cluster, [cluster])
+                state.near.setdefault(cluster, set()).add(neighbour)
+    state.version = dict.fromkeys(state.members, 0)
+    return state
+
+
+def _entries(
+    table: PairTable, state: _State, cluster: int, threshold: float, *, once: bool = False
+) -> Iterator[_Entry]:
+    """Entries of the queue for a cluster and those near it, or only those of a higher number."""
+    for other in sorted(state.near.get(cluster, ())):
+        if (once and other < cluster) or (cluster in state.fixed and other in state.fixed):
+            continue
+        limit = _upper_limit(table, state.members[cluster], state.members[other])
+        if limit >= threshold:
+            yield -limit, cluster, other, state.version[cluster], state.version[other]
+
+
+def _join(state: _State, a: int, b: int) -> None:
+    """Put cluster b into cluster a."""
+    state.members[a] += state.members.pop(b)
+    state.version[a] += 1
+    del state.version[b]
+    if b in state.fixed:
+        state.fixed.add(a)
+    state.near[a] = (state.near[a] | state.near.pop(b)) - {a, b}
+    for other in state.near[a]:
+        state.near[other].discard(b)
+        state.near[other].add(a)
+
+
+def _linkage(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> float:
+    """Mean probability of pairs, or `FORBIDDEN` if one of them is."""
+    cross = [(i, j) for i in ours for j in theirs]
+    table.add_missing(cross)
+    probabilities = [table.probability(i, j) for i, j in cross]
+    return FORBIDDEN if min(probabilities) == FORBIDDEN else sum(probabilities) / len(probabilities)
+
+
+def _upper_limit(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> float:
+    """What the linkage of two clusters is at most, if pairs that are not known are certain."""
+    total = 0.0
+    for i in ours:
+        for j in theirs:
+            known = table.get(i, j)
+            if known == FORBIDDEN:
+                return FORBIDDEN
+            total += 1.0 if known is None else known
+    return total / (len(ours) * len(theirs))
+
+
+def _with_representative(
+    table: PairTable, members: Sequence[int], weights: Mapping[int, float], founder: int | None = None
+) -> Cluster:
+    """A cluster with its founder, else the member that the others agree with most.
+
+    Of equal ones the most frequent is taken, then the first.
+    """
+    if founder is None:
+        table.add_missing([(a, b) for i, a in enumerate(members) for b in members[i + 1 :]])
+
+        def centrality(one: int) -> tuple[float, float, int]:
+            total = sum(table.probability(one, other) for other in members if other != one)
+            return (round(total, 6), weights.get(one, 1), -one)
+
+        founder = max(members, key=centrality)
+    table.add_missing([(founder, one) for one in members if one != founder])
+    agreement = {one: 1.0 if one == founder else table.probability(founder, one) for one in members}
+    return Cluster(sorted(members), founder, agreement)
+
+
+def _agreeing(
+    table: PairTable, cluster: Cluster, least: float, weights: Mapping[int, float], held: Collection[int]
+) -> list[Cluster]:
+    """The cluster without members that do not agree with the representative; they form clusters of their own.
+
+    Members of groups stay.
+    """
+    leaving = [one for one in cluster.members if cluster.agreement[one] < least and one not in held]
+    if not leaving:
+        return [cluster]
+    staying = [one for one in cluster.members if one not in set(leaving)]
+    kept = [_with_representative(table, staying, weights, cluster.representative)]
+    if len(leaving) > 1:
+        kept += _agreeing(table, _with_representative(table, leaving, weights), least, weights, held)
+    return kept

@@ -1,0 +1,158 @@
+"""Distinct names of a stream, grouped to forms: names that differ in case, accents, spaces and punctuation alone.
+
+A form is what is compared. Names of one spelling key (`lexical.keys`) and type are one form, unless their key is so
+short that punctuation tells them apart (`C`, `C++`, `C#`). Memory grows with the distinct names, not with the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pearl_qdrant.lexical.keys import spelling_key
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
+from pearl_qdrant.resolution.records import NameRecord
+
+SHORT_KEY = 2
+"""Letters and digits up to which punctuation is part of a name."""
+
+MOST_SOURCES = 64
+"""Sources that are remembered of a form: an acronym that is found in more needs no further one."""
+
+_LONGEST_ACRONYM = 10
+
+
+@dataclass(slots=True)
+class Forms:
+    """Distinct names and their forms, in an order that does not depend on that of the stream.
+
+    Attributes:
+        names: Distinct (name, type), n of them, sorted by form.
+        counts: How often each was given.
+        form_of: The form of each.
+        first: The name that stands for each form: the most frequent; of equal ones the first in order.
+        folded: The folded name of each form.
+        keys: Spelling key and type of each form.
+        sources: Hashes of the sources of forms, where the records have them.
+        defined: Pairs of forms, short and long, that a context defines.
+    """
+
+    names: list[tuple[str, str]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    form_of: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    folded: list[str] = field(default_factory=list)
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    sources: dict[int, frozenset[int]] = field(default_factory=dict)
+    defined: set[tuple[int, int]] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def name(self, form: int) -> str:
+        """The string that stands for a form."""
+        return self.names[self.first[form]][0]
+
+    def type(self, form: int) -> str:
+        """The type of a form, or ""."""
+        return self.names[self.first[form]][1]
+
+    def subset(self, forms: Sequence[int]) -> Forms:
+        """Some forms, in the given order, each with the name that stands for it alone."""
+        place = {form: i for i, form in enumerate(forms)}
+        return Forms(
+            names=[self.names[self.first[form]] for form in forms],
+            counts=[self.counts[self.first[form]] for form in forms],
+            form_of=list(range(len(forms))),
+            first=list(range(len(forms))),
+            folded=[self.folded[form] for form in forms],
+            keys=[self.keys[form] for form in forms],
+            sources={place[form]: found for form, found in self.sources.items() if form in place},
+            defined={(place[a], place[b]) for a, b in self.defined if a in place and b in place},
+        )
+
+
+def key_of(name: str, type_: str) -> tuple[str, str]:
+    """What names of one form have in common: the spelling key, and the type without case."""
+    folded = fold_name(name)
+    key = spelling_key(folded)
+    if len(key) <= SHORT_KEY:
+        key = " ".join(name.casefold().split())
+    return key, type_.casefold().strip()
+
+
+def gather(records: Iterable[NameRecord | str], *, known: Mapping[tuple[str, str], int] | None = None) -> Forms:
+    """Read a stream of names; blank ones are left out.
+
+    Args:
+        records: Names, or records of them.
+        known: Further names (name, type) with their counts, of an earlier run.
+    """
+    counts: dict[tuple[str, str], int] = dict(known or {})
+    sources: dict[tuple[str, str], set[int]] = {}
+    defined: set[tuple[str, str]] = set()
+    for record in records:
+        one = NameRecord(record) if isinstance(record, str) else record
+        name = " ".join(one.name.split())
+        if not name:
+            continue
+        key = (name, one.type.strip())
+        counts[key] = counts.get(key, 0) + 1
+        if one.source:
+            seen = sources.setdefault(key, set())
+            if len(seen) < MOST_SOURCES:
+                seen.add(hash(one.source))
+        if one.context:
+            defined.update((found.short, found.long) for found in find_abbreviations(one.context))
+    return _forms(counts, sources, defined)
+
+
+def _forms(
+    counts: Mapping[tuple[str, str], int], sources: Mapping[tuple[str, str], set[int]], defined: set[tuple[str, str]]
+) -> Forms:
+    forms = Forms()
+    last: tuple[str, str] | None = None
+    for key, one in sorted((key_of(*one), one) for one in counts):
+        number = len(forms.names)
+        forms.names.append(one)
+        forms.counts.append(counts[one])
+        if key != last:
+            last = key
+            forms.keys.append(key)
+            forms.first.append(number)
+            forms.folded.append(fold_name(one[0]))
+        form = len(forms.first) - 1
+        forms.form_of.append(form)
+        if counts[one] > counts[forms.names[forms.first[form]]]:
+            forms.first[form] = number
+            forms.folded[form] = fold_name(one[0])
+        if own := sources.get(one):
+            forms.sources[form] = forms.sources.get(form, frozenset()) | own
+    if defined:
+        forms.defined = _defined_forms(forms, defined)
+    return forms
+
+
+def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int, int]]:
+    """Forms of the abbreviations that contexts define, of equal types."""
+    by_key: dict[str, list[int]] = {}
+    wanted = {key_of(name, "")[0] for pair in defined for name in pair}
+    for form, (key, _) in enumerate(forms.keys):
+        if key in wanted:
+            by_key.setdefault(key, []).append(form)
+    return {
+        (short, long)
+        for pair in defined
+        for short in by_key.get(key_of(pair[0], "")[0], ())
+        for long in by_key.get(key_of(pair[1], "")[0], ())
+        if short != long and forms.keys[short][1] == forms.keys[long][1]
+    }
+
+
+def is_acronym_like(name: str) -> bool:
+    """Whether a string looks like an acronym: one word of 2 to 10 characters, most of its letters in capitals."""
+    letters = [c for c in name if c.isalpha()]
+    if " " in name or not len(letters) >= 2 or len(name) > _LONGEST_ACRONYM:
+        return False
+    return 2 * sum(c.isupper() for c in letters) > len(letters)

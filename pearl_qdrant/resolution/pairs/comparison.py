@@ -1,0 +1,212 @@
+"""The forms of names as arrays, the pairs of them that may mean the same, and the features of pairs.
+
+Vectors are half floats in a temporary file, which is mapped. N-grams, neighbours and types are in memory, about 500
+bytes a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.idf import IdfTable, score_pairs
+from pearl_qdrant.lexical.ngrams import folded_rows
+from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.resolution.names import Forms, is_acronym_like
+from pearl_qdrant.resolution.pairs.features import (
+    Form,
+    ScorePart,
+    forbids,
+    form_of,
+    has_legal_form,
+    join_features,
+    replaced_words,
+    skeleton,
+    string_pair,
+)
+from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs
+from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
+
+N_NEIGHBOURS = 16
+"""Neighbours by vector that are kept of each name."""
+
+DENSE_PAIRS, NGRAM_PAIRS, SKELETON_PAIRS = 10, 6, 4
+"""Candidates of each name: by vector, by n-grams, by consonants."""
+
+NGRAM_FEATURES, SKELETON_FEATURES = 8, 6
+"""N-grams of each name that are looked up, the rarest."""
+
+CROWD = slice(5, 12)
+"""Ranks of the neighbours that measure how many names are like a name."""
+
+MOST_OF_A_SOURCE = 200
+"""Names of one source among which acronyms are looked for."""
+
+_ENCODED = 16_384
+_COMPARED = 65_536
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+HalfArray = npt.NDArray[np.float16]
+
+
+class Comparison:
+    """Compares the forms of names.
+
+    Args:
+        forms: At least one form.
+        encoder: Makes their vectors.
+    """
+
+    def __init__(self, forms: Forms, encoder: Encoder) -> None:
+        self.forms = forms
+        self._names = [forms.name(form) for form in range(len(forms))]
+        self._baseline = baseline_similarity(encoder)
+        self._vectors, self._types = _encode(self._names, encoder)
+        self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
+        cosines = self._nearest.cosines[:, CROWD]
+        self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)
+        self._rows = folded_rows(forms.folded)
+        self._idf = IdfTable.from_names(self._names[:: max(1, len(forms) // 100_000)])
+        self._weighted = self._idf.weighted(self._rows)
+        self._type_codes = np.unique(np.array([key[1] for key in forms.keys]), return_inverse=True)[1]
+        self._words = WordVectors(forms.folded, encoder, self._baseline)
+        self.form = lru_cache(maxsize=50_000)(self._form)
+        self._together = self._found_together()
+
+    def _form(self, number: int) -> Form:
+        return form_of(self._names[number], self.forms.folded[number])
+
+    def candidates(self) -> IntArray:
+        """Pairs of forms of equal types that may mean the same, (p, 2), the smaller number first, sorted."""
+        keys = np.unique(np.concatenate([_packed(pairs) for pairs in self._proposals()]))
+        a, b = keys >> 32, keys & 0xFFFFFFFF
+        is_possible = (a != b) & (self._type_codes[a] == self._type_codes[b])
+        return np.stack((a, b), axis=1)[is_possible]
+
+    def _proposals(self) -> Iterator[IntArray]:
+        n = len(self.forms)
+        near = self._nearest.names[:, :DENSE_PAIRS]
+        pairs = np.stack((np.repeat(np.arange(n), near.shape[1]), near.ravel()), axis=1).astype(np.int64)
+        yield pairs[pairs[:, 1] >= 0]
+        yield from ngram_pairs(self._rows, self._idf, features=NGRAM_FEATURES, k=NGRAM_PAIRS)
+        skeletons = [skeleton(folded) for folded in self.forms.folded]
+        rarity = IdfTable.from_names(skeletons[:: max(1, n // 100_000)])
+        yield from ngram_pairs(folded_rows(skeletons), rarity, features=SKELETON_FEATURES, k=SKELETON_PAIRS)
+        if self._together:
+            yield np.array(sorted(self._together), np.int64)
+
+    def _found_together(self) -> set[tuple[int, int]]:
+        """Pairs of an acronym and what it stands for that one source has, or one context defines."""
+        found = {(min(pair), max(pair)) for pair in self.forms.defined}
+        of_source: dict[int, list[int]] = {}
+        for form, sources in self.forms.sources.items():
+            for source in sources:
+                of_source.setdefault(source, []).append(form)
+        for of_one in of_source.values():
+            short = [form for form in of_one if is_acronym_like(self._names[form])]
+            for one in short if len(of_one) <= MOST_OF_A_SOURCE else ():
+                letters = self.form(one).strings.joined
+                found |= {
+                    (min(one, other), max(one, other))
+                    for other in of_one
+                    if letters in self.form(other).strings.initials
+                }
+        return found
+
+    def is_forbidden(self, a: int, b: int) -> bool:
+        """Whether types, numbers or letters forbid that two forms mean the same."""
+        if self._type_codes[a] != self._type_codes[b]:
+            return True
+        if (min(a, b), max(a, b)) in self._together:
+            return False
+        return forbids(self.form(a), self.form(b)) or self._is_company_of_person(a, b)
+
+    def _is_company_of_person(self, a: int, b: int) -> bool:
+        """Whether one has the legal form of a company, and the other is probably a person."""
+        if self._types is None:
+            return False
+        return any(
+            self._types[two, _PERSON] > _PROBABLY
+            and has_legal_form(self.form(one))
+            and not has_legal_form(self.form(two))
+            for one, two in ((a, b), (b, a))
+        )
+
+    def is_together(self, a: int, b: int) -> bool:
+        """Whether one is an acronym and the other its long form, and one source or context has both."""
+        return (min(a, b), max(a, b)) in self._together
+
+    def features(self, pairs: IntArray) -> FloatArray:
+        """Features of pairs in the order of `pairs.features.FEATURES`, (p, features)."""
+        blocks = [self._block(pairs[start : start + _COMPARED]) for start in range(0, len(pairs), _COMPARED)]
+        return np.concatenate(blocks)
+
+    def scores(self, pairs: IntArray, *, with_words: bool = True) -> ScorePart:
+        """What vectors, n-grams and predicted types say of at most `_COMPARED` pairs, sorted by the first name.
+
+        Args:
+            pairs: (p, 2).
+            with_words: Whether to compare the vectors of replaced words, too.
+        """
+        a, b = pairs[:, 0], pairs[:, 1]
+        cosines = np.einsum(
+            "ij,ij->i", np.asarray(self._vectors[a], np.float32), np.asarray(self._vectors[b], np.float32)
+        )
+        lexical = score_pairs(self._weighted, self._weighted, list(map(tuple, pairs.tolist())))
+        rank_a = (self._nearest.cosines[a] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
+        rank_b = (self._nearest.cosines[b] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
+        types, person, other = np.zeros(len(pairs)), np.zeros(len(pairs)), np.zeros(len(pairs))
+        if self._types is not None:
+            both = np.asarray(self._types[a], np.float32) * np.asarray(self._types[b], np.float32)
+            types, person, other = np.sqrt(both).sum(axis=1), both[:, _PERSON], both[:, _OTHER]
+        replaced_dense = np.zeros(len(pairs))
+        if with_words:
+            forms = ((self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist())
+            replaced_dense = self._words.cosines([replaced_words(one, two) for one, two in forms])
+        return ScorePart(
+            dense=(cosines - self._baseline) / (1 - self._baseline),
+            lexical=lexical.cosine,
+            less_covered=np.minimum(lexical.mention_coverage, lexical.name_coverage),
+            more_covered=np.maximum(lexical.mention_coverage, lexical.name_coverage),
+            crowd=(np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
+            worse_rank=np.maximum(rank_a, rank_b),
+            better_rank=np.minimum(rank_a, rank_b),
+            types=types,
+            person=person,
+            other=other,
+            replaced_dense=replaced_dense,
+        )
+
+    def _block(self, pairs: IntArray) -> FloatArray:
+        strings = [string_pair(self.form(a), self.form(b)) for a, b in pairs.tolist()]
+        return join_features(self.scores(pairs), np.array(strings, np.float32))
+
+
+_SAME_COSINE = 1e-3  # half floats
+_PROBABLY = 0.5
+_PERSON, _OTHER = ENTITY_TYPES.index("PERSON"), ENTITY_TYPES.index("OTHER")
+
+
+def _packed(pairs: IntArray) -> IntArray:
+    """Pairs as one number each, the smaller one first."""
+    packed: IntArray = pairs.min(axis=1) << 32 | pairs.max(axis=1)
+    return packed
+
+
+def _encode(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, HalfArray | None]:
+    """Vectors, (n, dim), in a mapped file without a name; and probabilities of entity types, (n, 19), or None."""
+    vectors = mapped_vectors(len(names), encoder.info.dim)
+    types = np.zeros((len(names), len(ENTITY_TYPES)), np.float16) if encoder.info.has_head else None
+    for start in range(0, len(names), _ENCODED):
+        part = slice(start, start + _ENCODED)
+        encoded = encoder.encode([name.encode("utf-8", "replace").decode() for name in names[part]])
+        vectors[part] = encoded.vectors
+        if types is not None and encoded.type_probabilities is not None:
+            types[part] = encoded.type_probabilities.reshape(len(encoded.vectors), -1, len(ENTITY_TYPES)).sum(axis=1)
+    return vectors, types

@@ -1,0 +1,315 @@
+"""What two names say of each other, as numbers that do not depend on their order.
+
+Features of strings are those of the linker's ranking (`linking.ranking`), taken in both directions. Beyond them:
+
+    skeleton         edit similarity of the consonants by sound: Tshikapa, qi ka pa
+    inner            a name without words inside the other: John Todd, John Blair Smith Todd
+    initials         equal words, but for initials of the other's: J. B. Todd, John Blair Todd
+    crowd            cosine to the names further away, which is high where many names are alike
+    rank             how near each is among the other's neighbours
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from rapidfuzz.distance import OSA
+
+from pearl_qdrant.linking.ranking.edit_features import edit_similarity, slips, sorted_similarity, word_changes
+from pearl_qdrant.linking.ranking.string_features import (
+    StringFeatures,
+    equal_core,
+    equal_first_word,
+    equal_numbers,
+    is_acronym,
+    string_features,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+FROM_STRINGS = (
+    "same_words",
+    "same_core",
+    "edit",
+    "other_order",
+    "slips",
+    "skeleton",
+    "skeleton_short",
+    "replaced",
+    "any_replaced",
+    "replaced_common",
+    "replaced_rare",
+    "only_more",
+    "more_rare",
+    "more_words",
+    "inner",
+    "initials",
+    "number_more",
+    "equal_numbers",
+    "code",
+    "acronym",
+    "first_word",
+    "last_word",
+    "one_word",
+    "length",
+    "length_gap",
+)
+"""Features of two strings alone."""
+
+FROM_SCORES = (
+    "dense",
+    "lexical",
+    "less_covered",
+    "more_covered",
+    "crowd",
+    "rank",
+    "rank_of_one",
+    "types",
+    "person",
+    "other",
+    "replaced_dense",
+)
+"""Features of vectors, n-grams and predicted types."""
+
+FEATURES = (*FROM_SCORES, *FROM_STRINGS)
+
+_LONGEST = 30
+"""Letters and digits beyond which a name counts as no longer."""
+
+_SOUNDS = str.maketrans(
+    {
+        **dict.fromkeys("aeiouyhw", ""),
+        **dict.fromkeys("cqgkx", "k"),
+        **dict.fromkeys("sz", "s"),
+        **dict.fromkeys("td", "t"),
+        **dict.fromkeys("bpfv", "p"),
+        **dict.fromkeys("mn", "n"),
+        **dict.fromkeys("lr", "l"),
+        "j": "s",
+        " ": "",
+    }
+)
+_SOFT = re.compile("t?sch|tsh?|tch|ch|sh|zh|dzh|dj|dz|c(?=[eiy])")
+_TWICE = re.compile(r"(.)\1+")
+
+
+def skeleton(folded: str) -> str:
+    """The consonants of a folded name by classes of sound; those that transliterations of one name have in common."""
+    return _TWICE.sub(r"\1", _SOFT.sub("s", folded).translate(_SOUNDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A name prepared for comparisons.
+
+    Attributes:
+        strings: Its features.
+        skeleton: Its consonants.
+    """
+
+    strings: StringFeatures
+    skeleton: str
+
+
+def form_of(name: str, folded: str) -> Form:
+    """Prepare a name; `folded` is its folded form."""
+    return Form(string_features(name, folded), skeleton(folded))
+
+
+def string_pair(a: Form, b: Form) -> tuple[float, ...]:
+    """Features in the order of `FROM_STRINGS`; the same for (b, a)."""
+    one, two = a.strings, b.strings
+    similarity = edit_similarity(one.joined, two.joined)
+    there, back = word_changes(one, two, _NOTHING), word_changes(two, one, _NOTHING)
+    sounds = OSA.normalized_similarity(a.skeleton, b.skeleton) if a.skeleton and b.skeleton else 0.0
+    short = min(len(a.skeleton), len(b.skeleton))
+    n_one, n_two = len(one.content), len(two.content)
+    more = there.only_added or back.only_added
+    words_one, words_two = one.folded.split(), two.folded.split()
+    n_slips = slips(one, two, similarity)
+    replaced = there.any_replaced
+    return (
+        float(one.words_key == two.words_key and bool(one.words_key)),
+        equal_core(one, two),
+        similarity,
+        sorted_similarity(one, two, similarity),
+        float(n_slips > 0),
+        sounds,
+        sounds / (1 + short),
+        max(there.replaced, back.replaced),
+        replaced,
+        (1 - min(there.replaced_rare, back.replaced_rare)) * replaced,
+        max(there.replaced_rare, back.replaced_rare) * replaced,
+        float(bool(more)),
+        max(there.missing_rare, back.missing_rare),
+        min(abs(n_one - n_two), 4) / 4 if more else 0.0,
+        float(_is_inner(words_one, words_two) or _is_inner(words_two, words_one)),
+        float(_has_initials(words_one, words_two) or _has_initials(words_two, words_one)),
+        float(one.numbers != two.numbers),
+        equal_numbers(one, two),
+        float(there.is_code or back.is_code),
+        max(is_acronym(one, two), is_acronym(two, one)),
+        equal_first_word(one, two),
+        float(bool(words_one) and bool(words_two) and words_one[-1] == words_two[-1]),
+        float(n_one == 1 and n_two == 1),
+        min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
+        abs(len(one.joined) - len(two.joined)) / max(len(one.joined), len(two.joined), 1),
+    )
+
+
+_NOTHING: dict[str, float] = {}
+
+
+def _is_inner(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Whether a name of at least two words is the longer one without words inside it."""
+    if not 1 < len(short) < len(long) or short[0] != long[0] or short[-1] != long[-1]:
+        return False
+    left = iter(long)
+    return all(word in left for word in short)
+
+
+def _has_initials(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Whether all words are equal but for initials, at least one, in the place of a word."""
+    if len(short) != len(long) or len(short) < 2:
+        return False
+    n_initials = 0
+    for word, other in zip(short, long, strict=True):
+        if word == other:
+            continue
+        if len(word) != 1 or not other.startswith(word):
+            return False
+        n_initials += 1
+    return 0 < n_initials < len(short)
+
+
+def forbids(a: Form, b: Form) -> bool:
+    """Whether numbers, codes or a legal form forbid that two names mean the same.
+
+    Each has a number that the other does not have (`Type I`, `Type II`; `2019`, `2020`), or each a single letter
+    (`hepatitis A`, `hepatitis B`), or one is the acronym of the other, which only a common source or context allows.
+    """
+    one, two = a.strings, b.strings
+    if one.joined == two.joined:  # they are two forms for a reason: `C`, `C++`
+        return True
+    if one.joined in two.initials or two.joined in one.initials:
+        return True
+    return numbers_forbid(one, two) or letters_forbid(one, two) or opposites_forbid(one, two)
+
+
+def has_legal_form(form: Form) -> bool:
+    """Whether a name ends in the legal form of a company: `Inc`, `GmbH`."""
+    words = form.strings.folded.split()
+    return len(words) > 1 and words[-1] in _LEGAL_FORMS
+
+
+_LEGAL_FORMS = frozenset("inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv".split())
+
+
+def numbers_forbid(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether each of two names has a number, or another code, that the other does not have."""
+    if bool(one.numbers - two.numbers) and bool(two.numbers - one.numbers):
+        return True
+    return bool(one.codes - two.content_set) and bool(two.codes - one.content_set)
+
+
+def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:
+    """The words that only one name has, and those that only the other has; both empty unless both have some."""
+    ours = [word for word in one.content if word not in two.content_set]
+    theirs = [word for word in two.content if word not in one.content_set]
+    return (ours, theirs) if ours and theirs else ([], [])
+
+
+def letters_forbid(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether two names are equal but for a single letter as a word on each side."""
+    if len(one.content) != len(two.content) or len(one.content) < 2:
+        return False
+    changed = [(x, y) for x, y in zip(one.content, two.content, strict=True) if x != y]
+    return len(changed) == 1 and len(changed[0][0]) == len(changed[0][1]) == 1
+
+
+def opposites_forbid(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether each has the opposite of a word of the other: `left lung`, `right lung`."""
+    ours, theirs = one.content_set - two.content_set, two.content_set - one.content_set
+    return any(not _OPPOSITES.get(word, _NO_WORDS).isdisjoint(theirs) for word in ours)
+
+
+_NO_WORDS: frozenset[str] = frozenset()
+
+
+def _opposites() -> dict[str, frozenset[str]]:
+    pairs = [pair.split("/") for pair in _PAIRS_OF_OPPOSITES.split()]
+    return {word: frozenset(other for pair in pairs if word in pair for other in pair if other != word)
+            for pair in pairs for word in pair}  # fmt: skip
+
+
+_PAIRS_OF_OPPOSITES = (
+    "left/right upper/lower north/south/east/west northern/southern/eastern/western northeast/northwest "
+    "southeast/southwest up/down upregulation/downregulation upregulated/downregulated positive/negative "
+    "mature/immature male/female men/women boy/girl mother/father son/daughter brother/sister husband/wife "
+    "adult/juvenile/pediatric/infantile/childhood/neonatal/fetal dominant/recessive primary/secondary/tertiary "
+    "acute/chronic benign/malignant major/minor anterior/posterior dorsal/ventral medial/lateral superior/inferior "
+    "proximal/distal internal/external inner/outer inside/outside deletion/duplication monosomy/trisomy "
+    "hyperthyroidism/hypothyroidism hypertension/hypotension hyperglycemia/hypoglycemia import/export "
+    "ascending/descending afferent/efferent hot/cold new/old high/low first/second/third/last junior/senior "
+    "summer/winter/spring/autumn monday/tuesday/wednesday/thursday/friday/saturday/sunday "
+    "january/february/march/april/may/june/july/august/september/october/november/december"
+)
+"""Words that are no two names of one thing, in the normal spelling of `lexical.spelling_variants`."""
+
+_OPPOSITES = _opposites()
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePart:
+    """What vectors, n-grams and predicted types say of p pairs; every field is (p,).
+
+    Attributes:
+        dense: Cosine above that of unrelated names, 1 for equal vectors.
+        lexical: Cosine of the weighted n-grams, in [0, 1].
+        less_covered, more_covered: Share of the weights of each name that the other has; the smaller, the larger one.
+        crowd: As `dense`, for the names further away.
+        worse_rank, better_rank: How many neighbours of each are nearer than the other.
+        types: Agreement of the predicted types, in [0, 1].
+        person, other: Probability that both are persons, or of no special type (diseases, genes, concepts).
+        replaced_dense: Cosine of the words that only one and that only the other has, as `dense`; 0 where one has none.
+    """
+
+    dense: npt.NDArray[np.floating]
+    lexical: npt.NDArray[np.floating]
+    less_covered: npt.NDArray[np.floating]
+    more_covered: npt.NDArray[np.floating]
+    crowd: npt.NDArray[np.floating]
+    worse_rank: npt.NDArray[np.integer]
+    better_rank: npt.NDArray[np.integer]
+    types: npt.NDArray[np.floating]
+    person: npt.NDArray[np.floating]
+    other: npt.NDArray[np.floating]
+    replaced_dense: npt.NDArray[np.floating]
+
+
+def join_features(scores: ScorePart, strings: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """All features of p pairs, (p, len(FEATURES)).
+
+    Args:
+        scores: Of vectors, n-grams and types.
+        strings: (p, len(FROM_STRINGS)), by `string_pair`.
+    """
+    columns = [
+        scores.dense,
+        scores.lexical,
+        scores.less_covered,
+        scores.more_covered,
+        scores.crowd,
+        1 / (1 + scores.worse_rank),
+        1 / (1 + scores.better_rank),
+        scores.types,
+        scores.person,
+        scores.other,
+        scores.replaced_dense,
+        strings,
+    ]
+    return np.column_stack(columns).astype(np.float32)

@@ -1,0 +1,110 @@
+"""The probability that two names mean the same: a logistic model of `pairs.features.FEATURES`.
+
+Its terms are written as they are computed, so that `resolution.json` can be read:
+
+    dense            a feature
+    dense>0.5        how much it is above a number, max(0, dense - 0.5)
+    person*inner     the product of two features
+
+`runs/resolution_model.py` fits the coefficients, and chooses the thresholds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.resolution.pairs.features import FEATURES
+
+MODEL_FILE = "resolution.json"
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PairModel:
+    """Coefficients, and the thresholds that were chosen with them.
+
+    Attributes:
+        terms: What is computed from the features.
+        weights: (terms,).
+        bias: Logit of a pair whose terms are 0.
+        threshold: Least mean probability between two clusters, in [0, 1].
+        least_agreement: Least probability of a name and the representative of its cluster, in [0, 1].
+        least_dense, least_lexical: Pairs below both are not compared further: hardly one of them is a merge.
+    """
+
+    terms: tuple[str, ...]
+    weights: FloatArray
+    bias: float
+    threshold: float
+    least_agreement: float
+    least_dense: float
+    least_lexical: float
+
+    @classmethod
+    def from_names(cls, stored: Mapping[str, object]) -> PairModel:
+        """A model from what `resolution.json` has.
+
+        Raises:
+            ValueError: If a term has a feature that this version does not know.
+        """
+        weights = stored["terms"]
+        if not isinstance(weights, dict):
+            raise TypeError("the terms of a model are names with numbers")
+        numbers = {
+            name: float(str(stored[name]))
+            for name in ("bias", "threshold", "least_agreement", "least_dense", "least_lexical")
+        }
+        compute_terms(np.zeros((1, len(FEATURES)), np.float32), list(weights))
+        return cls(tuple(weights), np.array([float(value) for value in weights.values()]), **numbers)
+
+    def probabilities(self, features: npt.NDArray[np.float32]) -> FloatArray:
+        """Probabilities of p pairs, (p,), from (p, features)."""
+        logits = compute_terms(features, self.terms).astype(np.float64) @ self.weights + self.bias
+        found: FloatArray = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+        return found
+
+    def is_worth_comparing(
+        self, dense: npt.NDArray[np.floating], lexical: npt.NDArray[np.floating]
+    ) -> npt.NDArray[np.bool_]:
+        """Which of p pairs may merge, by cosine and n-grams alone, (p,)."""
+        worth: npt.NDArray[np.bool_] = (dense >= self.least_dense) | (lexical >= self.least_lexical)
+        return worth
+
+
+def compute_terms(features: npt.NDArray[np.float32], terms: Sequence[str]) -> npt.NDArray[np.float32]:
+    """The terms of p pairs, (p, terms), from (p, features).
+
+    Raises:
+        ValueError: If a term has an unknown feature.
+    """
+    return np.column_stack([_term(features, term) for term in terms]) if terms else features[:, :0]
+
+
+def _term(features: npt.NDArray[np.float32], term: str) -> npt.NDArray[np.float32]:
+    first, product, second = term.partition("*")
+    if product:
+        return _feature(features, first) * _feature(features, second)
+    first, above, limit = term.partition(">")
+    values = _feature(features, first)
+    return np.maximum(values - np.float32(limit), 0) if above else values
+
+
+def _feature(features: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
+    if name not in FEATURES:
+        raise ValueError(f"the model has a feature that this version does not know: {name!r}")
+    column: npt.NDArray[np.float32] = features[:, FEATURES.index(name)]
+    return column
+
+
+@lru_cache(maxsize=1)
+def shipped_model() -> PairModel:
+    """The model that ships with the package."""
+    return PairModel.from_names(json.loads(files(__package__).joinpath(MODEL_FILE).read_text("utf-8")))

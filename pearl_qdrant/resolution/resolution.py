@@ -1,0 +1,128 @@
+"""`Resolution`: the node of each name, pairs for review, and undoing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.resolution.files import read_nodes, write_nodes, write_review
+from pearl_qdrant.resolution.names import key_of
+from pearl_qdrant.resolution.node_ids import free_id
+from pearl_qdrant.resolution.pairs.reasons import DECIDED, FOUNDED
+from pearl_qdrant.resolution.records import NameRecord, ResolvedName, ReviewPair
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What `resolve` found.
+
+    Attributes:
+        names: One for each distinct name and type, sorted by node.
+        review: Pairs whose merge is uncertain, the most uncertain first.
+    """
+
+    names: tuple[ResolvedName, ...]
+    review: tuple[ReviewPair, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[str, str], ResolvedName]:
+        return {(one.name, one.type): one for one in self.names}
+
+    @property
+    def nodes(self) -> Iterator[tuple[str, list[ResolvedName]]]:
+        """Ids of nodes with their names, the founding name first."""
+        grouped: dict[str, list[ResolvedName]] = {}
+        for one in self.names:
+            grouped.setdefault(one.node_id, []).append(one)
+        for node_id, names in grouped.items():
+            yield node_id, sorted(names, key=lambda one: (not one.founded, -one.probability))
+
+    def node(self, name: str | NameRecord, kind: str = "") -> str | None:
+        """The node of a name (of the type `kind`) that was given; None if it was not."""
+        one = NameRecord(name, kind) if isinstance(name, str) else name
+        found = self._by_name.get((" ".join(one.name.split()), one.type.strip()))
+        return None if found is None else found.node_id
+
+    def write(self, nodes: str | os.PathLike[str], *, review: str | os.PathLike[str] | None = None) -> None:
+        """Write the nodes, and the pairs for review where a path is given (`resolution.files`)."""
+        write_nodes(Path(nodes), self.names)
+        if review is not None:
+            self.write_review(review)
+
+    def write_review(self, path: str | os.PathLike[str]) -> None:
+        """Write the pairs for review alone."""
+        write_review(Path(path), self.review)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Resolution:
+        """Read what `write` wrote, without pairs for review.
+
+        Raises:
+            FormatError: If it is not such a file.
+        """
+        return cls(tuple(read_nodes(Path(path))))
+
+    def undo(self, names: Iterable[str | NameRecord]) -> Resolution:
+        """Take names out of their nodes: each founds a node of its own, and later runs keep it apart from the former.
+
+        Names that are equal but for case and spaces leave together. All other ids stay.
+
+        Raises:
+            OptionError: If a name is unknown, or alone in its node.
+        """
+        current = {(one.name, one.type): one for one in self.names}
+        taken = {one.node_id for one in self.names}
+        for name in names:
+            one = NameRecord(name) if isinstance(name, str) else name
+            keys = self._keys_like(one)
+            if not keys:
+                raise OptionError("undo", f"There is no name {one.name!r} among the {len(self.names):,} names.")
+            for node_id in sorted({current[key].node_id for key in keys}):
+                leaving = [key for key in keys if current[key].node_id == node_id]
+                staying = [key for key, held in current.items() if held.node_id == node_id and key not in leaving]
+                if not staying and current[leaving[0]].entity_id is None:
+                    raise OptionError("undo", f"{one.name!r} is alone in its node {node_id}: there is nothing to undo.")
+                current.update(_founded(leaving, current, taken))
+                if staying and not any(current[key].founded for key in staying):
+                    first = max(staying, key=lambda key: (current[key].probability, current[key].count))
+                    current[first] = replace(current[first], founded=True)
+                    current.update(
+                        {key: replace(current[key], canonical_name=first[0]) for key in staying}
+                        if current[first].entity_id is None
+                        else {}
+                    )
+        return Resolution(tuple(current.values()), self.review)
+
+    def _keys_like(self, one: NameRecord) -> list[tuple[str, str]]:
+        """Names of the same form; of any type, if none is given."""
+        wanted = key_of(" ".join(one.name.split()), one.type)
+        return [
+            key for key in self._by_name if (form := key_of(*key)) == wanted or (not one.type and form[0] == wanted[0])
+        ]
+
+
+def _founded(
+    leaving: list[tuple[str, str]], current: Mapping[tuple[str, str], ResolvedName], taken: set[str]
+) -> dict[tuple[str, str], ResolvedName]:
+    """Names with a node of their own, apart from their former one."""
+    first = max(leaving, key=lambda key: (current[key].count, key))
+    node_id = free_id(key_of(*first), taken)
+    taken.add(node_id)
+    return {
+        key: replace(
+            current[key],
+            node_id=node_id,
+            canonical_name=first[0],
+            entity_id=None,
+            kb=None,
+            probability=1.0,
+            reason=FOUNDED if key == first else DECIDED,
+            founded=key == first,
+            apart=tuple(dict.fromkeys((*current[key].apart, current[key].node_id))),
+        )
+        for key in leaving
+    }

@@ -1,0 +1,199 @@
+"""The recipe of `resolution.json` in `pearl_qdrant/resolution/pairs/`: whether two names mean the same.
+
+    python runs/resolution_model.py --data FOLDER --out pearl_qdrant/resolution/pairs/resolution.json
+
+--data has `kb/` (TSV with a header). The pairs are the candidates that `resolve` finds among names of training entities
+(`resolution_data.training_sets`): general names, and biomedical ones. A pair is right if both names are of one entity.
+The terms are features, what features exceed numbers, and products of two. An L1 penalty leaves most of them out. The
+threshold is the lowest at which the clusters of both training sets have a pairwise precision of at least `PRECISION`.
+About ten minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+import numpy.typing as npt
+from resolution_data import GoldName, training_sets
+from sklearn.linear_model import LogisticRegression
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.resolution.clusters import FORBIDDEN, PairTable, cluster_names
+from pearl_qdrant.resolution.names import Forms, gather, key_of
+from pearl_qdrant.resolution.pairs.comparison import Comparison
+from pearl_qdrant.resolution.pairs.features import FEATURES
+from pearl_qdrant.resolution.pairs.model import compute_terms
+from pearl_qdrant.resolution.records import NameRecord
+
+PRECISION = 0.975
+LEAST_AGREEMENT = 0.3
+ABOVE = {
+    "dense": (0.3, 0.5, 0.65, 0.8, 0.9),
+    "lexical": (0.2, 0.4, 0.6, 0.8),
+    "less_covered": (0.3, 0.6),
+    "skeleton": (0.5, 0.7, 0.85),
+    "edit": (0.6, 0.8),
+    "crowd": (0.3, 0.5),
+    "length": (0.3, 0.6),
+    "types": (0.5, 0.8),
+    "replaced_dense": (0.2, 0.4, 0.6),
+}
+"""Numbers of the terms `feature>number`."""
+
+WHETHER = (
+    *("one_word", "any_replaced", "only_more", "equal_numbers", "number_more", "person", "other", "inner", "code"),
+    *("first_word", "last_word", "same_words", "same_core", "slips", "initials"),
+)
+HOW_MUCH = (
+    *("dense", "lexical", "less_covered", "skeleton", "edit", "length", "crowd", "rank", "types", "length_gap"),
+    *("replaced_rare", "replaced_dense", "more_rare"),
+)
+"""Features whose products are terms."""
+
+PRODUCTS = (
+    *("dense*lexical", "dense*length", "lexical*length", "dense*crowd", "skeleton*length", "dense*skeleton"),
+    *("dense*rank", "lexical*rank", "edit*length", "dense*types", "skeleton*lexical", "dense*replaced_dense"),
+    *("other*only_more", "other*any_replaced", "person*only_more", "person*any_replaced", "person*inner"),
+)
+LOST = 0.01
+"""Share of the probable right pairs that the quick look at cosine and n-grams may lose."""
+
+_log = logging.getLogger("resolution_model")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPairs:
+    """Candidates of a training set.
+
+    Attributes:
+        forms: The forms of its names.
+        gold: The entity of each form; None for one of several entities.
+        pairs: (p, 2).
+        features: (p, features).
+        is_right: (p,).
+        is_open: (p,), false where types or numbers forbid a merge.
+    """
+
+    forms: Forms
+    gold: list[str | None]
+    pairs: npt.NDArray[np.int64]
+    features: npt.NDArray[np.float32]
+    is_right: npt.NDArray[np.bool_]
+    is_open: npt.NDArray[np.bool_]
+
+
+def pairs_of(names: list[GoldName], encoder: Encoder) -> TrainingPairs:
+    """Candidates of a set of names with their features."""
+    forms = gather(NameRecord(one.name, one.type) for one in names)
+    owners: dict[tuple[str, str], set[str]] = {}
+    for one in names:
+        owners.setdefault(key_of(" ".join(one.name.split()), one.type), set()).add(one.gold)
+    gold = [next(iter(found)) if len(found := owners[key]) == 1 else None for key in forms.keys]
+    comparison = Comparison(forms, encoder)
+    pairs = comparison.candidates()
+    is_known = np.array([gold[a] is not None and gold[b] is not None for a, b in pairs.tolist()])
+    pairs = pairs[is_known]
+    is_open = np.array([not comparison.is_forbidden(a, b) for a, b in pairs.tolist()])
+    is_right = np.array([gold[a] == gold[b] for a, b in pairs.tolist()])
+    return TrainingPairs(forms, gold, pairs, comparison.features(pairs), is_right, is_open)
+
+
+def terms() -> list[str]:
+    """All terms that the fit may use."""
+    above = [f"{name}>{number}" for name, numbers in ABOVE.items() for number in numbers]
+    products = [f"{one}*{other}" for one in WHETHER for other in HOW_MUCH]
+    return list(dict.fromkeys([*FEATURES, *above, *products, *PRODUCTS]))
+
+
+def fit(sets: list[TrainingPairs]) -> tuple[dict[str, float], float]:
+    """Coefficients by term, and the bias; each set weighs the same."""
+    names = terms()
+    x = np.concatenate([compute_terms(one.features[one.is_open], names) for one in sets])
+    y = np.concatenate([one.is_right[one.is_open] for one in sets])
+    weights = np.concatenate([np.full(one.is_open.sum(), 1 / one.is_open.sum()) for one in sets])
+    scale = x.std(axis=0) + 1e-9
+    model = LogisticRegression(C=0.02, l1_ratio=1, solver="liblinear", max_iter=60, tol=1e-3)
+    model.fit(x / scale, y, sample_weight=weights * len(y) / weights.sum())
+    weight = model.coef_[0] / scale
+    return {name: float(w) for name, w in zip(names, weight, strict=True) if abs(w) > 1e-6}, float(model.intercept_[0])
+
+
+def precision_at(one: TrainingPairs, probabilities: npt.NDArray[np.float64], threshold: float) -> float:
+    """Pairwise precision of the forms' clusters at a threshold."""
+    known = zip(*one.pairs.T.tolist(), probabilities.tolist(), strict=True)
+    clusters = cluster_names(
+        PairTable(known, lambda pairs: [0.0] * len(pairs)), threshold, least_agreement=LEAST_AGREEMENT, weights={}
+    )
+    right = total = 0
+    for cluster in clusters:
+        gold = [one.gold[member] for member in cluster.members if one.gold[member] is not None]
+        right += sum(n * (n - 1) // 2 for n in Counter(gold).values())
+        total += len(gold) * (len(gold) - 1) // 2
+    return right / max(total, 1)
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+@click.option("--model", default="pearl-mini-en")
+@click.option("--work", type=click.Path(path_type=Path), help="Folder that keeps the pairs of each set.")
+@click.option("--only", help="Make the pairs of this set, and fit nothing.")
+def main(data: Path, out: Path, model: str, work: Path | None, only: str | None) -> None:
+    """Fit the coefficients."""
+    logging.basicConfig(level=logging.INFO)
+    sets = []
+    for stem, names in training_sets(data).items():
+        if only not in (None, stem):
+            continue
+        kept = None if work is None else work / f"{stem}.pickle"  # of our own making
+        if kept is not None and kept.exists():
+            one = pickle.loads(kept.read_bytes())  # noqa: S301
+        else:
+            one = pairs_of(names, load_encoder(model, device="cpu"))
+        if kept is not None:
+            kept.write_bytes(pickle.dumps(one))
+        _log.info("%s: %d names, %d pairs, %d right", stem, len(names), len(one.pairs), one.is_right.sum())
+        sets.append(one)
+    if only is not None:
+        return
+    coefficients, bias = fit(sets)
+    weights = np.array(list(coefficients.values()))
+    probabilities = []
+    for one in sets:
+        found = 1 / (1 + np.exp(-(compute_terms(one.features, list(coefficients)) @ weights + bias)))
+        found[~one.is_open] = FORBIDDEN
+        probabilities.append(found)
+    threshold = 0.95
+    for tried in np.arange(0.5, 0.96, 0.025):
+        found_precisions = [precision_at(one, p, tried) for one, p in zip(sets, probabilities, strict=True)]
+        _log.info("threshold %.3f: pairwise precision %s", tried, [round(value, 4) for value in found_precisions])
+        if min(found_precisions) >= PRECISION:
+            threshold = float(tried)
+            break
+    probable = np.concatenate([one.features[p >= 0.5] for one, p in zip(sets, probabilities, strict=True)])
+    dense, lexical = (probable[:, FEATURES.index(name)] for name in ("dense", "lexical"))
+    least_dense = float(np.quantile(dense, LOST))
+    text = {
+        "terms": {name: round(value, 4) for name, value in coefficients.items()},
+        "bias": round(bias, 4),
+        "threshold": round(threshold, 3),
+        "least_agreement": LEAST_AGREEMENT,
+        "least_dense": round(least_dense, 3),
+        "least_lexical": round(float(np.quantile(lexical[dense < np.quantile(dense, 0.1)], 0.5)), 3),
+        "model": model,
+        "pairs": int(sum(len(one.pairs) for one in sets)),
+    }
+    out.write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
+    _log.info("%d terms", len(coefficients))
+
+
+if __name__ == "__main__":
+    main()
