@@ -123,7 +123,7 @@ def test_the_error_for_a_missing_library_says_what_to_install(monkeypatch: pytes
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name in ("datasets", "autofj") else find_spec(name)
     )
-    with pytest.raises(SettingsError, match="pip install datasets"):
+    with pytest.raises(SettingsError, match=r"needs the datasets library: pip install .*\[hub\]"):
         HubData().rows("pearl_bench/bird.tsv", "term1")
     assert HubData().paths("autofj/left.tsv") == []
 

@@ -17,7 +17,7 @@ from training.evaluation.tasks import (
     short_text,
     similarity,
 )
-from training.evaluation.tasks.universal import analogy
+from training.evaluation.tasks.universal import analogy, glue, squad
 from training.evaluation.tasks.universal import retrieval as question_retrieval
 
 TASKS: tuple[Task, ...] = (
@@ -33,10 +33,15 @@ TASKS: tuple[Task, ...] = (
 )
 """Tasks that run by default."""
 
-ON_REQUEST: tuple[Task, ...] = (*linking.TASKS, *everyday.TASKS)
-"""Tasks that load bases, which takes minutes each: they run only if named."""
+ON_REQUEST: tuple[Task, ...] = (*linking.TASKS, *everyday.TASKS, *glue.TASKS, *squad.TASKS)
+"""Tasks that take minutes each, to load bases or to encode long texts: they run only if named."""
 
-GROUPS = {linking.GROUP: linking.TASKS, everyday.GROUP: everyday.TASKS}
+GROUPS = {
+    linking.GROUP: linking.TASKS,
+    everyday.GROUP: everyday.TASKS,
+    glue.GROUP: glue.TASKS,
+    squad.GROUP: squad.TASKS,
+}
 """Names that stand for several tasks."""
 
 

@@ -5,6 +5,7 @@ Layout of the folder:
     pearl_bench/{ppdb,ppdb_filtered,turney,bird,yago_test,umls_test,conll2003,bc5cdr}.tsv
     autofj/{left,right,gt}.tsv   intent/atis.tsv   tweets/sentiment.tsv
     ulr_analogy/analogies.tsv   geogranno/geo_pairs.tsv
+    glue/{cola,sst2,mnli,qnli,rte,mrpc,qqp,stsb}.tsv   squad/squad.tsv
     typed_names/onto_typed_names.tsv   kb/general.tsv   kb/biomedical/*.tsv
 
 UTF-8 TSV with a header and no quoting; columns are found by name.

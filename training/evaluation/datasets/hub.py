@@ -1,4 +1,4 @@
-"""Reads the paper's sets from the hub: `Lihuchen/pearl_benchmark` by `datasets`, AutoFJ by the package `autofj`.
+"""Reads evaluation sets from the hub: `Lihuchen/pearl_benchmark`, GLUE and SQuAD by `datasets`, AutoFJ by `autofj`.
 
 Tables have the columns of the folder layout, so that tasks need not know the source. From the hub, entity retrieval
 uses the paper's own names as its dictionary.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pearl_qdrant.errors import FormatError, SettingsError
+from pearl_qdrant.installing import install_command
 from training.evaluation.datasets.data import Row
 
 REPOSITORY = "Lihuchen/pearl_benchmark"
@@ -21,11 +22,21 @@ REPOSITORY = "Lihuchen/pearl_benchmark"
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of the benchmark: its configuration, possible splits, and its column names by ours."""
+    """A table of the hub.
+
+    Attributes:
+        config: Its configuration.
+        splits: Possible names of its split.
+        columns: Its column names by ours; `a.b` is the first item of b in a.
+        every: Splits that are all read, in place of `splits`; the column `split` has their names.
+        repository: Where it is.
+    """
 
     config: str
     splits: tuple[str, ...]
     columns: Mapping[str, str]
+    every: tuple[str, ...] = ()
+    repository: str = REPOSITORY
 
 
 _PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}
@@ -47,6 +58,38 @@ _TABLES = {
     "kb/general.tsv": _Table("kb", ("yago",), {"name": "entity_name"}),
     "kb/biomedical/umls.tsv": _Table("kb", ("umls",), {"name": "entity_name"}),
 }
+
+_GLUE = {
+    "cola": ("sentence",),
+    "sst2": ("sentence",),
+    "mnli": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"),
+    "rte": ("sentence1", "sentence2"),
+    "mrpc": ("sentence1", "sentence2"),
+    "qqp": ("question1", "question2"),
+    "stsb": ("sentence1", "sentence2"),
+}
+"""The columns of texts of GLUE's sets."""
+
+_GLUE_TRAIN = "train[:10000]"
+"""Training rows of a set at most; MNLI has 393 thousand."""
+
+
+def _glue_table(config: str, texts: tuple[str, ...]) -> _Table:
+    """A set of GLUE with its training and its validation rows."""
+    ours = ("text",) if len(texts) == 1 else ("text1", "text2")
+    parts = ("validation_matched", "validation_mismatched") if config == "mnli" else ("validation",)
+    columns = {**dict(zip(ours, texts, strict=True)), "label": "label"}
+    return _Table(config, (), columns, (_GLUE_TRAIN, *parts), "nyu-mll/glue")
+
+
+_TABLES |= {f"glue/{config}.tsv": _glue_table(config, texts) for config, texts in _GLUE.items()}
+_TABLES["squad/squad.tsv"] = _Table(
+    "plain_text",
+    ("validation",),
+    {"question": "question", "context": "context", "start": "answers.answer_start"},
+    repository="rajpurkar/squad",
+)
 
 _TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
 """Type names, in the order of the benchmark's type numbers."""
@@ -84,35 +127,42 @@ class HubData:
             return self._autofj(path, columns)
         table = _TABLES[path]
         rows = []
-        for number, row in enumerate(self._fetch(table), 1):
+        for number, (split, row) in enumerate(self._read(table), 1):
             fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
+            fields |= {"split": split} if table.every else {}
             if path in _TYPES:
                 fields = {**fields, "split": "test", "type": _type_name(path, fields["type"])}
             rows.append(tuple(fields[column] for column in columns))
         if not rows:
-            raise FormatError(f"{REPOSITORY} {table.config}", None, "has no rows.")
+            raise FormatError(f"{table.repository} {table.config}", None, "has no rows.")
         return rows
 
-    def _fetch(self, table: _Table) -> Iterable[Mapping[str, Any]]:
+    def _read(self, table: _Table) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The rows of a table, each with its split."""
+        for splits in [(split,) for split in table.every] or [table.splits]:
+            name = splits[0].partition("[")[0]
+            yield from ((name, row) for row in self._fetch(table, splits))
+
+    def _fetch(self, table: _Table, splits: Sequence[str]) -> Iterable[Mapping[str, Any]]:
         problem: Exception | None = None
-        for split in table.splits:
+        for split in splits:
             try:
-                return self._load(REPOSITORY, table.config, split)
+                return self._load(table.repository, table.config, split)
             except ValueError as error:  # `datasets` raises it for an unknown split
                 problem = error
             except (OSError, RuntimeError) as error:
                 raise SettingsError(
-                    f"{REPOSITORY}, {table.config} could not be fetched ({_first_line(error)}). Connect to the hub, or "
-                    f"evaluate on a folder with the sets."
+                    f"{table.repository}, {table.config} could not be fetched ({_first_line(error)}). Connect to the "
+                    f"hub, or evaluate on a folder with the sets."
                 ) from error
         raise SettingsError(
-            f"{REPOSITORY}, {table.config} has no split {' or '.join(table.splits)} ({_first_line(problem)})."
+            f"{table.repository}, {table.config} has no split {' or '.join(splits)} ({_first_line(problem)})."
         ) from problem
 
     def _autofj(self, path: str, columns: tuple[str, ...]) -> list[Row]:
         if not self._joins:
             load = self._load_join or importlib.import_module("autofj.datasets").load_data
-            names = [str(row["Dataset"]) for row in self._fetch(_Table("autofj", ("test",), {}))]
+            names = [str(row["Dataset"]) for row in self._fetch(_Table("autofj", ("test",), {}), ("test",))]
             self._joins = {table: [] for table in _AUTOFJ}
             for name in names:
                 for table, frame in zip(_AUTOFJ, load(name), strict=True):
@@ -127,7 +177,7 @@ class HubData:
 def _load_dataset(repository: str, config: str, split: str) -> Iterable[Mapping[str, Any]]:
     if not _is_installed("datasets"):
         raise SettingsError(
-            f"{repository} needs the datasets library: pip install datasets. Or evaluate on a folder with the sets."
+            f"{repository} needs the datasets library: {install_command('hub')}. Or evaluate on a folder with the sets."
         )
     rows: Iterable[Mapping[str, Any]] = importlib.import_module("datasets").load_dataset(
         repository, config, split=split
@@ -141,9 +191,15 @@ def _is_installed(library: str) -> bool:
 
 def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
     """A field as text. None stands for the string NA, which the hub's CSV reader takes for a missing value."""
-    if column not in row:
-        raise FormatError(path, number, f"the hub has no column {column!r}; there are: {', '.join(row)}.")
-    value = row[column]
+    outer, _, inner = column.partition(".")
+    if outer not in row:
+        raise FormatError(path, number, f"the hub has no column {outer!r}; there are: {', '.join(row)}.")
+    value = row[outer]
+    if inner:
+        found = value.get(inner) if isinstance(value, Mapping) else None
+        if not found:
+            raise FormatError(path, number, f"{column} is empty.")
+        value = found[0]
     return "NA" if value is None else str(value)
 
 
