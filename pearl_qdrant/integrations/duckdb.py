@@ -1,0 +1,61 @@
+"""DuckDB: a function of SQL that links a column of names, a vector of rows at once.
+
+from pearl_qdrant.integrations.duckdb import register
+
+register(connection, linker)
+connection.sql("SELECT city, link(city).entity_id FROM rows")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+
+from pearl_qdrant.integrations.tables import DEFAULT_FIELDS, ColumnLinker, Field, check_fields
+from pearl_qdrant.linking.linker import EntityLinker
+
+
+def register(
+    connection: duckdb.DuckDBPyConnection,
+    linker: EntityLinker,
+    *,
+    name: str = "link",
+    fields: Sequence[Field] = DEFAULT_FIELDS,
+    types: Sequence[str] = (),
+    threshold: float | None = None,
+) -> None:
+    """Add a function to a connection: names in, the entity of each as a STRUCT; NULL for NULL and blank names.
+
+    It gets Arrow vectors of rows, and links each distinct value once.
+
+    Args:
+        connection: An open connection.
+        linker: An open linker, which must stay open while the function is used.
+        name: Name of the function.
+        fields: Fields of the STRUCT: entity_id, canonical_name, probability, nil_reason, kb.
+        types: Entity types; empty for all.
+        threshold: Least probability of a link; default is the linker's own.
+
+    Raises:
+        ValueError: If a field is unknown.
+        duckdb.Error: If the connection has a function of that name.
+    """
+    check_fields(fields)
+    values = ColumnLinker(linker, types, threshold)
+    struct = pa.struct([(one, pa.float64() if one == "probability" else pa.string()) for one in fields])
+
+    def link(column: pa.ChunkedArray) -> pa.Array:
+        links = values.links(column.to_pylist())
+        found = values.columns(column.to_pylist(), fields)
+        arrays = [pa.array(found[one], struct.field(one).type) for one in fields]
+        return pa.StructArray.from_arrays(arrays, fields=list(struct), mask=pa.array([one is None for one in links]))
+
+    kinds = ", ".join(f"{one} {'DOUBLE' if one == 'probability' else 'VARCHAR'}" for one in fields)
+    connection.create_function(
+        *(name, link, ["VARCHAR"], f"STRUCT({kinds})"),
+        type="arrow",  # type: ignore[arg-type]
+        null_handling="special",  # type: ignore[arg-type]
+        side_effects=False,
+    )

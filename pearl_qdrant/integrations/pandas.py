@@ -1,0 +1,118 @@
+"""pandas: the entities of a column, and a join of tables whose keys are written differently.
+
+    from pearl_qdrant.integrations.pandas import fuzzy_join, link_column
+
+    frame = link_column(frame, "city", linker=linker)
+    both = fuzzy_join(orders, customers, left_on="customer", right_on="name")
+
+Index, order and other columns stay; null cells stay null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from pearl_qdrant.integrations.tables import (
+    DEFAULT_FIELDS,
+    MATCH,
+    ColumnLinker,
+    Field,
+    How,
+    as_text,
+    check_column,
+    join_keys,
+    match_values,
+    new_names,
+)
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.settings import DEFAULT_DEVICE
+
+
+def link_column(
+    frame: pd.DataFrame,
+    column: str,
+    *,
+    linker: EntityLinker,
+    fields: Sequence[Field] = DEFAULT_FIELDS,
+    types: Sequence[str] = (),
+    threshold: float | None = None,
+    prefix: str | None = None,
+) -> pd.DataFrame:
+    """A copy of a table with the entities of a column beside it; each distinct value is linked once.
+
+    Args:
+        frame: The table.
+        column: The column with mentions.
+        linker: An open linker.
+        fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
+        types: Entity types; empty for all.
+        threshold: Least probability of a link; default is the linker's own.
+        prefix: Put before the names of the new columns; default is the column's name and `_`.
+
+    Raises:
+        OptionError: If the column is missing, or a new one is there already.
+    """
+    check_column(column, frame.columns)
+    names = new_names(column, fields, frame.columns, prefix)
+    found = ColumnLinker(linker, types, threshold).columns(frame[column].tolist(), fields)
+    added = {
+        name: pd.Series(found[field], index=frame.index, dtype="float64" if field == "probability" else "object")
+        for name, field in zip(names, fields, strict=True)
+    }
+    return frame.assign(**added)
+
+
+def fuzzy_join(
+    left: pd.DataFrame,
+    right: pd.DataFrame,
+    *,
+    on: str | None = None,
+    left_on: str | None = None,
+    right_on: str | None = None,
+    how: How = "left",
+    threshold: float | None = None,
+    suffixes: tuple[str, str] = ("", "_right"),
+    model: str | None = None,
+    device: str = DEFAULT_DEVICE,
+) -> pd.DataFrame:
+    """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
+
+    A row of the left table gets all rows of the right one with the matched key, as in an ordinary join. Its index is
+    that of the left table.
+
+    Args:
+        left, right: The tables.
+        on: Column of both.
+        left_on, right_on: Columns with different names.
+        how: "left" keeps rows without a match, "inner" leaves them out.
+        threshold: Least probability of a match.
+        suffixes: For columns that both tables have.
+        model: Encoder of the names.
+        device: Device of the encoder.
+
+    Raises:
+        OptionError: If a column is missing.
+        ValueError: If the columns are not named.
+    """
+    ours, theirs = join_keys(on, left_on, right_on, how)
+    check_column(ours, left.columns, option="left_on")
+    check_column(theirs, right.columns, option="right_on")
+    found = match_values(left[ours].tolist(), right[theirs].tolist(), threshold=threshold, model=model, device=device)
+    matches = [found.get(text) if (text := as_text(value)) is not None else None for value in left[ours].tolist()]
+    index = pd.Index(range(len(left)), name=_ROW)
+    keyed = left.set_axis(index).assign(
+        **{
+            _KEY: pd.Series([None if one is None else one[0] for one in matches], index=index, dtype="object"),
+            MATCH: pd.Series([None if one is None else one[1] for one in matches], index=index, dtype="float64"),
+        }
+    )
+    known = right.assign(**{_KEY: pd.Series([as_text(value) for value in right[theirs].tolist()], index=right.index)})
+    known = known[known[_KEY].notna()]
+    joined = keyed.reset_index().merge(known, on=_KEY, how=how, suffixes=suffixes)
+    rows = joined[_ROW].to_numpy()
+    return joined.drop(columns=[_KEY, _ROW]).set_axis(left.index.take(rows), axis=0)
+
+
+_KEY, _ROW = "__pearl_key", "__pearl_row"

@@ -1,0 +1,137 @@
+"""polars: the entities of a column, lazily and batch by batch, too; and a join of tables on keys that mean the same.
+
+from pearl_qdrant.integrations.polars import fuzzy_join, link_column
+
+frame = link_column(pl.scan_parquet("rows.parquet"), "city", linker=linker).collect()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import polars as pl
+
+from pearl_qdrant.integrations.tables import (
+    DEFAULT_FIELDS,
+    MATCH,
+    ColumnLinker,
+    Field,
+    How,
+    as_text,
+    check_column,
+    join_keys,
+    match_values,
+    new_names,
+)
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.settings import DEFAULT_DEVICE
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+
+BATCH_ROWS = 65_536
+"""Rows of a table that are linked at once; memory is that of their links."""
+
+
+def link_column(
+    frame: Frame,
+    column: str,
+    *,
+    linker: EntityLinker,
+    fields: Sequence[Field] = DEFAULT_FIELDS,
+    types: Sequence[str] = (),
+    threshold: float | None = None,
+    prefix: str | None = None,
+) -> Frame:
+    """A table with the entities of a column beside it; each distinct value is linked once.
+
+    A lazy table stays lazy: its batches are linked as they are read, by the streaming engine, too.
+
+    Args:
+        frame: The table.
+        column: The column with mentions.
+        linker: An open linker; for a lazy table it must be open when that is collected.
+        fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
+        types: Entity types; empty for all.
+        threshold: Least probability of a link; default is the linker's own.
+        prefix: Put before the names of the new columns; default is the column's name and `_`.
+
+    Raises:
+        OptionError: If the column is missing, or a new one is there already.
+    """
+    schema = frame.collect_schema()
+    check_column(column, schema.names())
+    names = new_names(column, fields, schema.names(), prefix)
+    kinds = {
+        name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
+    }
+    values = ColumnLinker(linker, types, threshold)
+
+    def add(batch: pl.DataFrame) -> pl.DataFrame:
+        parts = [_linked(part, column, values, fields, kinds) for part in batch.iter_slices(BATCH_ROWS)]
+        return pl.concat(parts) if parts else _linked(batch, column, values, fields, kinds)
+
+    if isinstance(frame, pl.LazyFrame):
+        return frame.map_batches(add, schema=pl.Schema({**schema, **kinds}), streamable=True)
+    return add(frame)
+
+
+def _linked(
+    batch: pl.DataFrame,
+    column: str,
+    values: ColumnLinker,
+    fields: Sequence[Field],
+    kinds: dict[str, pl.Float64 | pl.String],
+) -> pl.DataFrame:
+    found = values.columns(batch.get_column(column).to_list(), fields)
+    added = [
+        pl.Series(name, found[field], dtype=kind, strict=False)
+        for (name, kind), field in zip(kinds.items(), fields, strict=True)
+    ]
+    return batch.with_columns(added)
+
+
+def fuzzy_join(
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    *,
+    on: str | None = None,
+    left_on: str | None = None,
+    right_on: str | None = None,
+    how: How = "left",
+    threshold: float | None = None,
+    suffix: str = "_right",
+    model: str | None = None,
+    device: str = DEFAULT_DEVICE,
+) -> pl.DataFrame:
+    """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
+
+    Args:
+        left, right: The tables.
+        on: Column of both.
+        left_on, right_on: Columns with different names.
+        how: "left" keeps rows without a match, "inner" leaves them out.
+        threshold: Least probability of a match.
+        suffix: For columns that both tables have.
+        model: Encoder of the names.
+        device: Device of the encoder.
+
+    Raises:
+        OptionError: If a column is missing.
+        ValueError: If the columns are not named.
+    """
+    ours, theirs = join_keys(on, left_on, right_on, how)
+    check_column(ours, left.columns, option="left_on")
+    check_column(theirs, right.columns, option="right_on")
+    cells, others = left.get_column(ours).to_list(), right.get_column(theirs).to_list()
+    found = match_values(cells, others, threshold=threshold, model=model, device=device)
+    matches = [found.get(text) if (text := as_text(value)) is not None else None for value in cells]
+    keyed = left.with_columns(
+        pl.Series(_KEY, [None if one is None else one[0] for one in matches], dtype=pl.String),
+        pl.Series(MATCH, [None if one is None else one[1] for one in matches], dtype=pl.Float64),
+    )
+    known = right.with_columns(pl.Series(_KEY, [as_text(value) for value in others], dtype=pl.String))
+    return keyed.join(known, on=_KEY, how=how, suffix=suffix, maintain_order="left_right").drop(_KEY)
+
+
+_KEY = "__pearl_key"

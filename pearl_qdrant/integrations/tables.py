@@ -1,0 +1,156 @@
+"""What the connectors for tables share: each distinct value is linked once, and what is linked becomes columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pearl_qdrant.errors import OptionError
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.records import Link
+
+Field = Literal["entity_id", "canonical_name", "probability", "nil_reason", "kb"]
+How = Literal["left", "inner"]
+
+DEFAULT_FIELDS: tuple[Field, ...] = ("entity_id", "canonical_name", "probability")
+"""Columns that are added for a linked one."""
+
+FIELDS: tuple[Field, ...] = (*DEFAULT_FIELDS, "nil_reason", "kb")
+"""Columns that can be added."""
+
+MATCH = "match_probability"
+"""The column of `fuzzy_join` with the probability that the values of a row mean the same."""
+
+MOST_KEPT = 200_000
+"""Values whose links are remembered between the batches of a table that is read piece by piece."""
+
+
+@dataclass(slots=True)
+class ColumnLinker:
+    """Links values of a column, each distinct one once.
+
+    Attributes:
+        linker: An open linker.
+        types: Entity types; empty for all.
+        threshold: Least probability of a link; None for the linker's own.
+        known: Links of values so far.
+    """
+
+    linker: EntityLinker
+    types: Sequence[str] = ()
+    threshold: float | None = None
+    known: dict[str, Link] = field(default_factory=dict)
+
+    def links(self, values: Iterable[object]) -> list[Link | None]:
+        """The links of values, in order; None for null and blank ones. Numbers and dates are linked as their text."""
+        texts = [as_text(value) for value in values]
+        missing = [text for text in dict.fromkeys(texts) if text is not None and text not in self.known]
+        if len(self.known) + len(missing) > MOST_KEPT:
+            self.known.clear()
+            missing = [text for text in dict.fromkeys(texts) if text is not None]
+        if missing:
+            found = self.linker.link_batch(missing, types=self.types, threshold=self.threshold)
+            self.known.update(zip(missing, found, strict=True))
+        return [None if text is None else self.known[text] for text in texts]
+
+    def columns(self, values: Iterable[object], fields: Sequence[Field]) -> dict[Field, list[Any]]:
+        """The fields of the links of values, None where there is no link."""
+        links = self.links(values)
+        return {name: [None if link is None else value_of(link, name) for link in links] for name in fields}
+
+
+def as_text(value: object) -> str | None:
+    """A cell as the string to link; None for null (NaN and NaT, too) and blank ones."""
+    if value is None or value != value:  # NaN and NaT differ from themselves
+        return None
+    text = value if isinstance(value, str) else str(value)
+    return text if text.strip() and text not in ("<NA>", "NaT") else None
+
+
+def value_of(link: Link, name: Field) -> Any:
+    """A field of a link as a plain value."""
+    value = getattr(link, name)
+    return value.value if name == "nil_reason" and value is not None else value
+
+
+def check_column(column: str, columns: Iterable[str], *, option: str = "column") -> None:
+    """Refuse a column that a table does not have.
+
+    Raises:
+        OptionError: With the columns that it has.
+    """
+    there = [str(one) for one in columns]
+    if column not in there:
+        raise OptionError(option, f"The table has no column {column!r}; it has: {', '.join(there[:20])}")
+
+
+def check_fields(fields: Sequence[Field]) -> None:
+    """Refuse an unknown field.
+
+    Raises:
+        ValueError: With the known ones.
+    """
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown or isinstance(fields, str):
+        raise ValueError(f"fields are some of {', '.join(FIELDS)}, not {unknown or fields!r}")
+
+
+def new_names(column: str, fields: Sequence[Field], columns: Iterable[str], prefix: str | None) -> list[str]:
+    """The names of the new columns.
+
+    Raises:
+        OptionError: If the table has one of them already.
+    """
+    check_fields(fields)
+    names = [f"{f'{column}_' if prefix is None else prefix}{name}" for name in fields]
+    if taken := sorted({str(one) for one in columns}.intersection(names)):
+        raise OptionError("prefix", f"The table has the column {', '.join(taken)} already; choose another prefix.")
+    return names
+
+
+def join_keys(on: str | None, left_on: str | None, right_on: str | None, how: str) -> tuple[str, str]:
+    """The columns to join.
+
+    Raises:
+        ValueError: If they are not named, or `how` is not "left" or "inner".
+    """
+    if how not in ("left", "inner"):
+        raise ValueError(f"how is 'left' or 'inner', not {how!r}")
+    left, right = left_on or on, right_on or on
+    if left is None or right is None:
+        raise ValueError("name the columns to join: on, or left_on and right_on")
+    return left, right
+
+
+def match_values(
+    left: Iterable[object], right: Iterable[object], *, threshold: float | None, model: str | None, device: str
+) -> Mapping[str, tuple[str, float]]:
+    """The value of the right side that means the same as a value of the left one, with the probability.
+
+    The distinct values of the right side become a collection in memory, and those of the left one are linked to it.
+
+    Args:
+        left, right: Cells.
+        threshold: Least probability; None for the default of links.
+        model: Shipped name, folder or hub id of the encoder; None for the default.
+        device: Device of the encoder.
+    """
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.settings import DEFAULT_MODEL
+
+    names = list(dict.fromkeys(text for value in right if (text := as_text(value)) is not None))
+    wanted = list(dict.fromkeys(text for value in left if (text := as_text(value)) is not None))
+    same = set(names)
+    found = {text: (text, 1.0) for text in wanted if text in same}
+    missing = [text for text in wanted if text not in same]
+    if not names or not missing:
+        return found
+    entities = [{"id": f"{i}", "name": name} for i, name in enumerate(names)]
+    with EntityLinker.build(entities, model=model or DEFAULT_MODEL, device=device) as linker:
+        for text, link in zip(missing, linker.link_batch(missing, threshold=threshold), strict=True):
+            if link.entity_id is not None:
+                found[text] = (names[int(link.entity_id)], link.probability or 0.0)
+    return found

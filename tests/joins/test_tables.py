@@ -1,0 +1,132 @@
+"""Tables: linked columns and joins for pandas, polars and DuckDB."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from linker_base import ENTITIES, fill
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.errors import OptionError
+
+CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
+IDS = ["nyt", None, "mi", "nyt", None, None]
+
+
+@pytest.fixture(scope="module")
+def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
+    """A linker over a small collection, which counts what it links."""
+    store = tmp_path_factory.mktemp("tables") / "store"
+    fill(store, "base", str(model), ENTITIES, is_loaded=True)
+    with EntityLinker.open("base", store=str(store), read_only=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def linked(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The mentions that a test links."""
+    seen: list[str] = []
+    batch = linker.link_batch
+
+    def counted(mentions: list[str], *given: object, **named: object) -> object:
+        seen.extend(mentions)
+        return batch(mentions, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(linker, "link_batch", counted)
+    return seen
+
+
+def test_pandas_keeps_index_and_nulls(linker: EntityLinker, linked: list[str]) -> None:
+    """A linked column has the index of its table, null where the cell is null, and each value is linked once."""
+    pd = pytest.importorskip("pandas")
+    from pearl_qdrant.integrations.pandas import link_column
+
+    frame = pd.DataFrame({"name": [*CITIES[:-1], float("nan")]}, index=list("uvwxyz"))
+    found = link_column(frame, "name", linker=linker, fields=("entity_id", "probability", "nil_reason"))
+    assert [None if one is None else one for one in found["name_entity_id"].tolist()] == [*IDS[:-1], None]
+    assert list(found.index) == list("uvwxyz")
+    assert found["name_probability"].isna().tolist() == [False, True, False, False, True, True]
+    assert sorted(linked) == ["NYTimes", "heart attack"]
+    assert list(frame.columns) == ["name"]
+
+
+def test_polars_links_lazy_tables_by_batches(linker: EntityLinker, linked: list[str]) -> None:
+    """A lazy table stays lazy, and gives what a whole one gives."""
+    pl = pytest.importorskip("polars")
+    from pearl_qdrant.integrations.polars import link_column
+
+    frame = pl.DataFrame({"name": CITIES, "row": range(6)})
+    whole = link_column(frame, "name", linker=linker)
+    assert whole["name_entity_id"].to_list() == IDS
+    linked.clear()
+    lazy = link_column(frame.lazy(), "name", linker=linker)
+    assert linked == []
+    assert isinstance(lazy, pl.LazyFrame)
+    assert lazy.collect().equals(whole)
+    assert lazy.filter(pl.col("name_entity_id") == "mi").select("row").collect().to_series().to_list() == [2]
+    assert link_column(frame.head(0), "name", linker=linker).columns == whole.columns
+
+
+def test_duckdb_links_vectors_of_rows(linker: EntityLinker, linked: list[str]) -> None:
+    """The function of SQL gives a STRUCT, NULL for NULL, and links each distinct value once."""
+    duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("pyarrow")
+    from pearl_qdrant.integrations.duckdb import register
+
+    with duckdb.connect() as connection:
+        register(connection, linker)
+        connection.execute("CREATE TABLE t (name VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?)", [[name] for name in CITIES])
+        rows = connection.execute("SELECT name, link(name).entity_id, link(name) IS NULL FROM t").fetchall()
+    assert [row[1] for row in rows] == IDS
+    assert [row[2] for row in rows] == [name in (None, "") for name in CITIES]
+    assert sorted(set(linked)) == sorted(linked)
+
+
+def test_joins_match_other_spellings(model: Path) -> None:
+    """Keys that are written differently are joined, others are not; both libraries give the same rows."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    from pearl_qdrant.integrations import pandas as for_pandas
+    from pearl_qdrant.integrations import polars as for_polars
+
+    left = {"key": ["new-york times", "Heart Attack", None, "xyz qqq"], "n": [1, 2, 3, 4]}
+    right = {"key": ["New York Times", "heart attack", "heart attack", None], "m": [10, 20, 21, 30]}
+    ours = pd.DataFrame(left, index=list("abcd"))
+    joined = for_pandas.fuzzy_join(ours, pd.DataFrame(right), on="key", model=str(model))
+    assert list(joined.index) == ["a", "b", "b", "c", "d"]
+    assert [None if one != one else int(one) for one in joined["m"]] == [10, 20, 21, None, None]
+    assert (joined["match_probability"].dropna() > 0.5).all()
+    other = for_polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), on="key", model=str(model), how="inner")
+    assert other.select("n", "m").rows() == [(1, 10), (2, 20), (2, 21)]
+
+
+def test_wrong_columns_are_named(linker: EntityLinker) -> None:
+    """A missing column, one that is there already, and an unknown field are errors in words."""
+    pd = pytest.importorskip("pandas")
+    from pearl_qdrant.integrations.pandas import fuzzy_join, link_column
+
+    frame = pd.DataFrame({"name": ["a"], "name_entity_id": ["b"]})
+    with pytest.raises(OptionError, match="no column 'city'; it has: name"):
+        link_column(frame, "city", linker=linker)
+    with pytest.raises(OptionError, match="another prefix"):
+        link_column(frame, "name", linker=linker)
+    with pytest.raises(ValueError, match="colour"):
+        link_column(frame, "name", linker=linker, fields=("colour",))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="name the columns"):
+        fuzzy_join(frame, frame)
+    with pytest.raises(ValueError, match="'outer'"):
+        fuzzy_join(frame, frame, on="name", how="outer")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one, others", [("pandas", ("polars", "duckdb")), ("polars", ("pandas", "duckdb"))])
+def test_a_connector_imports_no_other_library(one: str, others: tuple[str, ...]) -> None:
+    """Who has one of the libraries needs none of the others."""
+    pytest.importorskip(one)
+    program = f"import sys, pearl_qdrant.integrations.{one}; print([m for m in {others} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
