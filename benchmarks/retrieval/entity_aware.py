@@ -1,0 +1,159 @@
+"""Entity-aware retrieval against dense, BM25 and hybrid search: questions that name an entity by another alias.
+
+    python benchmarks/retrieval/entity_aware.py --data DIR --store STORE --collection mesh --model MODEL
+
+DIR has `documents.jsonl` (corpus, doc_id, text), `mentions.tsv` (corpus, doc_id, gold_id, mention) and the base
+`base_mesh.tsv` (id, name, aliases), which the collection holds. Each entity that a document of the corpus mentions is
+one question, with an alias that no relevant document contains, neither as written nor with its words in another order.
+Relevant are all documents with the entity among their gold mentions; the gold mentions are used for nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from qdrant_client import QdrantClient
+from sentence_transformers import SentenceTransformer
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.integrations.retrieval import EntityIndex
+
+QUESTIONS = ("What is known about {}?", "Which studies report on {}?", "{}: effects and risks")
+LIMIT = 10
+
+Search = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, and the ids of its relevant documents."""
+
+    text: str
+    relevant: frozenset[str]
+    entity_id: str
+
+
+def main() -> None:
+    """Read, index, ask and print a table."""
+    options = parse()
+    documents = dict(read_documents(options.data, options.corpus))
+    questions = make_questions(options.data, options.corpus, documents, n=options.questions)
+    print(f"{options.corpus}: {len(documents)} documents, {len(questions)} questions")
+    encoder = SentenceTransformer(options.model, device="cpu")
+
+    def embed(texts: list[str]) -> Sequence[Sequence[float]]:
+        return encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+
+    words = float(np.mean([len(re.findall(r"\w+", text)) for text in documents.values()]))
+    with EntityLinker.open(options.collection, store=options.store, read_only=True) as linker:
+        client, dim = QdrantClient(":memory:"), len(embed(["x"])[0])
+        index = EntityIndex(client, "documents", linker, embed=embed, dim=dim, mean_words=words)
+        start = time.perf_counter()
+        index.add(documents.items())
+        print(f"indexed in {time.perf_counter() - start:.0f} s")
+        asked = [(one, index.entities_of(one.text)) for one in questions]
+        found = sum(one.entity_id in ids for one, ids in asked)
+        print(f"the question's entity is among those that were linked in {found / len(asked):.1%}")
+        for name, keywords in SYSTEMS.items():
+            weight = keywords.get("weight", index.entity_weight)
+            index.entity_weight = float(weight)
+            given = {key: value for key, value in keywords.items() if key != "weight"}
+            ranks = [
+                rank_of(index.search(one.text, limit=LIMIT, entity_ids=ids, **given), one.relevant)
+                for one, ids in asked
+            ]
+            recall, mrr = (100 * float(np.mean(column)) for column in zip(*ranks, strict=True))
+            print(f"{name:32}  recall@10 {recall:5.1f}  MRR@10 {mrr:5.1f}", flush=True)
+
+
+SYSTEMS: dict[str, dict[str, object]] = {
+    "dense": {"sparse": False, "entities": "off"},
+    "BM25": {"dense": False, "entities": "off"},
+    "hybrid (RRF)": {"entities": "off"},
+    "dense + entities, boost": {"sparse": False},
+    "hybrid + entities, boost": {},
+    "hybrid + entities, boost 1": {"weight": 1},
+    "hybrid + entities, boost 5": {"weight": 5},
+    "hybrid + entities, filter": {"entities": "filter"},
+}
+
+
+def rank_of(found: Sequence[object], relevant: frozenset[str]) -> tuple[float, float]:
+    """Recall, with at most as many relevant documents as are returned, and the reciprocal rank of the first."""
+    hits = [getattr(one, "document_id") in relevant for one in found]  # noqa: B009 (any record with an id)
+    first = hits.index(True) + 1 if True in hits else 0
+    return sum(hits) / min(len(relevant), LIMIT), 1 / first if first else 0.0
+
+
+def read_documents(data: Path, corpus: str) -> Iterator[tuple[str, str]]:
+    """Ids and texts of a corpus."""
+    with (data / "documents.jsonl").open(encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            if record["corpus"] == corpus:
+                yield record["doc_id"], record["text"]
+
+
+def make_questions(data: Path, corpus: str, documents: dict[str, str], *, n: int) -> list[Question]:
+    """At most n questions, with aliases and their order drawn with a fixed seed."""
+    with_entity: dict[str, set[str]] = defaultdict(set)
+    for row in rows(data / "mentions.tsv"):
+        if row["corpus"] == corpus and row["doc_id"] in documents:
+            for entity_id in row["gold_id"].split("|"):
+                with_entity[entity_id].add(row["doc_id"])
+    draw, questions = random.Random(0), []
+    for row in rows(data / "base_mesh.tsv"):
+        relevant = with_entity.get(row["id"])
+        if not relevant:
+            continue
+        texts = [documents[one].casefold() for one in sorted(relevant)]
+        said = [set(re.findall(r"\w+", text)) for text in texts]
+        other = [
+            alias
+            for alias in split_names(row["name"]) + split_names(row["aliases"])
+            if not any(alias.casefold() in text for text in texts)
+            and not any(set(re.findall(r"\w+", alias.casefold())) <= words for words in said)
+        ]
+        if other:
+            text = draw.choice(QUESTIONS).format(draw.choice(other))
+            questions.append(Question(text, frozenset(relevant), row["id"]))
+    draw.shuffle(questions)
+    return questions[:n]
+
+
+def rows(path: Path) -> Iterator[dict[str, str]]:
+    """Rows of a table by column."""
+    with path.open(encoding="utf-8") as lines:
+        header = next(lines).rstrip("\n").split("\t")
+        for line in lines:
+            yield dict(zip(header, line.rstrip("\n").split("\t"), strict=False))
+
+
+def split_names(cell: str) -> list[str]:
+    """Names that bars join."""
+    return [one for one in re.split(r"(?<!\\)\|", cell) if len(one) > 2]
+
+
+def parse() -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--corpus", default="bio-bc5cdr-development")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--collection", default="mesh")
+    parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
+    parser.add_argument("--questions", type=int, default=500)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
