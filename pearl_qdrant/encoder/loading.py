@@ -40,6 +40,7 @@ class _LoadOptions:
     threads: int | None
     runtime: Runtime
     precision: Precision
+    arena: bool
 
     def __post_init__(self) -> None:
         check_device(self.device)
@@ -67,6 +68,7 @@ def load_encoder(
     models_dir: Path = MODELS_DIR,
     runtime: Runtime = "auto",
     precision: Precision = "auto",
+    arena: bool = True,
 ) -> Encoder:
     """Load a model.
 
@@ -81,6 +83,8 @@ def load_encoder(
         runtime: "onnx" or "torch"; "auto" is ONNX on a CPU if the model has it, else torch.
         precision: Precision of torch: "bf16", "fp32", or "auto" for the faster one
             (see `torch_runtime.encoding_precision`).
+        arena: Whether ONNX keeps the memory of its largest batches for the next ones; a service that runs for weeks
+            gives it back.
 
     Raises:
         ModelNotFoundError: If the model does not exist.
@@ -89,7 +93,7 @@ def load_encoder(
         ModelError: If the model cannot run with these options.
         ValueError: If an argument has an invalid value.
     """
-    options = _LoadOptions(device, pooling, prefix, threads, runtime, precision)
+    options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
     found = find_model(model, models_dir=models_dir)
     return _load_pearl(found, options) if is_checkpoint(found.folder) else _load_plain(found, options)
 
@@ -125,7 +129,7 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
     from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
 
-    graph = OnnxGraph(found.folder / ONNX_FILE)
+    graph = OnnxGraph(found.folder / ONNX_FILE, arena=options.arena)
     return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
 
 
@@ -152,7 +156,7 @@ def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
 
     assert plain.onnx_path is not None
-    graph = OnnxGraph(plain.onnx_path)
+    graph = OnnxGraph(plain.onnx_path, arena=options.arena)
     info = replace(info, dim=graph.token_width())
     return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,17 @@ from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant.service import ServiceSettings, create_app
+
+WAIT_S = 60
+"""Bounds a hang; nothing takes that long."""
+
+
+def until(is_true: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + WAIT_S
+    while not is_true():
+        assert time.monotonic() < end, "it did not become true"
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +32,26 @@ def service_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path
     return path
 
 
+@pytest.fixture(scope="session")
+def service_settings(service_store: Path, tmp_path_factory: pytest.TempPathFactory) -> ServiceSettings:
+    """Settings of a service over that store, with low limits."""
+    return ServiceSettings(
+        store=str(service_store),
+        cache=str(tmp_path_factory.mktemp("cache")),
+        max_body_bytes=20_000,
+        max_mentions=20,
+        max_mention_characters=100,
+        max_text_characters=1000,
+        max_spans=10,
+        max_types=4,
+        max_limit=20,
+        reload_s=0.02,
+    )
+
+
 @pytest.fixture(scope="module")
-def client(service_store: Path) -> Iterator[TestClient]:
-    """A client of a service over that store, with the default settings."""
-    with TestClient(create_app(ServiceSettings(store=str(service_store)))) as opened:
+def client(service_settings: ServiceSettings) -> Iterator[TestClient]:
+    """A client of that service."""
+    with TestClient(create_app(service_settings)) as opened:
+        until(lambda: opened.get("/health/ready").status_code == 200)
         yield opened

@@ -34,15 +34,17 @@ class OnnxGraph:
 
     Args:
         path: The .onnx file; external weights are in the same folder.
+        arena: Whether onnxruntime keeps the memory of its largest batches for the next ones.
 
     Raises:
         CheckpointError: If it is not an ONNX graph, truncated, has operators that this onnxruntime does not support, or
             inputs other than int64 input_ids, attention_mask and token_type_ids.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, arena: bool = True) -> None:
         self.path = path
         options = ort.SessionOptions()
+        options.enable_cpu_mem_arena = arena
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -135,7 +135,7 @@ class Joiner:
         joined = [request for request in waiting if request.options == waiting[0].options]
         share = max(1, self._batch_mentions // len(joined))
         room = self._batch_mentions
-        parts = {}
+        parts: dict[_Request, int] = {}
         for least in (share, self._batch_mentions):  # each has its share; what others do not need goes to the oldest
             for request in joined:
                 n = min(request.waiting, parts.get(request, 0) + room, max(least, parts.get(request, 0)))

@@ -73,6 +73,6 @@ class Opener:
         with self._loading:
             key = model, pooling, prefix
             if key not in self._encoders:
-                encoder = load_encoder(model, device=self.settings.device, pooling=pooling, prefix=prefix)
+                encoder = load_encoder(model, device=self.settings.device, pooling=pooling, prefix=prefix, arena=False)
                 self._encoders[key] = TimedEncoder(encoder, self.metrics.encode_seconds.observe)
             return self._encoders[key]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from pearl_qdrant.service.names.files import Keys, NameFiles, Numbers
+from pearl_qdrant.service.names.files import Keys, NameFiles, Numbers, Text
 from pearl_qdrant.service.names.folding import fold
 from pearl_qdrant.store.schema import NamePoint
 
@@ -127,7 +127,7 @@ def _sorted_by_text(text: bytes, starts: Numbers, ends: npt.NDArray[np.int64]) -
     return np.array(sorted(range(len(parts)), key=parts.__getitem__), np.int64)
 
 
-def keys_at(text: bytes | memoryview, positions: Numbers, *, skip: int = 0) -> Keys:
+def keys_at(text: Text, positions: Numbers, *, skip: int = 0) -> Keys:
     """Eight bytes of text from each position as numbers of the same order; zeros behind the end of a name.
 
     Args:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ BLOBS = ("text", "names", "records")
 
 Numbers = npt.NDArray[np.uint32]
 Keys = npt.NDArray[np.uint64]
+Text = bytes | mmap.mmap
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,15 @@ class NameFiles:
         alphabet: The most frequent characters of the folded names.
     """
 
-    text: bytes | mmap.mmap
+    text: Text
     starts: Numbers
     keys: Keys
     ranks: Numbers
     owners: Numbers
     entities: Numbers
-    names: bytes | mmap.mmap
+    names: Text
     name_offsets: npt.NDArray[np.int64]
-    records: bytes | mmap.mmap
+    records: Text
     record_offsets: npt.NDArray[np.int64]
     types: Mapping[str, int]
     type_offsets: npt.NDArray[np.int64]
@@ -90,17 +92,17 @@ class NameFiles:
             header = json.loads((folder / HEADER_FILE).read_text("utf-8"))
             if header["version"] != VERSION:
                 return None
-            arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in (*ARRAYS, TYPED)}
-            blobs = {name: _map(folder / f"{name}.bin") for name in BLOBS}
+            parts: dict[str, Any] = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in (*ARRAYS, TYPED)}
+            blobs: dict[str, Any] = {name: _map(folder / f"{name}.bin") for name in BLOBS}
         except (OSError, ValueError, KeyError, TypeError):
             return None
         # A plain array over the mapped memory: numpy's own class for mapped files makes each access slower.
-        plain = {name: array.view(np.ndarray) for name, array in arrays.items()}
+        parts = {name: array.view(np.ndarray) for name, array in parts.items()}
         types = {name: i for i, name in enumerate(header["types"])}
-        return cls(**plain, **blobs, types=types, alphabet=header["alphabet"])
+        return cls(**parts, **blobs, types=types, alphabet=header["alphabet"])
 
 
-def _map(path: Path) -> bytes | mmap.mmap:
+def _map(path: Path) -> Text:
     """The bytes of a file, mapped."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:

@@ -90,7 +90,8 @@ class NameIndex:
 
         Returns:
             First those whose name, or the rest of it from a word on, is the query; then those where it starts with the
-            query; if there are fewer than `limit`, those where it does with one slip.
+            query; if there are fewer than `limit`, those where it does with one slip, which is not in the last letter
+            unless there are no others.
         """
         folded = fold(query)
         if not folded:
@@ -155,7 +156,11 @@ class NameIndex:
         """Add the best entities whose text starts with the query with slips: whole words first."""
         parts, lengths, room = [], [], _MAX_GATHERED
         everything = 0, len(self.files.starts)
-        for low, high, n in sorted(self._slips(folded, 0, everything, edits), key=lambda one: one[1] - one[0]):
+        if found:  # another last letter would only undo what was typed last
+            slips = self._slips(folded, 0, everything, edits, until=len(folded) - 1)
+        else:
+            slips = self._slips(folded, 0, everything, edits, until=len(folded))
+        for low, high, n in sorted(slips, key=lambda one: one[1] - one[0]):
             if (room := room - (high - low)) < 0:
                 break
             parts.append(np.arange(low, high))
@@ -213,7 +218,7 @@ class NameIndex:
                 mask[files.typed[files.type_offsets[number] : files.type_offsets[number + 1]]] = True
         return mask
 
-    def _slips(self, folded: str, first_window: int, within: Range, edits: int) -> Iterator[tuple[int, int, int]]:
+    def _slips(self, folded: str, first_window: int, within: Range, edits: int, until: int) -> Iterator[tuple[int, int, int]]:
         """The ranges whose text starts with a string that is some edits from the query, and the bytes of that string.
 
         The query is cut into windows of the width of a key. An edit is looked for in each window, among the positions
@@ -224,7 +229,7 @@ class NameIndex:
         for skip in range(first_window, len(wanted), KEY):
             whole = skip == 0 and high - low == len(files.keys)
             keys = files.keys if whole else keys_at(files.text, files.starts[low:high], skip=skip)
-            variants = _edited(folded, wanted, skip, files.alphabet)
+            variants = _edited(folded[:until], folded[until:], skip, files.alphabet)
             first, last = _bounds([variant[skip : skip + KEY] for variant in variants])
             lows = low + np.searchsorted(keys, first)
             highs = low + np.searchsorted(keys, last, "right")
@@ -235,7 +240,7 @@ class NameIndex:
                 variant, part = variants[i], (int(lows[i]), int(highs[i]))
                 if edits > 1 and len(variant) > skip + KEY:
                     if _is_text(variant[: skip + KEY]):
-                        yield from self._slips(variant.decode(), skip + KEY, part, edits - 1)
+                        yield from self._slips(text := variant.decode(), skip + KEY, part, edits - 1, len(text))
                     continue
                 if len(variant) > skip + KEY:
                     part = self._exact_range(variant, *part)
@@ -276,8 +281,15 @@ def _bounds(prefixes: Sequence[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDAr
     return np.frombuffer(low, ">u8").astype(np.uint64), np.frombuffer(high, ">u8").astype(np.uint64)
 
 
-def _edited(folded: str, wanted: bytes, skip: int, alphabet: Sequence[str]) -> list[bytes]:
-    """The strings that are one edit from the query, sorted, where the edit is in the window from byte `skip` on."""
+def _edited(folded: str, kept: str, skip: int, alphabet: Sequence[str]) -> list[bytes]:
+    """The strings that are one edit from a query, sorted, where the edit is in the window from byte `skip` on.
+
+    Args:
+        folded: The query, or its part that may be edited.
+        kept: The rest of it.
+        skip: Where the window starts.
+        alphabet: Characters that an edit puts in.
+    """
     found = set()
     at = 0
     for i, character in enumerate(folded):
@@ -291,4 +303,4 @@ def _edited(folded: str, wanted: bytes, skip: int, alphabet: Sequence[str]) -> l
                 found.add(before + other + character + after)
         at += len(character.encode())
     found.discard(folded)
-    return sorted(one.encode() for one in found if len(one) >= MIN_SLIP_CHARACTERS - 1)
+    return sorted((one + kept).encode() for one in found if len(one) + len(kept) >= MIN_SLIP_CHARACTERS - 1)

@@ -1,0 +1,247 @@
+"""Load on the service: throughput beside `link_batch` in the process, ten times the load, type-ahead, memory.
+
+    python benchmarks/service/load.py --store STORE --collection NAME [--part link] [--seconds 120]
+
+Parts:
+
+    link      CLIENTS clients send requests of distinct mentions, in turns with `link_batch` in this process. Wall time
+              tells of a quiet machine only; the processor time of 1,000 mentions is steadier.
+    overload  ten times as many clients: 429s, memory, and the same answers before and after.
+    search    16 clients type names, letter by letter, a tenth of them with a slip.
+    mixed     all kinds of request for SECONDS; memory after a minute, and at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from urllib.parse import quote
+
+from client import Answer, Connection
+from process import Service, running
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.store.open import open_store
+
+TURNS = 3
+SEARCH_CLIENTS = 16
+
+
+@dataclass
+class Outcome:
+    """What the clients of a run saw."""
+
+    seconds: list[float] = field(default_factory=list)
+    statuses: Counter[int] = field(default_factory=Counter)
+    mentions: int = 0
+
+    def line(self) -> str:
+        """One line for people: counts and times in ms."""
+        times = sorted(self.seconds)
+        if not times:
+            return f"{dict(self.statuses)}"
+        p50, p99 = times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
+        return f"{dict(self.statuses)}  p50 {p50:.1f} ms  p99 {p99:.1f} ms  p99/p50 {p99 / p50:.1f}"
+
+
+Request = Callable[[Connection], Awaitable[tuple[Answer, int]]]
+
+
+async def run_clients(port: int, n: int, seconds: float, request: Request) -> Outcome:
+    """Let n clients send one request after the other, each for some seconds."""
+    outcome = Outcome()
+    end = time.perf_counter() + seconds
+
+    async def one() -> None:
+        connection = Connection(port)
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            try:
+                answer, mentions = await request(connection)
+            except OSError:
+                outcome.statuses[0] += 1
+                continue
+            outcome.statuses[answer.status] += 1
+            if answer.status == 200:
+                outcome.seconds.append(time.perf_counter() - start)
+                outcome.mentions += mentions
+            else:
+                await asyncio.sleep(0.05)
+        connection.close()
+
+    await asyncio.gather(*(one() for _ in range(n)))
+    return outcome
+
+
+def names_of(store: str, collection: str, n: int) -> list[str]:
+    """Names of a collection; ids are hashes, so that the first ones are a random sample."""
+    opened = open_store(store)
+    try:
+        return [point.name for point in islice(opened.open(collection, read_only=True).scroll(), n)]
+    finally:
+        opened.close()
+
+
+def mentions_of(names: list[str], rng: random.Random) -> Iterator[str]:
+    """Distinct mentions without end: half of them names as they stand, half with a slip; a number makes them new."""
+    for turn in range(10**9):
+        for name in rng.sample(names, len(names)):
+            at = rng.randrange(len(name))
+            slipped = name[:at] + rng.choice("aeinrst") + name[at + 1 :]
+            text = name if rng.random() < 0.5 else slipped
+            yield text if turn == 0 else f"{text} {turn}"
+
+
+def linking(mentions: Iterator[str], per_request: int, collection: str) -> Request:
+    """Requests to link."""
+
+    async def request(connection: Connection) -> tuple[Answer, int]:
+        body = {"collection": collection, "mentions": list(islice(mentions, per_request))}
+        return await connection.request("POST", "/v1/link", body), per_request
+
+    return request
+
+
+def typing(names: list[str], rng: random.Random, collection: str) -> Request:
+    """Requests of people who type."""
+
+    async def request(connection: Connection) -> tuple[Answer, int]:
+        name = rng.choice(names)
+        typed = name[: rng.randint(1, len(name))]
+        if len(typed) > 4 and rng.random() < 0.1:
+            at = rng.randrange(len(typed))
+            typed = typed[:at] + rng.choice("aeinrst") + typed[at + 1 :]
+        return await connection.request("GET", f"/v1/search?collection={quote(collection)}&q={quote(typed)}"), 0
+
+    return request
+
+
+def mixing(names: list[str], mentions: Iterator[str], rng: random.Random, collection: str, kb: str) -> Request:
+    """Requests of all kinds."""
+    link, search = linking(mentions, 8, collection), typing(names, rng, collection)
+
+    async def request(connection: Connection) -> tuple[Answer, int]:
+        kind = rng.random()
+        if kind < 0.6:
+            return await link(connection)
+        if kind < 0.8:
+            return await search(connection)
+        few = rng.sample(names, 3)
+        text = f"{few[0]} met {few[1]} near {few[2]}."
+        if kind < 0.9:
+            return await connection.request("POST", "/v1/annotate", {"collection": collection, "text": text}), 0
+        spans = [{"start": 0, "end": len(few[0])}]
+        body = {"collection": collection, "text": text, "spans": spans}
+        return await connection.request("POST", "/v1/documents", body), 0
+
+    return request
+
+
+def in_process(linker: EntityLinker, mentions: Iterator[str], seconds: float) -> tuple[float, float]:
+    """Mentions a second of `link_batch` in this process, and processor seconds of 1,000 of them."""
+    start, cpu, n = time.perf_counter(), time.process_time(), 0
+    while time.perf_counter() - start < seconds:
+        n += sum(1 for _ in linker.link_batch(list(islice(mentions, 256)), workers=1))
+    return n / (time.perf_counter() - start), (time.process_time() - cpu) / n * 1000
+
+
+def measure_links(service: Service, given: argparse.Namespace, names: list[str]) -> None:
+    """Throughput through HTTP and in the process, in turns."""
+    rng = random.Random(0)
+    mentions = mentions_of(names, rng)
+    ratios, cpu_ratios = [], []
+    with EntityLinker.open(given.collection, store=given.store, read_only=True) as linker:
+        list(linker.link_batch(list(islice(mentions, 256)), workers=1))
+        for turn in range(TURNS):
+            seconds = given.seconds / TURNS
+            cpu = service.cpu_s()
+            start = time.perf_counter()
+            request = linking(mentions, given.mentions, given.collection)
+            outcome = asyncio.run(run_clients(service.port, given.clients, seconds, request))
+            rate = outcome.mentions / (time.perf_counter() - start)
+            cost = (service.cpu_s() - cpu) / max(1, outcome.mentions) * 1000
+            own_rate, own_cost = in_process(linker, mentions, seconds)
+            ratios.append(rate / own_rate)
+            cpu_ratios.append(own_cost / cost)
+            print(f"turn {turn + 1}: service {rate:.0f} mentions/s, {cost:.2f} CPU s per 1,000; {outcome.line()}")
+            print(f"        link_batch {own_rate:.0f} mentions/s, {own_cost:.2f} CPU s per 1,000")
+    print(f"throughput of the service, link_batch is 1: {sum(ratios) / TURNS:.2f} ({ratios})")
+    print(f"by processor time, link_batch is 1: {sum(cpu_ratios) / TURNS:.2f} ({cpu_ratios})")
+
+
+def measure_overload(service: Service, given: argparse.Namespace, names: list[str]) -> None:
+    """Ten times the clients: refusals, memory, and answers before and after."""
+    rng = random.Random(1)
+    mentions = mentions_of(names, rng)
+    asked = {"collection": given.collection, "mentions": names[:64]}
+
+    async def ask() -> object:
+        return (await Connection(service.port).request("POST", "/v1/link", asked)).json()
+
+    before = asyncio.run(ask())
+    request = linking(mentions, given.mentions, given.collection)
+    asyncio.run(run_clients(service.port, given.clients, given.seconds / 4, request))
+    memory = service.rss_anon_mb()
+    outcome = asyncio.run(run_clients(service.port, 10 * given.clients, given.seconds, request))
+    print(f"10 x {given.clients} clients: {outcome.line()}")
+    print(f"RssAnon before {memory:.0f} MB, after {service.rss_anon_mb():.0f} MB")
+    print(f"same answers as before: {json.dumps(before) == json.dumps(asyncio.run(ask()))}")
+
+
+def measure_search(service: Service, given: argparse.Namespace, names: list[str]) -> None:
+    """Type-ahead at 16 clients."""
+    service.wait(f"/v1/search?q=a&collection={quote(given.collection)}")
+    cpu = service.cpu_s()
+    request = typing(names, random.Random(2), given.collection)
+    outcome = asyncio.run(run_clients(service.port, SEARCH_CLIENTS, given.seconds, request))
+    cost = (service.cpu_s() - cpu) / max(1, len(outcome.seconds)) * 1000
+    print(f"{SEARCH_CLIENTS} clients type: {outcome.line()}  {cost:.2f} ms of processor time a request")
+
+
+def measure_mixed(service: Service, given: argparse.Namespace, names: list[str]) -> None:
+    """Memory under all kinds of request."""
+    rng = random.Random(3)
+    kb = json.loads(service.get("/v1/collections")[1])["collections"][0]["kb"]
+    request = mixing(names, mentions_of(names, rng), rng, given.collection, kb)
+    first = min(60.0, given.seconds / 4)
+    print(asyncio.run(run_clients(service.port, given.clients, first, request)).line())
+    memory = service.rss_anon_mb()
+    print(asyncio.run(run_clients(service.port, given.clients, given.seconds - first, request)).line())
+    after = service.rss_anon_mb()
+    print(
+        f"RssAnon after {first:.0f} s {memory:.0f} MB, after {given.seconds:.0f} s {after:.0f} MB: {after / memory:.2f}"
+    )
+
+
+PARTS = {"link": measure_links, "overload": measure_overload, "search": measure_search, "mixed": measure_mixed}
+
+
+def main() -> None:
+    """Run the parts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--collection", required=True)
+    parser.add_argument("--part", choices=list(PARTS), action="append")
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--mentions", type=int, default=8, help="mentions of a request")
+    parser.add_argument("--names", type=int, default=20_000, help="names that mentions are made of")
+    parser.add_argument("--serve", nargs="*", default=[], help="further options of serve, without dashes: workers=2")
+    given = parser.parse_args()
+    names = names_of(given.store, given.collection, given.names)
+    options = [part for one in given.serve for part in (f"--{one.split('=')[0]}", *one.split("=", 1)[1:])]
+    for part in given.part or list(PARTS):
+        print(f"== {part}", flush=True)
+        with running(given.store, "--collection", given.collection, *options) as service:
+            PARTS[part](service, given, names)
+
+
+if __name__ == "__main__":
+    main()

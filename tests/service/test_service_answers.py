@@ -1,0 +1,117 @@
+"""The service answers as the linker does."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import until
+from fastapi.testclient import TestClient
+
+
+def test_mentions_are_linked_in_their_order(client: TestClient) -> None:
+    """A batch of mentions has one link each, with candidates and probability, or NIL with a reason."""
+    answer = client.post("/v1/link", json={"mentions": ["NYTimes", "Big Apple"], "limit": 1, "threshold": 0})
+
+    assert answer.status_code == 200
+    first, second = answer.json()["links"]
+    assert (first["mention"], first["entity_id"]) == ("NYTimes", "nyt")
+    assert (second["mention"], second["entity_id"]) == ("Big Apple", "nyc")
+    assert len(first["candidates"]) == 1
+    assert "features" not in first["candidates"][0]
+
+
+def test_options_of_the_linker_count(client: TestClient) -> None:
+    """Types filter, a threshold makes NIL, and an explanation has features and lines."""
+    typed = {"mentions": ["New York"], "types": ["state"], "threshold": 0, "explain": True}
+    found = client.post("/v1/link", json=typed).json()["links"][0]
+    nil = client.post("/v1/link", json={"mentions": ["zzz qqq"], "threshold": 1}).json()["links"][0]
+
+    assert found["entity_id"] == "nys"
+    assert found["explanation"][0].startswith("linked")
+    assert "dense" in found["candidates"][0]["features"]
+    assert (nil["entity_id"], nil["nil_reason"]) == (None, "below_threshold")
+
+
+def test_an_unknown_type_is_named_with_a_similar_one(client: TestClient) -> None:
+    """A type that no entity has is an error of the request."""
+    answer = client.post("/v1/link", json={"mentions": ["NYC"], "types": ["newspapr"]})
+
+    assert (answer.status_code, answer.json()["error"]) == (422, "unknown_type")
+    assert "newspaper" in answer.json()["message"]
+
+
+def test_mentions_in_a_text_are_found(client: TestClient) -> None:
+    """A text is annotated; offsets count code points."""
+    text = "\U0001f5de She read the NYTimes."
+    found = client.post("/v1/annotate", json={"text": text, "threshold": 0.2}).json()["annotations"]
+
+    at = text.index("NYTimes")
+    assert [one["link"]["entity_id"] for one in found if one["start"] == at] == ["nyt"]
+    assert all(text[one["start"] : one["end"]] == one["text"] for one in found)
+
+
+def test_mentions_of_a_document_are_linked_at_their_places(client: TestClient) -> None:
+    """A document with known places has one annotation for each."""
+    body = {"text": "The NYTimes is in NYC.", "spans": [{"start": 4, "end": 11}, {"start": 18, "end": 21}]}
+    found = client.post("/v1/documents", json={**body, "threshold": 0}).json()["annotations"]
+
+    assert [one["link"]["entity_id"] for one in found] == ["nyt", "nyc"]
+
+
+def test_a_span_outside_the_text_is_named(client: TestClient) -> None:
+    """A place behind the end of the text is an error that names it."""
+    answer = client.post("/v1/documents", json={"text": "short", "spans": [{"start": 0, "end": 9}]})
+
+    assert (answer.status_code, answer.json()["where"]) == (422, "spans.0")
+
+
+def test_an_entity_has_all_its_names(client: TestClient) -> None:
+    """An entity is found by base and id."""
+    answer = client.get("/v1/entities/base/nyc")
+
+    assert answer.json()["canonical_name"] == "New York"
+    assert answer.json()["aliases"] == ["Big Apple", "NYC"]
+    assert client.get("/v1/entities/base/none").json()["error"] == "entity_not_found"
+    assert client.get("/v1/entities/other/nyc").json()["error"] == "entity_not_found"
+
+
+def test_names_are_suggested_while_they_are_typed(client: TestClient) -> None:
+    """The beginning of a name finds its entity, with types, also with a slip."""
+    until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
+
+    def found(query: str, **more: str) -> list[str]:
+        results = client.get("/v1/search", params={"q": query, **more}).json()["results"]
+        return [one["entity_id"] for one in results]
+
+    assert found("new york t") == ["nyt"]
+    assert found("apple") == ["nyc"]
+    assert set(found("new yrok", type="state")) == {"nys"}
+    assert found("heart attakc") == ["mi"]
+    assert found("!?") == []
+
+
+def test_collections_are_listed(client: TestClient) -> None:
+    """A collection has state, base, counts and model."""
+    [found] = client.get("/v1/collections").json()["collections"]
+
+    assert (found["collection"], found["kb"], found["entities"]) == ("base", "base", 7)
+
+
+@pytest.mark.parametrize(
+    "method, path, body, code",
+    [
+        ("POST", "/v1/link", {"mentions": ["x"], "collection": "none"}, "collection_not_found"),
+        ("GET", "/v1/nothing", None, "not_found"),
+        ("GET", "/v1/link", None, "method_not_allowed"),
+        ("POST", "/v1/link", {"mentions": ["x"], "mention": "y"}, "invalid"),
+        ("POST", "/v1/accept", {"mention": "x", "entity_id": "nyc"}, "writing_not_allowed"),
+    ],
+)
+def test_errors_are_json_with_a_code(
+    client: TestClient, method: str, path: str, body: dict[str, object] | None, code: str
+) -> None:
+    """Every error has a code for programs, a message for people, and the id of the request."""
+    answer = client.request(method, path, json=body)
+
+    assert answer.json()["error"] == code
+    assert answer.json()["message"]
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]

@@ -1,0 +1,197 @@
+"""Mentions of many requests are joined into batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.records import Link
+from pearl_qdrant.service.errors import QueueFullError, TimedOutError
+from pearl_qdrant.service.linkers.joining import Joiner
+
+PLAIN = LinkOptions()
+
+
+class Linker:
+    """Links when it is told to, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.options: list[LinkOptions] = []
+        self.may_answer = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def link(self, mentions: Sequence[str], options: LinkOptions) -> list[Link]:
+        self.batches.append(list(mentions))
+        self.options.append(options)
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        return [Link(mention, mention.upper(), None, None, None) for mention in mentions]
+
+
+def joiner(linker: Linker, **given: Any) -> Joiner:
+    """A joiner of small batches."""
+    chosen = {"batch_mentions": 8, "join_s": 0.0, "max_queued": 100, "timeout_s": 60.0, **given}
+    return Joiner(linker.link, **chosen)
+
+
+async def settled() -> None:
+    """Let all tasks run until they wait."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def run(scenario: Callable[[Linker], Awaitable[None]]) -> None:
+    """Run a scenario with a linker of its own."""
+
+    async def whole() -> None:
+        await scenario(Linker())
+
+    asyncio.run(whole())
+
+
+def test_what_waits_becomes_one_batch() -> None:
+    """While a batch is linked, the requests that come are joined in the next one, and each gets its own links."""
+
+    async def scenario(linker: Linker) -> None:
+        joined = joiner(linker)
+        first = asyncio.create_task(joined.link(["a"], PLAIN))
+        await settled()
+        others = [asyncio.create_task(joined.link([f"{i}x", f"{i}y"], PLAIN)) for i in range(3)]
+        await settled()
+        assert joined.queued == 6
+        linker.may_answer.set()
+        answers = await asyncio.gather(first, *others)
+        assert linker.batches == [["a"], ["0x", "0y", "1x", "1y", "2x", "2y"]]
+        assert [[link.entity_id for link in links] for links in answers] == [
+            ["A"],
+            ["0X", "0Y"],
+            ["1X", "1Y"],
+            ["2X", "2Y"],
+        ]
+
+    run(scenario)
+
+
+def test_requests_of_other_options_are_not_joined() -> None:
+    """A batch has one set of options; the oldest request is in the next batch."""
+
+    async def scenario(linker: Linker) -> None:
+        joined = joiner(linker)
+        strict = LinkOptions(threshold=0.9)
+        tasks = [
+            asyncio.create_task(joined.link([name], options))
+            for name, options in (("a", strict), ("b", PLAIN), ("c", LinkOptions(threshold=0.9)))
+        ]
+        linker.may_answer.set()
+        await asyncio.gather(*tasks)
+        assert linker.batches == [["a", "c"], ["b"]]
+        assert linker.options == [strict, PLAIN]
+
+    run(scenario)
+
+
+def test_a_long_request_does_not_keep_short_ones_waiting() -> None:
+    """A request with more mentions than a batch is linked in parts, beside others."""
+
+    async def scenario(linker: Linker) -> None:
+        joined = joiner(linker)
+        long = asyncio.create_task(joined.link([f"m{i}" for i in range(20)], PLAIN))
+        short = asyncio.create_task(joined.link(["s"], PLAIN))
+        linker.may_answer.set()
+        assert [link.mention for link in await short] == ["s"]
+        assert [link.mention for link in await long] == [f"m{i}" for i in range(20)]
+        assert linker.batches[0] == [*(f"m{i}" for i in range(7)), "s"]
+
+    run(scenario)
+
+
+def test_a_full_queue_refuses() -> None:
+    """When too many mentions wait, a request is refused, with the time after which to come again."""
+
+    async def scenario(linker: Linker) -> None:
+        joined = joiner(linker, max_queued=4)
+        tasks = [asyncio.create_task(joined.link(["x"], PLAIN))]
+        await settled()
+        tasks.append(asyncio.create_task(joined.link(["a", "b", "c"], PLAIN)))
+        await settled()
+        with pytest.raises(QueueFullError) as refused:
+            await joined.link(["d", "e"], PLAIN)
+        assert refused.value.retry_after_s is not None
+        assert refused.value.retry_after_s >= 1
+        linker.may_answer.set()
+        await asyncio.gather(*tasks)
+        assert ["d", "e"] not in linker.batches
+
+    run(scenario)
+
+
+def test_a_large_request_passes_an_empty_queue() -> None:
+    """A request that is larger than the queue is answered if nothing waits."""
+
+    async def scenario(linker: Linker) -> None:
+        linker.may_answer.set()
+        assert len(await joiner(linker, max_queued=4).link(list("abcdef"), PLAIN)) == 6
+
+    run(scenario)
+
+
+def test_a_request_without_an_answer_in_time_ends() -> None:
+    """A request that took too long raises, and what it has in the queue is not linked later."""
+
+    async def scenario(linker: Linker) -> None:
+        joined = joiner(linker, timeout_s=0.01)
+        running = asyncio.create_task(joined.link(["a"], PLAIN))
+        await settled()
+        with pytest.raises(TimedOutError, match="timeout_s"):
+            await joined.link(["b"], PLAIN)
+        with pytest.raises(TimedOutError):
+            await running
+        linker.may_answer.set()
+        await settled()
+        assert linker.batches == [["a"]]
+        assert joined.queued == 0
+
+    run(scenario)
+
+
+def test_an_error_reaches_every_request_of_its_batch_alone() -> None:
+    """A batch that fails raises in its requests; the next one is linked."""
+
+    async def scenario(linker: Linker) -> None:
+        joined = joiner(linker)
+        linker.error = ValueError("broken")
+        linker.may_answer.set()
+        failed = await asyncio.gather(*(joined.link([name], PLAIN) for name in "ab"), return_exceptions=True)
+        assert [str(error) for error in failed] == ["broken", "broken"]
+        linker.error = None
+        assert len(await joined.link(["c"], PLAIN)) == 1
+
+    run(scenario)
+
+
+def test_a_client_that_hung_up_is_dropped() -> None:
+    """A request whose client is gone when the next batch starts is not linked."""
+
+    async def scenario(linker: Linker) -> None:
+        joined = joiner(linker, batch_mentions=1)
+
+        async def is_gone() -> bool:
+            return True
+
+        first = asyncio.create_task(joined.link(["a"], PLAIN))
+        second = asyncio.create_task(joined.link(["b"], PLAIN))
+        gone = asyncio.create_task(joined.link(["c"], PLAIN, is_gone=is_gone))
+        await settled()
+        linker.may_answer.set()
+        await asyncio.gather(first, second)
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert linker.batches == [["a"], ["b"]]
+
+    run(scenario)

@@ -1,0 +1,162 @@
+"""Names are found by prefix, by a word's prefix, and with a slip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pearl_qdrant.service.names.build import build_files
+from pearl_qdrant.service.names.files import HEADER_FILE, NameFiles
+from pearl_qdrant.service.names.find import NameIndex
+from pearl_qdrant.service.names.folding import fold
+from pearl_qdrant.store.schema import NamePoint
+
+
+def index_of(*names: str, types: tuple[str, ...] = ()) -> NameIndex:
+    """An index of names, each of an entity of its own."""
+    return NameIndex(build_files([NamePoint("kb", name, name, name, True, types) for name in names]))
+
+
+def found(index: NameIndex, query: str, **options: int) -> list[str]:
+    """The names that are found, in their order."""
+    return [one.name for one in index.find(query, **options)]
+
+
+@pytest.mark.parametrize(
+    "text, folded",
+    [
+        ("New  York!", "new york"),
+        ("Éclair-au chocolat", "eclair au chocolat"),
+        ("St. John's", "st johns"),
+        ("α-synuclein", "alpha synuclein"),
+        ("C++", "c++"),
+        ("東京都", "東京都"),
+        ("\U0001f984", "\U0001f984"),
+        ("...", ""),
+    ],
+)
+def test_names_are_folded_to_what_people_type(text: str, folded: str) -> None:
+    """Case, accents and punctuation do not count; symbols and other scripts do."""
+    assert fold(text) == folded
+
+
+def test_complete_names_come_first_then_beginnings_then_inner_words() -> None:
+    """What was typed is a name, the beginning of one, or of a word of one, in this order."""
+    index = index_of("Great Yorkshire", "Yorkshire", "York", "New York")
+
+    assert found(index, "york") == ["York", "New York", "Yorkshire", "Great Yorkshire"]
+    assert found(index, "york", limit=2) == ["York", "New York"]
+
+
+@pytest.mark.parametrize("query", ["enstein", "eiinstein", "eimstein", "ienstein", "albert einstien", "alberteinstein"])
+def test_one_slip_is_forgiven(query: str) -> None:
+    """A letter missing, too many, wrong, or swapped, also far from the beginning."""
+    assert found(index_of("Albert Einstein", "Paris", "Elephant"), query) == ["Albert Einstein"]
+
+
+def test_two_slips_of_a_long_query_are_forgiven() -> None:
+    """A long query without any answer may have two slips some letters apart."""
+    assert found(index_of("University of Cambridge", "Oxford"), "universty of cambrige") == ["University of Cambridge"]
+
+
+def test_short_queries_have_no_slips() -> None:
+    """Three letters are too few to guess another one."""
+    assert found(index_of("York"), "yrk") == []
+
+
+def test_popular_entities_come_first_and_each_once() -> None:
+    """Of names with the same beginning, those of popular entities come first; an entity is there once."""
+    index = NameIndex(
+        build_files(
+            [
+                NamePoint("kb", "small", "New Yorkham", "New Yorkham", True, popularity=1.0),
+                NamePoint("kb", "big", "New York City", "New York City", True, popularity=9.0),
+                NamePoint("kb", "big", "New York, NY", "New York City", False, popularity=9.0),
+            ]
+        )
+    )
+
+    assert [one.entity_id for one in index.find("new yor")] == ["big", "small"]
+
+
+def test_types_filter_and_are_shown() -> None:
+    """Only entities of a wanted type are found; a type that none has finds nothing."""
+    points = [
+        NamePoint("kb", "p", "Jordan", "Jordan", True, ("athlete",), ("PERSON",)),
+        NamePoint("kb", "c", "Jordan", "Jordan", True, ("country",), ("GPE",), "a country"),
+    ]
+    index = NameIndex(build_files(points))
+
+    [country] = index.find("jord", types=["GPE", "nothing"])
+    assert (country.entity_id, country.types, country.description) == ("c", ("GPE",), "a country")
+    assert index.find("jodran", types=["nothing"]) == []
+
+
+def test_the_best_of_a_long_range_are_found() -> None:
+    """Of thousands of names with one beginning, the most popular ones are shown."""
+    names = [f"name {i:05d}" for i in range(5000)]
+    points = [NamePoint("kb", name, name, name, True, popularity=float(i % 4001)) for i, name in enumerate(names)]
+
+    best = NameIndex(build_files(points)).find("name", limit=3)
+
+    assert [one.popularity for one in best] == [4000.0, 3999.0, 3998.0]
+
+
+def test_an_index_is_mapped_from_its_files(tmp_path: Path) -> None:
+    """An index is written once and read by all; another version is not read."""
+    made = build_files([NamePoint("kb", "q", "Zürich", "Zürich", True, ("city",), ("GPE",))])
+    made.write(tmp_path / "index")
+    made.write(tmp_path / "index")  # another worker
+
+    files = NameFiles.read(tmp_path / "index")
+
+    assert files is not None
+    assert found(NameIndex(files), "zuri") == ["Zürich"]
+    (tmp_path / "index" / HEADER_FILE).write_text('{"version": 0}')
+    assert NameFiles.read(tmp_path / "index") is None
+    assert NameFiles.read(tmp_path / "nothing") is None
+
+
+def test_a_base_without_names_finds_nothing(tmp_path: Path) -> None:
+    """An empty index is an index."""
+    build_files([]).write(tmp_path / "index")
+
+    files = NameFiles.read(tmp_path / "index")
+
+    assert files is not None
+    assert NameIndex(files).find("anything") == []
+
+
+names = st.text("abcé -1東", min_size=1, max_size=14)
+
+
+@settings(max_examples=40)
+@given(base=st.lists(names, min_size=1, max_size=8, unique=True), query=names)
+def test_prefixes_are_those_that_a_search_of_all_names_finds(base: list[str], query: str) -> None:
+    """What is found without a slip are all names of which a word begins what was typed."""
+    index = index_of(*base)
+    typed = fold(query)
+    expected = {
+        name
+        for name in base
+        if typed and any((" " + fold(name))[i:].startswith(" " + typed) for i in range(len(name) * 4))
+    }
+
+    results = index.find(query, limit=100)
+
+    assert {one.name for one in results if one.match != "slip"} == expected
+
+
+@settings(max_examples=40)
+@given(name=st.text("abcdefgh ", min_size=6, max_size=40), at=st.integers(0, 39), other=st.sampled_from("abcdefgh"))
+def test_every_name_is_found_with_a_letter_changed(name: str, at: int, other: str) -> None:
+    """A name whose letter was changed anywhere is found, if enough of it is left."""
+    folded = fold(name)
+    typed = fold(folded[: at % max(1, len(folded))] + other + folded[at % max(1, len(folded)) + 1 :])
+    if len(folded) < 6 or len(typed) != len(folded):
+        return
+
+    assert name in found(index_of(name, "zzzz", "aaaa"), typed)
