@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingest.load.events import LoadEvents
     from ingest.load.load_base import load_base, load_or_update_base, scan_base, update_base
     from ingest.load.pipeline import IngestResult
+    from ingest.load.read_entities import read_entities
     from ingest.load.update import UpdateResult
     from ingest.readers.tables.columns import TableColumns
 
@@ -33,6 +34,7 @@ __all__ = [
     "load_base",
     "load_or_update_base",
     "make_entity",
+    "read_entities",
     "scan_base",
     "update_base",
 ]
@@ -47,6 +49,7 @@ _MODULE_OF = {
     "load_base": "ingest.load.load_base",
     "load_or_update_base": "ingest.load.load_base",
     "make_entity": "ingest.base.new_entity",
+    "read_entities": "ingest.load.read_entities",
     "scan_base": "ingest.load.load_base",
     "update_base": "ingest.load.load_base",
 }

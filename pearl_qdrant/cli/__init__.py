@@ -25,6 +25,7 @@ from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.loading.ingest import ingest
 from pearl_qdrant.cli.mcp import mcp
 from pearl_qdrant.cli.models import models
+from pearl_qdrant.cli.names.crosswalk import crosswalk
 from pearl_qdrant.cli.names.resolve import resolve
 from pearl_qdrant.cli.serve import serve
 from pearl_qdrant.cli.train import train
@@ -46,7 +47,7 @@ def cli(verbose: bool) -> None:
     start_logging(verbose=verbose)
 
 
-_WORK = (ingest, link, annotate, learn, calibrate, collections, entities, resolve)
+_WORK = (ingest, link, annotate, learn, calibrate, collections, entities, resolve, crosswalk)
 for _command in (*_WORK, models, evaluate, train, doctor, serve, mcp):
     cli.add_command(_command)
 

@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "resolution": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
+    "crosswalk": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "ingest": (*BASE, "settings", "encoder", "lexical", "store", "pearl_qdrant.linking.learned.aliases"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
 }
@@ -208,6 +209,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
         "ingest": with_torch | distributions(extras["arrow"]),
         "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
         "service": base | distributions(extras["serve"]),
+        "crosswalk": base | distributions(extras["crosswalk"]),
     }
 
     undeclared = [

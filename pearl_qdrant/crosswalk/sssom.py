@@ -1,0 +1,135 @@
+"""A crosswalk as SSSOM TSV, the format in which ontologies exchange mappings (https://w3id.org/sssom).
+
+The header is YAML in comments: the prefixes of ids with their IRIs, an id and the licence of the set. A match by equal
+names is justified as `semapv:LexicalMatching`, another one as `semapv:SemanticSimilarityThresholdMatching`; the
+probability is its confidence. NIL is not written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from pearl_qdrant._version import __version__
+from pearl_qdrant.crosswalk.records import EntityMatch
+from pearl_qdrant.crosswalk.tables import cell, write_lines
+
+UNSPECIFIED_LICENSE = "https://w3id.org/sssom/license/unspecified"
+
+PREFIXES = {
+    "semapv": "https://w3id.org/semapv/vocab/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "sssom": "https://w3id.org/sssom/",
+}
+"""Prefixes that every file has."""
+
+KNOWN_PREFIXES = {
+    "Orphanet": "http://www.orpha.net/ORDO/Orphanet_",
+    "UMLS": "http://linkedlifedata.com/resource/umls/id/",
+    "WIKIDATA": "http://www.wikidata.org/entity/",
+}
+"""IRIs of prefixes beyond OBO's."""
+
+MAPPINGS = "https://w3id.org/sssom/mappings/pearl-qdrant/"
+"""Put before ids that have no IRI."""
+
+OBO = "http://purl.obolibrary.org/obo/"
+
+COLUMNS = (
+    "subject_id",
+    "subject_label",
+    "predicate_id",
+    "object_id",
+    "object_label",
+    "mapping_justification",
+    "confidence",
+    "mapping_tool",
+    "comment",
+)
+
+_CURIE = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*):(\S+)")
+_NOT_IN_PREFIX = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def curie(entity_id: str, source: str) -> tuple[str, str]:
+    """The prefix and the local part of an id; the short name of its base is the prefix where it has none."""
+    if (found := _CURIE.fullmatch(entity_id)) and not found.group(2).startswith("//"):
+        return found.group(1), quote(found.group(2), safe="()*,.-_~")
+    prefix = _NOT_IN_PREFIX.sub("_", source).strip("_.-") or "base"
+    prefix = prefix if prefix[0].isalpha() else f"base_{prefix}"
+    return prefix, quote(entity_id, safe="()*,.-_~")
+
+
+def sssom_lines(
+    matches: Iterable[EntityMatch],
+    subject_source: str,
+    object_source: str,
+    *,
+    prefixes: Mapping[str, str],
+    license_url: str | None,
+) -> Iterator[str]:
+    """The lines of the file, without their ends.
+
+    Args:
+        matches: Matches that are not NIL.
+        subject_source, object_source: Short names of the bases.
+        prefixes: Prefixes of ids with their IRIs; others are guessed (OBO's for ids such as MONDO:1).
+        license_url: Licence of the mappings; None for unspecified.
+    """
+    rows, used = [], dict(PREFIXES)
+    for one in matches:
+        ids = []
+        for entity_id, source in (
+            (one.subject_id, subject_source),
+            (one.object_id or "", one.object_kb or object_source),
+        ):
+            prefix, local = curie(entity_id, source)
+            used.setdefault(
+                prefix, prefixes.get(prefix) or _iri_of(prefix, is_curie=_CURIE.fullmatch(entity_id) is not None)
+            )
+            ids.append(f"{prefix}:{local}")
+        kind = "LexicalMatching" if one.is_exact else "SemanticSimilarityThresholdMatching"
+        rows.append(
+            (
+                *(ids[0], one.subject_name, "skos:exactMatch", ids[1], one.object_name or "", f"semapv:{kind}"),
+                *(f"{one.probability:.4f}", "pearl-qdrant", one.reason),
+            )
+        )
+    yield "#curie_map:"
+    for prefix, iri in sorted(used.items()):
+        yield f"#  {prefix}: {_quoted(iri)}"
+    yield f"#license: {_quoted(license_url or UNSPECIFIED_LICENSE)}"
+    set_id = (
+        f"https://w3id.org/sssom/mappings/pearl-qdrant/{quote(subject_source, safe='')}-{quote(object_source, safe='')}"
+    )
+    yield f"#mapping_set_id: {_quoted(set_id)}"
+    yield "#mapping_tool: pearl-qdrant"
+    yield f"#mapping_tool_version: {_quoted(__version__)}"
+    yield "\t".join(COLUMNS)
+    for row in rows:
+        yield "\t".join(map(cell, row))
+
+
+def write_sssom(
+    path: Path,
+    matches: Iterable[EntityMatch],
+    subject_source: str,
+    object_source: str,
+    *,
+    prefixes: Mapping[str, str],
+    license_url: str | None,
+) -> None:
+    """Write the file; it is replaced when all is written. Arguments as of `sssom_lines`."""
+    write_lines(path, sssom_lines(matches, subject_source, object_source, prefixes=prefixes, license_url=license_url))
+
+
+def _iri_of(prefix: str, *, is_curie: bool) -> str:
+    if prefix in KNOWN_PREFIXES:
+        return KNOWN_PREFIXES[prefix]
+    return f"{OBO}{prefix}_" if is_curie else f"{MAPPINGS}{prefix}/"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
