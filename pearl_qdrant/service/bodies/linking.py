@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from pearl_qdrant.linking.options import LinkOptions, OnTie, TypeMode
 from pearl_qdrant.records import Candidate, Link
 from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Body, Limit
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
-_WITH_CONTEXT = {
+_WITH_CONTEXT: JsonDict = {
     "mentions": ["Clinton"],
     "types": ["PERSON"],
     "threshold": 0.8,
