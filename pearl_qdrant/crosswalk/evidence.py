@@ -10,7 +10,7 @@ Each name of the entity is linked. For each entity of the other base that is a c
     lone        1 for an entity with a single name
 
 A logistic model adds them up. Its coefficients were fitted to training entities of the Disease Ontology and ORDO
-against Mondo, canonical names hidden (`runs/crosswalk_model.py`).
+against Mondo, canonical names hidden (`runs/resolution/crosswalk.py`).
 """
 
 from __future__ import annotations

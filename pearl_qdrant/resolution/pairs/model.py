@@ -6,7 +6,7 @@ Its terms are written as they are computed, so that `resolution.json` can be rea
     dense>0.5        how much it is above a number, max(0, dense - 0.5)
     person*inner     the product of two features
 
-`runs/resolution_model.py` fits the coefficients, and chooses the thresholds.
+`runs/resolution/model.py` fits the coefficients, and chooses the thresholds.
 """
 
 from __future__ import annotations

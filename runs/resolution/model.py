@@ -1,9 +1,9 @@
 """The recipe of `resolution.json` in `pearl_qdrant/resolution/pairs/`: whether two names mean the same.
 
-    python runs/resolution_model.py --data FOLDER --out pearl_qdrant/resolution/pairs/resolution.json
+    python runs/resolution/model.py --data FOLDER --out pearl_qdrant/resolution/pairs/resolution.json
 
 --data has `kb/` (TSV with a header). The pairs are the candidates that `resolve` finds among names of training entities
-(`resolution_data.training_sets`): general names, and biomedical ones. A pair is right if both names are of one entity.
+(`data.training_sets`): general names, and biomedical ones. A pair is right if both names are of one entity.
 The terms are features, what features exceed numbers, and products of two. An L1 penalty leaves most of them out. The
 threshold is the lowest at which the clusters of both training sets have a pairwise precision of at least `PRECISION`.
 About ten minutes on two cores.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ from pathlib import Path
 import click
 import numpy as np
 import numpy.typing as npt
-from resolution_data import GoldName, training_sets
 from sklearn.linear_model import LogisticRegression
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
@@ -32,6 +34,7 @@ from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.features import FEATURES
 from pearl_qdrant.resolution.pairs.model import compute_terms
 from pearl_qdrant.resolution.records import NameRecord
+from resolution.data import GoldName, training_sets
 
 PRECISION = 0.975
 LEAST_AGREEMENT = 0.3
@@ -66,7 +69,7 @@ PRODUCTS = (
 LOST = 0.01
 """Share of the probable right pairs that the quick look at cosine and n-grams may lose."""
 
-_log = logging.getLogger("resolution_model")
+_log = logging.getLogger("resolution")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,171 @@
+"""The recipe of the coefficients in `pearl_qdrant/crosswalk/evidence.py`, and the measurement of `crosswalk`.
+
+    python runs/resolution/crosswalk.py --data FOLDER --work FOLDER
+
+--data has `kb/biomedical/`. The Disease Ontology and ORDO are matched with Mondo. Gold is an equal canonical name, up to
+folding, of exactly one Mondo entity; the match does not see it: the entity keeps its EXACT synonyms alone, without any
+that is equal to the hidden name. Entities that have no other name are left out. A fifth of the gold entities is missing
+in Mondo as it is loaded, so that NIL is right for their partners. Train and development by the id of the Mondo entity
+(`training.examples.splits`); at most `SIZE` entities of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from recipe_tables import read_tsv
+
+from ingest import load_base
+from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.crosswalk import evidence
+from pearl_qdrant.crosswalk.assignment import assign
+from pearl_qdrant.lexical.ngrams import fold_name
+from training.examples.alias_cells import split_aliases
+from training.examples.splits import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
+
+SIZE = 900
+MONDO, OTHERS = "mondo_2026", ("doid_2024", "ordo_2018")
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+
+Found = list[tuple[str, list[evidence.Evidence]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """An entity without its canonical name, and its entity in Mondo."""
+
+    entity: Entity
+    gold: str
+
+
+def entities(data: Path, stem: str) -> Iterator[Entity]:
+    """Entities with their EXACT synonyms."""
+    for row in read_tsv(data / "kb" / "biomedical" / f"{stem}.tsv"):
+        aliases = split_aliases(row.get("aliases") or "")
+        scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
+        exact = (alias for alias, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
+        yield Entity(row["id"], row["name"], tuple(dict.fromkeys(exact)))
+
+
+def is_missing(mondo_id: str) -> bool:
+    """Whether an entity is left out of Mondo as it is loaded: a fifth, by a hash."""
+    return int(hashlib.sha1(f"nil {mondo_id}".encode(), usedforsecurity=False).hexdigest(), 16) % 5 == 0
+
+
+def gold_of(data: Path, stem: str) -> list[Gold]:
+    """Entities with exactly one Mondo entity of the same canonical name, that name hidden."""
+    by_name: dict[str, list[str]] = {}
+    for one in entities(data, MONDO):
+        by_name.setdefault(fold_name(one.canonical_name), []).append(one.entity_id)
+    found = []
+    for one in entities(data, stem):
+        hidden = fold_name(one.canonical_name)
+        names = [alias for alias in one.aliases if fold_name(alias) != hidden]
+        if names and len(gold := by_name.get(hidden, [])) == 1:
+            found.append(Gold(Entity(one.entity_id, names[0], tuple(names[1:])), gold[0]))
+    return found
+
+
+def sample(gold: list[Gold], splits: range) -> list[Gold]:
+    """At most `SIZE` of the splits."""
+    chosen = [one for one in gold if split_of(one.gold) in splits]
+    random.Random(0).shuffle(chosen)
+    return chosen[:SIZE]
+
+
+def load(data: Path, work: Path) -> None:
+    """Load Mondo without what is missing."""
+    missing = {one.gold for stem in OTHERS for one in gold_of(data, stem) if is_missing(one.gold)}
+    path = work / "mondo.tsv"
+    with path.open("w", encoding="utf-8") as file:
+        file.write("id\tname\taliases\n")
+        for one in entities(data, MONDO):
+            if one.entity_id not in missing:
+                aliases = "|".join(alias.replace("\\", "\\\\").replace("|", "\\|") for alias in one.aliases)
+                file.write(f"{one.entity_id}\t{one.canonical_name}\t{aliases}\n")
+    load_base(path, "mondo", store=str(work / "store"))
+
+
+def evidence_for(linker: EntityLinker, gold: list[Gold]) -> Found:
+    """What the names of each entity say."""
+    names = [evidence.names_to_link(one.entity) for one in gold]
+    links = iter(list(linker.link_batch([name for of_one in names for name in of_one], workers=1)))
+    return [
+        (one.gold, evidence.evidence_of(one.entity, [next(links) for _ in of_one]))
+        for one, of_one in zip(gold, names, strict=True)
+    ]
+
+
+def report(name: str, found: Found) -> None:
+    """Precision and recall at each threshold, one to one."""
+    click.echo(f"{name}: {len(found)} entities, {sum(is_missing(gold) for gold, _ in found)} without a partner")
+    partners = assign(
+        {
+            i: {e.candidate.entity_id: e.probability for e in of_one if e.probability > 0.05}
+            for i, (_, of_one) in enumerate(found)
+        }
+    )
+    for threshold in THRESHOLDS:
+        chosen = {
+            i: key
+            for i, key in partners.items()
+            if next(e.probability for e in found[i][1] if e.candidate.entity_id == key) >= threshold
+        }
+        right = sum(found[i][0] == key for i, key in chosen.items())
+        n_gold = sum(not is_missing(gold) for gold, _ in found)
+        click.echo(f"  {threshold:.2f}  precision {right / max(len(chosen), 1):.3f}  recall {right / n_gold:.3f}")
+
+
+def fit(found: Found) -> None:
+    """Print the coefficients."""
+    rows = [(one.features, one.candidate.entity_id == gold) for gold, of_one in found for one in of_one]
+    x, y = np.array([features for features, _ in rows]), np.array([is_right for _, is_right in rows])
+    model = LogisticRegression(C=10, max_iter=1000).fit(x, y)
+    evidence.WEIGHTS.update(zip(evidence.FEATURES, model.coef_[0].round(2).tolist(), strict=True))
+    evidence.BIAS = round(float(model.intercept_[0]), 2)
+    click.echo(evidence.WEIGHTS, evidence.BIAS)
+
+
+def scored_again(found: Found) -> Found:
+    """With the probabilities of the coefficients that were just fitted."""
+    return [
+        (
+            gold,
+            [
+                evidence.Evidence(e.candidate, e.name, e.features, evidence.probability_of(e.features), e.is_exact)
+                for e in of_one
+            ],
+        )
+        for gold, of_one in found
+    ]
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--work", type=click.Path(path_type=Path), required=True)
+def main(data: Path, work: Path) -> None:
+    """Fit and measure."""
+    work.mkdir(parents=True, exist_ok=True)
+    load(data, work)
+    gold = {stem: gold_of(data, stem) for stem in OTHERS}
+    with EntityLinker.open("mondo", store=str(work / "store"), read_only=True) as linker:
+        train = [pair for stem in OTHERS for pair in evidence_for(linker, sample(gold[stem], TRAIN_SPLITS))]
+        fit(train)
+        report("train", scored_again(train))
+        for stem in OTHERS:
+            report(stem, evidence_for(linker, sample(gold[stem], DEVELOPMENT_SPLITS)))
+
+
+if __name__ == "__main__":
+    main()
