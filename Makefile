@@ -34,7 +34,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 4 --dist load -m "slow and not server" --timeout 3600 $(PYTEST_ARGS)
+	PEARL_QDRANT_TESTS=thorough $(BIN)/python -m pytest -n 4 --dist load -m "(slow or hypothesis) and not server" --timeout 3600 $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tqdm import tqdm
@@ -65,7 +66,7 @@ def test_names_of_every_script_stay_readable(text: str) -> None:
     assert visible(text) == text
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=examples(500), deadline=None, derandomize=True)
 @given(st.text(st.characters(exclude_categories=[])))
 def test_no_control_character_is_left(text: str) -> None:
     """Any text is shown as one line without control characters, and escaping it again changes nothing."""
@@ -77,7 +78,7 @@ def test_no_control_character_is_left(text: str) -> None:
     assert visible(harmless) == harmless
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(st.text(st.characters(exclude_categories=[])))
 def test_json_keeps_its_values_without_control_characters(text: str) -> None:
     """JSON is printed as one line without control characters, and gives the same value when read back."""

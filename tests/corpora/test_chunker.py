@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_wordnet import make_sentence_wordnet
@@ -149,7 +150,7 @@ def test_tokens_stay_whole(parser: ChunkParser, text: str, phrase: str) -> None:
     assert phrase in {found.text for found in next(parser.parse([text]))}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text(max_size=80))
 def test_any_text_can_be_parsed(parser: ChunkParser, text: str) -> None:
     """Whatever the text, phrases are pieces of it, with something in them."""
@@ -159,7 +160,7 @@ def test_any_text_can_be_parsed(parser: ChunkParser, text: str) -> None:
         assert phrase.text in " ".join(text.split())
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text(alphabet="DFPOWCXMT!NEK1JLVGRAS,.", max_size=60))
 def test_patterns_end_in_time_for_any_tags(letters: str) -> None:
     """No sequence of parts of speech makes the patterns run away."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import examples
 from encoder_cases import cosines
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,7 +104,7 @@ def test_several_threads_may_encode_at_once(encoders: dict[str, Encoder]) -> Non
     max_tokens=st.integers(1, 2048),
     max_names=st.integers(1, 256),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_batches_contain_each_name_once_within_the_limits(lengths: list[int], max_tokens: int, max_names: int) -> None:
     """Memory stays bounded for all lengths of names."""
     array = np.array(lengths, dtype=np.int64)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obo_terms import TOES
@@ -84,7 +85,7 @@ def damage(content: bytes, data: st.DataObject) -> bytes:
 @pytest.mark.parametrize("name", BASES)
 @given(data=st.data())
 @settings(
-    max_examples=80,
+    max_examples=examples(80),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

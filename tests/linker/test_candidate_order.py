@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -65,7 +66,7 @@ def check_order(found: ScoredMention) -> None:
     assert behind == sorted(behind, reverse=True)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(logit_lists)
 @example(STRADDLING)
 def test_tied_candidates_come_first(logits: list[float]) -> None:
@@ -73,7 +74,7 @@ def test_tied_candidates_come_first(logits: list[float]) -> None:
     check_order(scored(logits))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(logit_lists, st.lists(st.integers(-7, 7).map(lambda n: 10 * n * STEP), min_size=10, max_size=10))
 @example(STRADDLING, [0.0] * 10)
 @example([0.5] * 12, [0.0] * 9 + [-0.1])
@@ -84,7 +85,7 @@ def test_the_same_holds_after_reranking(logits: list[float], scores: list[float]
     check_order(rerank(scored(logits), reranker, "y"))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(logit_lists)
 @example(STRADDLING)
 def test_coefficients_are_fitted_on_the_same_order(logits: list[float]) -> None:

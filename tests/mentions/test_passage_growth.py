@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -198,7 +199,7 @@ def by_one_pattern(text: str, shorts: Sequence[str]) -> list[tuple[int, int, str
 SHORTS = ("AB", "AB-2", "ABs", "A B", "ab", "A.B", "İI", "2A", "AB C")
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from((*SHORTS, "s", " ", "-", "_", "A", "\u0301", ".", "é", "C"))).map("".join))
 def test_uses_are_those_of_a_pattern_of_all_short_forms(text: str) -> None:
     """The longest short form wins, as a whole word, with the plural of capitals and digits."""

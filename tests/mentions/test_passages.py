@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterator
 
 import pytest
+from effort import examples
 from exact_linker import KNOWN, Everything, Names, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -209,7 +210,7 @@ ODD = (
 texts = st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=[])), max_size=80)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(texts)
 @example("x Cafe\u0301 AB\u0301 5\u200d+\ufe0fU")
 @example("İİİ (İI) İİ")
@@ -225,7 +226,7 @@ def test_offsets_are_right_for_every_text(text: str) -> None:
         at = annotation.end
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(texts)
 def test_words_cover_all_letters(text: str) -> None:
     """Every letter and digit outside unassigned code points is in exactly one word."""

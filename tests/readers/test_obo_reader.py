@@ -9,6 +9,7 @@ import io
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obo_terms import TOES, read
@@ -198,7 +199,7 @@ _LINE = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(_LINE, max_size=25), st.booleans())
 def test_whatever_the_lines_the_answer_is_typed(lines: list[bytes], crlf: bool) -> None:
     """Any lines give entities with names, counted skips, or an error of ours; reading twice gives the same."""
@@ -215,7 +216,7 @@ def test_whatever_the_lines_the_answer_is_typed(lines: list[bytes], crlf: bool) 
     assert entities == read(data, report=ReadReport(max_errors=None))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_give_a_typed_answer(data: bytes) -> None:
     """No bytes at all lead to another error than ours."""

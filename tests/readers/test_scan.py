@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,7 +71,7 @@ small_ids = st.sampled_from(["a", "b", "c", "d"])
 small_names = st.sampled_from(["x", "y", "z", "w", "v"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(rows=st.lists(st.tuples(small_ids, small_names, st.lists(small_names, max_size=3)), min_size=1, max_size=12))
 def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) -> None:
     """The counts of a scan equal those of reading, for any scattering of rows."""

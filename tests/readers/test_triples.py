@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -241,7 +242,7 @@ def escape(text: str, *, wide: bool) -> str:
 
 
 @given(st.lists(st.tuples(_NAMES, _TEXT, _TAGS, _SPACE, _ENDS, st.booleans(), st.booleans()), max_size=12))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_whatever_is_written_comes_back(rows: list[tuple[str, str, str, str, str, bool, bool]]) -> None:
     """Any text survives being written as a row and read again, and no row beside it is lost."""
     content = PREFIXES
@@ -270,7 +271,7 @@ _SCRAPS += [b'ex:A rdfs:label "x"@en .\n', *[PREFIXES.encode()] * 3]
 
 
 @given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(_SCRAPS), max_size=30).map(b"".join)))
-@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(400), suppress_health_check=[HealthCheck.too_slow])
 def test_no_bytes_break_it(content: bytes) -> None:
     """Any bytes give triples, counted rows, or an error that explains what is wrong."""
     report = ReadReport(max_errors=None)

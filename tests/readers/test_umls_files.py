@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from umls_release import (
@@ -283,7 +284,7 @@ def test_a_file_is_recognised_by_its_rows(tmp_path: Path) -> None:
     assert not is_umls(tmp_path / "x")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), table=st.sampled_from(["MRCONSO.RRF", "MRSTY.RRF", "MRDEF.RRF", "MRFILES.RRF", "MRRANK.RRF"]))
 def test_any_bytes_are_a_typed_error_or_counted(tmp_path: Path, data: st.DataObject, table: str) -> None:
     """Noise in any of the files ends in an error of ours, or in rows that are counted; never in a traceback."""

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from umls_release import (
@@ -272,7 +273,7 @@ ROW = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(ROW, min_size=1, max_size=25))
 def test_the_reader_agrees_with_a_naive_one(tmp_path: Path, rows: list[str]) -> None:
     """Reading by blocks gives what reading row by row would give."""

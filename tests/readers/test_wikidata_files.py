@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, wd
@@ -220,7 +221,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(sorted(ADA)), JSON, JSON)
 def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -> None:
     """Any JSON in a line, or in a field of an item, is an item or a counted row."""
@@ -234,7 +235,7 @@ def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -
     assert len(entities) == kept
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([*dump(ADA).splitlines(), *TRUTHY.encode().splitlines()])))
 def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
     """No bytes at all lead to another error than ours, and reading twice gives the same."""
@@ -244,7 +245,7 @@ def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
         assert entities == read(data, report=ReadReport(max_errors=None))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_any_damage_gives_a_typed_answer(data: st.DataObject) -> None:
     """A dump with some bytes changed or cut off is read, counted or refused."""

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from yago_files import (
@@ -293,7 +294,7 @@ _SCRAPS = st.sampled_from([*_LINES, b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\
     st.sampled_from(["yago-facts.ttl", "yago-labels.ttl", "yago-taxonomy.ttl", "yago-wd-labels.nt", "yago-tiny.ttl"]),
     st.one_of(st.binary(max_size=100), st.lists(_SCRAPS, max_size=25).map(b"".join)),
 )
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_break_it(tmp_path: Path, name: str, content: bytes) -> None:
     """Any bytes in any file give entities, counted rows, or an error that explains what is wrong."""
     for old in tmp_path.iterdir():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -344,7 +345,7 @@ def test_opening_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     assert count_descriptors() == before
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_damage_is_a_typed_error_or_harmless(tmp_path: Path, data: st.DataObject) -> None:
     """If any bytes of an archive are changed, reading gives its content or one of our errors."""
@@ -367,7 +368,7 @@ def test_any_damage_is_a_typed_error_or_harmless(tmp_path: Path, data: st.DataOb
         pass
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_an_archive_or_a_typed_error(tmp_path: Path, content: bytes) -> None:
     """Files of random bytes are refused with a clear message."""

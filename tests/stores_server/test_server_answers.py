@@ -119,19 +119,19 @@ BODIES = [json.dumps({"result": result, "status": "ok", "time": 0}) for result i
 BODIES += ["", "{", "null", "[]", "\xff", "<html>", '{"result": NaN}', "[" * 100_000, '{"result": ' + "[" * 100_000]
 
 
+@pytest.mark.parametrize("n_right", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize("use", USES)
 def test_every_odd_answer_is_a_clear_error_or_harmless(
-    running: QdrantDouble, store: ServerStore, collection: ServerCollection, use: str
+    running: QdrantDouble, store: ServerStore, collection: ServerCollection, use: str, n_right: int
 ) -> None:
     """Each operation gets each odd answer, from its first request on or from a later one."""
     for body in BODIES:
-        for n_right in range(3):
-            running.faults = [Fault("pass", ANY)] * n_right + [Fault("raw", ANY, status=200, error=body)] * 50
-            with suppress(PearlQdrantError):
-                USES[use](store, collection)
-            running.faults = []
-            if not running.client.collection_exists("toy"):
-                store.create(manifest_of())
+        running.faults = [Fault("pass", ANY)] * n_right + [Fault("raw", ANY, status=200, error=body)] * 50
+        with suppress(PearlQdrantError):
+            USES[use](store, collection)
+        running.faults = []
+        if not running.client.collection_exists("toy"):
+            store.create(manifest_of())
 
 
 @pytest.mark.parametrize("n_answers", [0, 1, 3])

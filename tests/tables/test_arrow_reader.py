@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from cli_runner import Run
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -182,7 +183,7 @@ def test_a_bomb_is_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", WRITERS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_gives_a_typed_answer(tmp_path: Path, form: str, data: st.DataObject) -> None:
     """Cut, changed or inserted bytes end in entities and skips, or in an error that names the file."""

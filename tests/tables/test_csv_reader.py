@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import check_reads_or_refuses
@@ -200,7 +201,7 @@ def test_a_damaged_header_is_an_error() -> None:
 cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=st.lists(st.tuples(cells, cells), min_size=1, max_size=6), quoting=st.sampled_from([0, 1]))
 def test_what_the_csv_module_writes_is_read_back(rows: Sequence[tuple[str, str]], quoting: int) -> None:
     """Whatever is in my cells, the writer of the standard library and this reader agree."""
@@ -225,7 +226,7 @@ pieces = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=pieces, delimiter=st.sampled_from([None, ",", ";"]))
 def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes, delimiter: str | None) -> None:
     """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""

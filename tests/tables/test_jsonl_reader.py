@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import check_reads_or_refuses
@@ -156,7 +157,7 @@ values = st.recursive(
 keys = st.sampled_from(["id", "name", "canonical_name", "aliases", "types", "type", "description", "x", "ID", ""])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(st.dictionaries(keys, values, max_size=6), max_size=6), noise=st.binary(max_size=20))
 def test_any_objects_are_entities_or_counted(rows: list[dict[str, Any]], noise: bytes) -> None:
     """Whatever the values are, each line is an entity or a counted skip, and scanning agrees with reading."""

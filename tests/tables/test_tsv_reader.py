@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables import check_reads_or_refuses
@@ -309,7 +310,7 @@ def bases(draw: st.DrawFn) -> list[Entity]:
     return entities
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(entities=bases(), has_bom=st.booleans(), line_end=st.sampled_from(["\n", "\r\n"]), shuffle=st.randoms())
 def test_what_is_written_in_the_documented_form_reads_back_equal(
     entities: Sequence[Entity], has_bom: bool, line_end: str, shuffle: object
@@ -336,7 +337,7 @@ pieces = st.lists(
 archives = st.sampled_from([lambda data: data, gzip.compress])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=pieces, archive=archives, cut=st.integers(0, 40))
 def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes, archive: object, cut: int) -> None:
     """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""
