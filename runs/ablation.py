@@ -20,8 +20,8 @@ from typing import Any
 import click
 import torch
 from development import as_line, read_development
-from mini_en_data import read_sources
-from mini_en_finish import phrase_vectors
+from mini_en.data import read_sources
+from mini_en.finish import phrase_vectors
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.loading import load_encoder

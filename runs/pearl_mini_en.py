@@ -13,7 +13,7 @@ with a field `text`). The model card names the sources.
 
 A step has 1,024 pairs: NT-Xent with GIST's teacher, the type loss, distillation of plain phrases (some of them
 misspelt), and the character encoder. SIGTERM stops the run; the same command resumes it. The trained tensors are
-written as float16 to `trained.safetensors`; word embeddings are frozen. Sources, besides those of `mini_en_data.py`:
+written as float16 to `trained.safetensors`; word embeddings are frozen. Sources, besides those of `mini_en/data.py`:
 
     mesh, craft, news   names of MeSH, the Cell and Sequence Ontologies, and pages of the AIDA base, by training fold
     substituted         a name within a longer name, replaced by an alias of its own
@@ -37,9 +37,9 @@ from typing import Any, TypeVar
 
 import click
 import torch
-from mini_en_data import Shares, plain_phrases, proper_names, read_sources
-from mini_en_examples import alias_examples, without_strings
-from mini_en_finish import write_model
+from mini_en.data import Shares, plain_phrases, proper_names, read_sources
+from mini_en.examples import alias_examples, without_strings
+from mini_en.finish import write_model
 from recipe_tables import read_tsv
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -69,7 +69,7 @@ _KNOWN_AS = re.compile(
 
 
 def first_sources(data: Path, wordnet: Path) -> list[ExampleSource]:
-    """Return the sources of `mini_en_data.py`, and proper names."""
+    """Return the sources of `mini_en/data.py`, and proper names."""
     sources = read_sources(data, wordnet, random.Random(0), SHARES)
     return [*sources, ExampleSource(proper_names(sources), PROPER)]
 

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from mini_en_examples import (
+from mini_en.examples import (
     alias_examples,
     held_out_aliases,
     prepositional_examples,

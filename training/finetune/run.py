@@ -68,9 +68,7 @@ def run_fit(
     with process_group(device) as shard:
         rows = None if negatives is None else negatives()
         maker = new_batch_maker(examples, options, augment=augment, negatives=rows, plain=plain, shard=shard)
-        base.network.to(device)
-        if terms is not None:
-            terms.head.to(device)
+        _move(base, terms, device)
         fit(
             base.network,
             base.tokenizer,
@@ -102,3 +100,10 @@ def _describe(
         # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.
         counts = tuple(old + new for old, new in zip(counts, count_labels(examples), strict=True))
     return base.config.model_copy(update={"label_counts": counts, "training": record})
+
+
+def _move(base: BaseModel, terms: UlrTerms | None, device: torch.device) -> None:
+    """Move what is trained to its device."""
+    base.network.to(device)
+    if terms is not None:
+        terms.head.to(device)

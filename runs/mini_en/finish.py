@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 import torch
-from mini_en_data import head_examples, held_out_types
 from torch import Tensor
 
+from mini_en.data import head_examples, held_out_types
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.phrase_types import PHRASE_TYPES

@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mini_en_examples import (
+from recipe_tables import read_tsv
+
+from mini_en.examples import (
     alias_examples,
     held_out_aliases,
     held_out_typed,
@@ -20,8 +22,6 @@ from mini_en_examples import (
     without_types,
     wordnet_examples,
 )
-from recipe_tables import read_tsv
-
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import abbreviate
 from training.data.batches import ExampleSource
