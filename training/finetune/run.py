@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -66,8 +65,8 @@ def run_fit(
         TrainingError: As `fit`.
     """
     with process_group(device) as shard:
-        rows = None if negatives is None else negatives()
-        maker = new_batch_maker(examples, options, augment=augment, negatives=rows, plain=plain, shard=shard)
+        opened = negatives() if negatives else None
+        maker = new_batch_maker(examples, options, augment=augment, negatives=opened, plain=plain, shard=shard)
         _move(base, terms, device)
         fit(
             base.network,
@@ -84,17 +83,17 @@ def run_fit(
             prefix=base.config.prefix,
         )
         if shard.rank == 0:
-            described = _describe(base, examples, config, maker, {} if terms is None else terms.identity())
-            write_network(out, base.network.cpu(), described, transformer=base.folder)
+            _write(out, base, _describe(base, examples, config, maker, terms))
         wait_for_all()
     return shard.rank == 0
 
 
 def _describe(
-    base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker, terms: Mapping[str, Any]
+    base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker, terms: UlrTerms | None
 ) -> PearlConfig:
     """pearl.json of the fine-tuned network, with the record of this run."""
-    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), **terms, "examples": len(examples)}}
+    ulr = {} if terms is None else terms.identity()
+    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), **ulr, "examples": len(examples)}}
     counts = base.config.label_counts
     if config.type_weight > 0:
         # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.
@@ -107,3 +106,8 @@ def _move(base: BaseModel, terms: UlrTerms | None, device: torch.device) -> None
     base.network.to(device)
     if terms is not None:
         terms.head.to(device)
+
+
+def _write(out: Path, base: BaseModel, described: PearlConfig) -> None:
+    """Write the network, which is moved to the CPU."""
+    write_network(out, base.network.cpu(), described, transformer=base.folder)
