@@ -17,6 +17,7 @@ from hashlib import blake2b
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
+from pearl_qdrant.lexical.parts import part_rows
 from pearl_qdrant.lexical.spelling_variants import variant_words
 
 _TWO_NUMBERS = re.compile("[0-9] [0-9]")
@@ -80,22 +81,23 @@ def key_rows(keys: Sequence[tuple[str, str, str]], weights: Sequence[float] = (1
 
 
 def stored_rows(names: Sequence[str]) -> SparseRows:
-    """What a store keeps of names: their n-grams (`folded_rows`) and their keys.
+    """What a store keeps of names: their n-grams (`folded_rows`), their keys and their parts (`parts.part_rows`).
 
     Args:
         names: n strings of any Unicode.
 
     Returns:
-        n rows; the values of n-grams have unit length, keys come on top.
+        n rows; the values of n-grams have unit length, keys and parts come on top.
     """
     folded = [fold_name(name) for name in names]
-    grams, keys = folded_rows(folded), key_rows([name_keys(name) for name in folded], WEIGHTS)
-    owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in (grams, keys)]
-    packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, (grams, keys), strict=True)]
+    keys = [name_keys(name) for name in folded]
     # Keys come first: where the hash of a key is that of an n-gram of the same name, the key's value stays.
-    unique, first = np.unique(np.concatenate((packed[1], packed[0])), return_index=True)
-    values = np.concatenate((keys.values, grams.values))[first]
-    counts = np.bincount(unique >> 32, minlength=len(grams))
+    tables = (key_rows(keys, WEIGHTS), folded_rows(folded), part_rows([spelling for spelling, _, _ in keys]))
+    owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in tables]
+    packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, tables, strict=True)]
+    unique, first = np.unique(np.concatenate(packed), return_index=True)
+    values = np.concatenate([rows.values for rows in tables])[first]
+    counts = np.bincount(unique >> 32, minlength=len(names))
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
     return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values.astype(np.float32), offsets)
 

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 2
-"""Version of folding and hashing, and of the keys that are stored beside n-grams (`keys.py`)."""
+VERSION = 3
+"""Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`)."""
 
-KNOWN_VERSIONS = (1, 2)
-"""Versions that are searched by n-grams; version 1 has no keys. A collection of another one is searched by vector."""
+KNOWN_VERSIONS = (1, 2, 3)
+"""Versions that are searched by n-grams; version 1 has no keys, and version 2 no parts. A collection of another one is
+searched by vector."""
 
 N = 3
 

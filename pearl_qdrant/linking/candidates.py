@@ -23,6 +23,7 @@ from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
+from pearl_qdrant.lexical.parts import part_queries
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity, is_probably_slip
@@ -59,6 +60,7 @@ class Queries:
         spellings, words: Their keys of spelling and of sorted words (`lexical.keys`).
         ngrams: Their n-grams, m rows.
         keys: Their keys, m rows.
+        parts: Their parts, m rows.
     """
 
     mentions: Sequence[str]
@@ -66,11 +68,13 @@ class Queries:
     words: Sequence[str]
     ngrams: SparseRows
     keys: SparseRows
+    parts: SparseRows
 
     def take(self, rows: Sequence[int]) -> Queries:
         """The mentions in these rows; at least one."""
         mentions, spellings, words = ([of[row] for row in rows] for of in (self.mentions, self.spellings, self.words))
-        return Queries(mentions, spellings, words, self.ngrams.take(rows), self.keys.take(rows))
+        tables = (table.take(rows) for table in (self.ngrams, self.keys, self.parts))
+        return Queries(mentions, spellings, words, *tables)
 
 
 Exclude = Callable[[int, NamePoint], bool]
@@ -99,7 +103,8 @@ def find_candidates(
     folded = [fold_name(mention) for mention in mentions]
     keys = [name_keys(one) for one in folded]
     spellings = [spelling for spelling, _, _ in keys]
-    queries = Queries(mentions, spellings, [words for _, _, words in keys], folded_rows(folded), key_rows(keys))
+    tables = folded_rows(folded), key_rows(keys), part_queries(spellings)
+    queries = Queries(mentions, spellings, [words for _, _, words in keys], *tables)
 
     def is_match(number: int, point: NamePoint) -> bool:
         name = fold_name(point.name)
@@ -199,6 +204,7 @@ def _search_names(
         types=link_query.filter,
         is_match=is_match,
         keys=queries.keys,
+        parts=queries.parts,
     )
     return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
 

@@ -126,8 +126,9 @@ class BaseCollection(ABC):
         types: Sequence[str] = (),
         is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
+        parts: SparseRows | None = None,
     ) -> list[list[ScoredName]]:
-        """Find names near by dense vector, by keys or by n-grams; see `protocol.Collection.search_hybrid`.
+        """Find names near by dense vector, by keys, parts or n-grams; see `protocol.Collection.search_hybrid`.
 
         Raises:
             ValueError: If vectors and rows do not pair up, have another width or are not finite, or a limit is not
@@ -147,6 +148,7 @@ class BaseCollection(ABC):
             lexical_limit=lexical_limit,
             is_match=is_match,
             keys=keys if self.manifest.has_keys else None,
+            parts=parts if self.manifest.has_parts else None,
         )
 
     def find(

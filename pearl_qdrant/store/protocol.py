@@ -187,8 +187,9 @@ class Collection(Protocol):
         types: Sequence[str] = (),
         is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
+        parts: SparseRows | None = None,
     ) -> list[list[ScoredName]]:
-        """Find names near by dense vector and names that share keys or n-grams, each once, with its dense cosine.
+        """Find names near by dense vector, and names that share keys, parts or n-grams; each once, with dense cosine.
 
         A collection without sparse vectors, or with those of another version, is searched by dense vector only.
 
@@ -203,6 +204,8 @@ class Collection(Protocol):
                 by n-grams.
             keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them. A
                 collection of an older version has no keys: nothing is found by them.
+            parts: q rows of parts (`lexical.parts.part_queries`); a query without a match is searched by them before
+                n-grams, for at most 3 x `lexical_limit` names.
 
         Returns:
             q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last.

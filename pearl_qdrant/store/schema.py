@@ -312,6 +312,11 @@ class Manifest(BaseModel):
     @property
     def has_keys(self) -> bool:
         """Whether its sparse vectors have the keys of names (`lexical.keys`)."""
+        return self.lexical_version in (2, ngrams.VERSION)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether they have the parts of names too (`lexical.parts`)."""
         return self.lexical_version == ngrams.VERSION
 
     @classmethod

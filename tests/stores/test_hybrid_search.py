@@ -7,6 +7,7 @@ import pytest
 from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.lexical.parts import part_queries
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import ScoredName
@@ -246,3 +247,41 @@ def test_a_collection_of_another_version_is_searched_by_vector_alone(
     put(reopened, (point("5", "Kobenhavn Nord"), [0.0, 1.0]))
     assert shown(hybrid(reopened, [1.0], "kobenhavn")) == [("Danish capital", 0.995)]
     reopened.close()
+
+
+def test_a_name_with_slips_is_found_by_its_parts(collection: Collection) -> None:
+    """Neither its vector nor rare n-grams are near; if it is a match, n-grams are not searched; alone as in a batch."""
+    put(
+        collection,
+        (point("1", "Winchester"), [1.0, 0.0]),
+        (point("2", "Rochester"), [0.0, 1.0]),
+        (point("3", "hetser"), [0.9, 0.1]),
+    )
+    mentions = ["winchetser", "rohcester", "etser"]
+    arguments = {"limit": 1, "lexical_limit": 2}
+
+    def search(first: int, last: int, is_match: bool) -> list[list[str]]:
+        found = collection.search_hybrid(
+            np.repeat(unit([0.0, 0.0, 1.0]), last - first, axis=0),
+            ngram_rows(mentions[first:last]),
+            is_match=lambda number, point: is_match and point.name == "Winchester",
+            parts=part_queries(mentions[first:last]),
+            **arguments,
+        )
+        return [[hit.point.name for hit in hits if hit.point.name != "hetser"] for hits in found]
+
+    assert search(0, 3, is_match=True)[0] == ["Winchester"]
+    assert "Rochester" in search(0, 3, is_match=False)[1]
+    for i in range(3):
+        for is_match in (True, False):
+            assert search(i, i + 1, is_match) == [search(0, 3, is_match)[i]]
+
+
+def test_a_collection_without_parts_is_searched_as_before(collection: Collection) -> None:
+    """Collections of an earlier version have none; nothing is found by them."""
+    put(collection, (point("1", "Winchester"), [1.0, 0.0]), (point("2", "Rochester"), [0.0, 1.0]))
+    older = collection.read_manifest().model_copy(update={"lexical_version": 2})
+
+    assert older.has_keys
+    assert not older.has_parts
+    assert collection.manifest.has_parts
