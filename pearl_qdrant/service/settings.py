@@ -39,6 +39,7 @@ class ServiceSettings(BaseModel):
         max_types: Most types of a request.
         max_limit: Most candidates of a mention, or results of a search.
         max_map_size: Most entities of a map.
+        max_properties: Most properties of a query of reconciliation, or values of one.
         reconcile_batch: Most queries of a batch of reconciliation.
         reconcile_origins: Origins of web pages that may read what reconciliation answers; * for all.
         public_url: Address under which clients reach the service, where it is behind a proxy; None: that of the
@@ -75,6 +76,7 @@ class ServiceSettings(BaseModel):
     max_types: int = Field(32, ge=1)
     max_limit: int = Field(100, ge=1)
     max_map_size: int = Field(2000, ge=1)
+    max_properties: int = Field(50, ge=1)
     reconcile_batch: int = Field(100, ge=1)
     reconcile_origins: tuple[str, ...] = ("*",)
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")

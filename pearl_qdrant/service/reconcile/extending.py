@@ -111,7 +111,7 @@ def read_extension(given: Any, settings: ServiceSettings) -> Extension:
             f'{where}: {first["msg"]}. Send {{"ids": ["Q1"], "properties": [{{"id": "description"}}]}}.', where=where
         ) from error
     check_count(body.ids, "max_mentions", settings, "ids")
-    check_count(body.properties, "max_types", settings, "properties")
+    check_count(body.properties, "max_properties", settings, "properties")
     limits = {one.id: (one.settings.limit if one.settings else 0) or MOST_VALUES for one in body.properties}
     return Extension(list(dict.fromkeys(body.ids)), limits)
 

@@ -242,9 +242,9 @@ def _checked(
     if not names and not ids and not conditions:
         raise InvalidRequestError("The query has no name. Send it as query, or as a condition of matchType name.")
     check_count(types, "max_types", settings, "type")
-    check_count(conditions, "max_types", settings, "properties")
+    check_count(conditions, "max_properties", settings, "properties")
     for values in ([*names, *ids], *(one.values for one in conditions)):
-        check_count(values, "max_types", settings, "v")
+        check_count(values, "max_properties", settings, "v")
     for text in (*names, *ids):
         check_count(text, "max_mention_characters", settings, "query")
     wanted = min(limit or DEFAULT_LIMIT, settings.max_limit)

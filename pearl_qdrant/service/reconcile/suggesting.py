@@ -13,7 +13,10 @@ from pearl_qdrant.service.reconcile.properties.columns import EntityColumns, pro
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 SUGGESTED = DEFAULT_LIMIT
-"""Suggestions of an answer; a client asks for more with a cursor."""
+"""Suggested entities of an answer; a client asks for more with a cursor."""
+
+LISTED = 50
+"""The same of types and properties, of which there are fewer: people look through them."""
 
 
 async def suggest_entities(handle: CollectionHandle, prefix: str, cursor: int, type_id: str | None) -> dict[str, Any]:
@@ -38,7 +41,7 @@ def suggest_types(catalogue: Catalogue, prefix: str, cursor: int) -> dict[str, A
     return {
         "result": [
             {"id": one, "name": one, "description": count_text(catalogue.types[one])}
-            for one in found[cursor : cursor + SUGGESTED]
+            for one in found[cursor : cursor + LISTED]
         ]
     }
 
@@ -51,7 +54,7 @@ def count_text(n_names: int) -> str:
 def suggest_properties(catalogue: Catalogue, prefix: str, cursor: int) -> dict[str, Any]:
     """Properties whose id or name starts so; all for an empty prefix."""
     found = _matching(prefix, {one: property_name(one) for one in catalogue.properties})
-    return {"result": [property_record(one) for one in found[cursor : cursor + SUGGESTED]]}
+    return {"result": [property_record(one) for one in found[cursor : cursor + LISTED]]}
 
 
 def property_record(property_id: str) -> dict[str, str]:

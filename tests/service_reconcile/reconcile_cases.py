@@ -1,0 +1,101 @@
+"""A base with homonyms that differ in their columns, and what a client does with a service over it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote_plus
+
+import httpx
+from fastapi.testclient import TestClient
+
+from pearl_qdrant import Entity
+from pearl_qdrant.service import ServiceSettings, create_app
+
+ENDPOINT = "/reconcile/places"
+
+LIGHTHOUSE = "http://example.org/item/7"
+HOSTILE = "x&y"
+
+ENTITIES = [
+    Entity(
+        "nyt",
+        "The New York Times",
+        ("NYTimes", "Times of New York"),
+        ("newspaper",),
+        ("ORG",),
+        "A daily newspaper",
+        {"country": "United States", "founded": "1851-09-18"},
+    ),
+    Entity(
+        "il",
+        "Springfield",
+        (),
+        ("city",),
+        ("GPE",),
+        "The capital of Illinois",
+        {"state": "Illinois", "founded": "1821"},
+    ),
+    Entity("ma", "Springfield", (), ("city",), ("GPE",), None, {"state": "Massachusetts", "founded": "1636"}),
+    Entity("mo", "Springfield", (), ("city",), ("GPE",), None, {"state": "Missouri", "founded": "1838"}),
+    Entity("tv", "Springfield", (), ("fiction",), (), "A town in a series"),
+    Entity(LIGHTHOUSE, "Lighthouse", (), ("building",), (), None, {"links_to": "nyt|gone"}, 12.5),
+    Entity(
+        HOSTILE,
+        "<script>alert(1)</script>",
+        ("<img src=x onerror=alert(2)>",),
+        ("<i>type</i>",),
+        (),
+        'a "description" <b>',
+        {"<u>column</u>": "<svg onload=alert(3)>"},
+    ),
+]
+
+WAIT_S = 60
+"""Bounds a hang; nothing takes that long."""
+
+
+def until(is_true: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + WAIT_S
+    while not is_true():
+        assert time.monotonic() < end, "it did not become true"
+        time.sleep(0.01)
+
+
+@contextmanager
+def serving(settings: ServiceSettings) -> Iterator[TestClient]:
+    """A client of a service that is ready."""
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8765") as client:
+        until(lambda: client.get("/health/ready").status_code == 200)
+        headers = [("X-API-Key", key.get_secret_value()) for key in settings.api_keys]
+        search = {"q": "n", "collection": "places"}
+        until(lambda: client.get("/v1/search", params=search, headers=headers).status_code == 200)
+        yield client
+
+
+def post_form(client: TestClient, name: str, value: Any, **headers: str) -> httpx.Response:
+    """Post JSON in a field of a form, encoded as Java's URLEncoder does."""
+    body = f"{name}={quote_plus(json.dumps(value, ensure_ascii=False), safe='*-._')}"
+    sent = {"Content-Type": "application/x-www-form-urlencoded; charset=UTF-8", **headers}
+    return client.post(ENDPOINT, content=body.encode("ascii"), headers=sent)
+
+
+def results(client: TestClient, **queries: Any) -> dict[str, list[dict[str, Any]]]:
+    """The candidates of each query of a batch."""
+    answer = post_form(client, "queries", queries)
+    assert answer.status_code == 200, answer.text
+    return {key: one["result"] for key, one in answer.json().items()}
+
+
+def candidates(client: TestClient, **query: Any) -> list[dict[str, Any]]:
+    """The candidates of one query."""
+    return results(client, q0=query)["q0"]
+
+
+def matched(found: list[dict[str, Any]]) -> list[str]:
+    """The ids of the candidates that are matches."""
+    return [one["id"] for one in found if one["match"]]

@@ -1,0 +1,55 @@
+"""Reconciliation over a Qdrant server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from qdrant_double import QdrantDouble
+from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, matched, post_form, serving
+from specification import EntitySuggestions, Extension, Manifest, check
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.service import ServiceSettings
+from pearl_qdrant.store.points import name_points, names_of
+from pearl_qdrant.store.schema import Manifest as CollectionManifest
+from pearl_qdrant.store.server.store import ServerStore
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def on_server(
+    model: Path, reconcile_settings: ServiceSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TestClient]:
+    """A client of a service over a server with the same collection."""
+    with QdrantDouble() as double:
+        double.strict = True
+        store = ServerStore.connect(double.url)
+        encoder = load_encoder(str(model), device="cpu")
+        made = CollectionManifest.for_model(encoder.info, collection="places", kb="places")
+        collection = store.create(made.model_copy(update={"model": str(model), "state": "ready"}))
+        encoded = encoder.encode([name for entity in ENTITIES for name in entity.names()])
+        points = name_points("places", names_of(ENTITIES), encoded)
+        collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
+        store.close()
+        changed = {"store": double.url, "cache": str(tmp_path_factory.mktemp("cache"))}
+        with serving(reconcile_settings.model_copy(update=changed)) as opened:
+            yield opened
+
+
+def test_a_server_answers_as_a_folder(on_server: TestClient, client: TestClient) -> None:
+    """Manifest, matches by properties, suggestions, previews and columns are those of an embedded store."""
+    state = [{"pid": "state", "v": "Missouri"}]
+    asked = {"ids": ["nyt", LIGHTHOUSE], "properties": [{"id": "country"}, {"id": "links_to"}, {"id": "aliases"}]}
+
+    assert check(Manifest, on_server.get(ENDPOINT)) == client.get(ENDPOINT).json()
+    assert matched(candidates(on_server, query="Springfield", properties=state)) == ["mo"]
+    answer = check(Extension, post_form(on_server, "extend", asked))
+    assert answer == post_form(client, "extend", asked).json()
+    found = check(EntitySuggestions, on_server.get(f"{ENDPOINT}/suggest/entity", params={"prefix": LIGHTHOUSE}))
+    assert found["result"][0]["id"] == LIGHTHOUSE
+    assert on_server.get(f"{ENDPOINT}/preview", params={"id": "nyt"}).status_code == 200

@@ -1,0 +1,107 @@
+"""Suggestions, flyouts, previews and views."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE
+from specification import EntitySuggestions, Flyout, Suggestions, check
+
+
+def test_entities_are_suggested_by_prefix_and_by_id(client: TestClient) -> None:
+    """A prefix of a name, a slip in it, or an id suggest an entity, with description and types."""
+    url = f"{ENDPOINT}/suggest/entity"
+    by_name = check(EntitySuggestions, client.get(url, params={"prefix": "times of n"}))
+    by_id = check(EntitySuggestions, client.get(url, params={"prefix": LIGHTHOUSE}))
+
+    assert by_name["result"][0] == {
+        "id": "nyt",
+        "name": "The New York Times",
+        "description": "A daily newspaper",
+        "notable": [{"id": "newspaper", "name": "newspaper"}, {"id": "ORG", "name": "ORG"}],
+    }
+    assert by_id["result"][0]["id"] == LIGHTHOUSE
+    assert client.get(url, params={"prefix": "sprinfield"}).json()["result"]
+    assert client.get(url, params={"prefix": " "}).json() == {"result": []}
+
+
+def test_a_cursor_leaves_suggestions_out(client: TestClient) -> None:
+    """A cursor skips the first suggestions; parameters of other clients do not matter; a type restricts."""
+    url = f"{ENDPOINT}/suggest/entity"
+    whole = client.get(url, params={"prefix": "spring", "callback": "x", "_": "1"}).json()["result"]
+    rest = client.get(url, params={"prefix": "spring", "cursor": 1}).json()["result"]
+
+    assert len(whole) == 4
+    assert rest == whole[1:]
+    fiction = client.get(url, params={"prefix": "spring", "type": "fiction"}).json()["result"]
+    assert [one["id"] for one in fiction] == ["tv"]
+
+
+def test_types_and_properties_are_suggested(client: TestClient) -> None:
+    """Types and properties are found by the start of their id or name; an empty prefix gives all."""
+    types = check(Suggestions, client.get(f"{ENDPOINT}/suggest/type", params={"prefix": "ci"}))
+    properties = check(Suggestions, client.get(f"{ENDPOINT}/suggest/property", params={"prefix": "Fou"}))
+    everything = check(Suggestions, client.get(f"{ENDPOINT}/suggest/property"))
+
+    assert types["result"] == [{"id": "city", "name": "city", "description": "3 names"}]
+    assert properties["result"] == [{"id": "founded", "name": "founded"}]
+    assert {"description", "state", "founded", "links_to", "popularity"} <= {one["id"] for one in everything["result"]}
+
+
+@pytest.mark.parametrize("parameters", [{"prefix": "x" * 101}, {"prefix": "x", "cursor": 51}, {"cursor": "x"}])
+def test_suggestions_have_limits(client: TestClient, parameters: dict[str, str]) -> None:
+    """A prefix or cursor over the limit is refused."""
+    assert client.get(f"{ENDPOINT}/suggest/type", params=parameters).status_code == 422
+    assert client.get(f"{ENDPOINT}/suggest/entity", params={"prefix": "x", **parameters}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "kind, id_, said",
+    [
+        ("entity", "nyt", "A daily newspaper"),
+        ("entity", "none", "Not found"),
+        ("type", "city", "3 names"),
+        ("property", "state", "Illinois"),
+    ],
+)
+def test_flyouts_say_what_something_is(client: TestClient, kind: str, id_: str, said: str) -> None:
+    """A flyout has the id that was asked for, and HTML."""
+    flyout = check(Flyout, client.get(f"{ENDPOINT}/flyout/{kind}", params={"id": id_}))
+
+    assert flyout["id"] == id_
+    assert said in flyout["html"]
+
+
+def test_names_are_escaped(client: TestClient) -> None:
+    """No HTML of the base gets into a preview, a page, a flyout, or an error."""
+    pages = [client.get(f"{ENDPOINT}/{path}", params={"id": HOSTILE}).text for path in ("preview", "view")]
+    pages.append(client.get(f"{ENDPOINT}/preview", params={"id": "<script>"}).text)
+    for kind, id_ in (("entity", HOSTILE), ("type", "<i>type</i>"), ("property", "<u>column</u>")):
+        pages.append(client.get(f"{ENDPOINT}/flyout/{kind}", params={"id": id_}).json()["html"])
+
+    for page in pages:
+        assert not re.search(r"<(script|img|svg|i|u|b)\b", page), page
+    assert "&lt;svg onload=alert(3)&gt;" in pages[0]
+
+
+def test_pages_run_no_scripts(client: TestClient) -> None:
+    """A preview may be shown in a frame, and may neither run scripts nor load anything."""
+    answer = client.get(f"{ENDPOINT}/preview", params={"id": "nyt"})
+
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "x-frame-options" not in answer.headers
+    assert "<dd>United States</dd>" in answer.text
+
+
+def test_a_view_shows_all_and_links_an_address(client: TestClient) -> None:
+    """A view has what is known of an entity; an id that is an address is a link; an unknown id is 404."""
+    page = client.get(f"{ENDPOINT}/view", params={"id": LIGHTHOUSE}).text
+
+    assert f'<a href="{LIGHTHOUSE}" target="_blank" rel="noopener noreferrer">' in page
+    assert "12.5" in page
+    missing = client.get(f"{ENDPOINT}/view", params={"id": "none"})
+    assert (missing.status_code, missing.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert client.get(f"{ENDPOINT}/view", params={"id": "x" * 101}).json()["limit"] == "max_mention_characters"
