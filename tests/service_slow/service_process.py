@@ -1,0 +1,91 @@
+"""The service as a process of its own, for slow tests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WAIT_S = 300
+"""Bounds a hang."""
+
+
+@dataclass
+class Running:
+    """A running service.
+
+    Attributes:
+        process: The process that was started; with workers, their parent.
+        port: Where it listens.
+        log: Its log.
+    """
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON of a request on a connection of its own.
+
+        Raises:
+            OSError, http.client.HTTPException: If there is no answer.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        try:
+            packed = None if body is None else json.dumps(body)
+            connection.request(method, path, packed, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def link(self, mention: str) -> str | None:
+        """The entity of a mention."""
+        status, answer = self.ask("POST", "/v1/link", {"mentions": [mention], "threshold": 0})
+        assert status == 200, answer
+        found: str | None = answer["links"][0]["entity_id"]
+        return found
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of its log."""
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+    def wait_ready(self) -> None:
+        """Wait until it is ready."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, self.log.read_text()
+            try:
+                if self.ask("GET", "/health/ready")[0] == 200:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.1)
+
+
+@contextmanager
+def serving(store: Path | str, folder: Path, *options: str) -> Iterator[Running]:
+    """Run a service over a store until the block ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(store), "--port", str(port)]
+    log = folder / "service.log"
+    with log.open("wb") as written:
+        process = subprocess.Popen([*command, "--cache", str(folder / "cache"), *options], stderr=written)
+        running = Running(process, port, log)
+        try:
+            running.wait_ready()
+            yield running
+        finally:
+            process.terminate()
+            process.wait(WAIT_S)
