@@ -31,8 +31,7 @@ LEXICAL = "lexical"
 """Name of the sparse vector of character n-grams (`lexical.ngrams`); Qdrant weights it by IDF."""
 
 FILTER_FIELD = "filter_types"
-"""Payload field of the type filter: `NamePoint.filter_types`. It is one field, because the graph has links for the
-values of a field, not for combinations: a filter over three fields took ten times as long and found less."""
+"""Payload field of the type filter, `NamePoint.filter_types`. A filter over three took ten times as long, found less."""
 
 INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FILTER_FIELD)
 """Keyword payload indexes. They are made before the graph: Qdrant links the graph only for fields indexed by then."""
@@ -263,8 +262,7 @@ class Manifest(BaseModel):
         has_head: Whether points have predicted phrase types.
         quantization: How vectors are kept for finding candidates.
         has_descriptions: Whether descriptions have vectors (`DESCRIPTION`), set on creation.
-        lexical_version: `ngrams.VERSION` of its sparse vectors, set on creation; None: it was made before there were
-            sparse vectors.
+        lexical_version: `ngrams.VERSION` of its sparse vectors, set on creation; None: it was made before these.
         ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
         calibration: Result of `pearl-qdrant calibrate`; None: the values shipped with the package.
         type_map_version: Version of the table from native to coarse types.
