@@ -31,7 +31,7 @@ LEXICAL = "lexical"
 """Name of the sparse vector of character n-grams (`lexical.ngrams`); Qdrant weights it by IDF."""
 
 FILTER_FIELD = "filter_types"
-"""Payload field of the type filter, `NamePoint.filter_types`. A filter over three took ten times as long, found less."""
+"""Payload field of the type filter, `NamePoint.filter_types`. A filter over three fields took ten times as long."""
 
 INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FILTER_FIELD)
 """Keyword payload indexes. They are made before the graph: Qdrant links the graph only for fields indexed by then."""
