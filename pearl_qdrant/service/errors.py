@@ -108,3 +108,10 @@ class NotReadyError(ServiceError):
 
     status = 503
     code = "not_ready"
+
+
+class ClientGoneError(ServiceError):
+    """The client hung up before its turn came; nobody gets this answer."""
+
+    status = 499  # as nginx has it
+    code = "client_gone"

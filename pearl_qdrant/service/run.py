@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,10 @@ from pearl_qdrant.store.open import is_url, location_of
 log = logging.getLogger(__name__)
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+_STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)
+"""Exit codes of a worker that was stopped."""
 
 
 class ServeError(PearlQdrantError):
@@ -111,11 +116,12 @@ def _run_workers(config: uvicorn.Config, settings: ServiceSettings) -> bool:
     with _shared_counts():
         socket = config.bind_socket()
         log.info("listening", extra=facts(host=settings.host, port=socket.getsockname()[1], workers=settings.workers))
+        supervisor = Multiprocess(config, sockets=[socket])
         try:
-            Multiprocess(config, sockets=[socket]).run()
+            supervisor.run()
         finally:
             socket.close()
-    return True
+    return all(one.exitcode in _STOPPED for one in supervisor.processes)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.errors import QueueFullError, TimedOutError
+from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
 from pearl_qdrant.service.linkers.joining import Joiner
 
 PLAIN = LinkOptions()
@@ -190,7 +190,7 @@ def test_a_client_that_hung_up_is_dropped() -> None:
         await settled()
         linker.may_answer.set()
         await asyncio.gather(first, second)
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(ClientGoneError):
             await gone
         assert linker.batches == [["a"], ["b"]]
 

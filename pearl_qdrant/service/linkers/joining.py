@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
+from pearl_qdrant.service.errors import ClientGoneError
 from pearl_qdrant.service.linkers.lanes import queue_full, timed_out
 
 log = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class Joiner:
         Raises:
             QueueFullError: If too many mentions wait already.
             TimedOutError: If there is no answer in time.
+            ClientGoneError: If the client hung up before its turn came.
         """
         if not mentions:
             return []
@@ -114,6 +116,8 @@ class Joiner:
                 request.answer.cancel()  # what is in no batch yet never will be
         if not done:
             raise timed_out(self._timeout_s)
+        if request.answer.cancelled():
+            raise ClientGoneError("The client hung up.")
         return request.answer.result()
 
     async def _run(self) -> None:
