@@ -1,6 +1,6 @@
 """Entity-aware retrieval against dense, BM25 and hybrid search: questions that name an entity by another alias.
 
-    python benchmarks/retrieval/entity_aware.py --data DIR --store STORE --collection mesh --model MODEL
+    python benchmarks/retrieval/entity_aware.py --data DIR --model MODEL --documents 250 --entities 3000
 
 DIR has `documents.jsonl` (corpus, doc_id, text), `mentions.tsv` (corpus, doc_id, gold_id, mention) and the base
 `base_mesh.tsv` (id, name, aliases), which the collection holds. Each entity that a document of the corpus mentions is
@@ -16,8 +16,9 @@ import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +30,6 @@ from pearl_qdrant.integrations.retrieval import EntityIndex
 
 QUESTIONS = ("What is known about {}?", "Which studies report on {}?", "{}: effects and risks")
 LIMIT = 10
-
-Search = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -45,16 +44,21 @@ class Question:
 def main() -> None:
     """Read, index, ask and print a table."""
     options = parse()
-    documents = dict(read_documents(options.data, options.corpus))
-    questions = make_questions(options.data, options.corpus, documents, n=options.questions)
-    print(f"{options.corpus}: {len(documents)} documents, {len(questions)} questions")
+    documents = dict(islice(read_documents(options.data, options.corpus), options.documents))
+    questions, base = make_questions(options.data, options.corpus, documents, n=options.questions)
+    chosen = base[: options.entities]
+    print(
+        f"{options.corpus}: {len(documents)} documents, {len(questions)} questions, {len(chosen)} entities", flush=True
+    )
     encoder = SentenceTransformer(options.model, device="cpu")
 
     def embed(texts: list[str]) -> Sequence[Sequence[float]]:
         return encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False)
 
     words = float(np.mean([len(re.findall(r"\w+", text)) for text in documents.values()]))
-    with EntityLinker.open(options.collection, store=options.store, read_only=True) as linker:
+    start = time.perf_counter()
+    with EntityLinker.build(chosen) as linker:
+        print(f"base built in {time.perf_counter() - start:.0f} s", flush=True)
         client, dim = QdrantClient(":memory:"), len(embed(["x"])[0])
         index = EntityIndex(client, "documents", linker, embed=embed, dim=dim, mean_words=words)
         start = time.perf_counter()
@@ -103,31 +107,43 @@ def read_documents(data: Path, corpus: str) -> Iterator[tuple[str, str]]:
                 yield record["doc_id"], record["text"]
 
 
-def make_questions(data: Path, corpus: str, documents: dict[str, str], *, n: int) -> list[Question]:
-    """At most n questions, with aliases and their order drawn with a fixed seed."""
+def make_questions(
+    data: Path, corpus: str, documents: dict[str, str], *, n: int
+) -> tuple[list[Question], list[dict[str, object]]]:
+    """At most n questions, with aliases and their order drawn with a fixed seed; and the base.
+
+    The entities of the base that the documents mention come first, all others after them in a drawn order.
+    """
     with_entity: dict[str, set[str]] = defaultdict(set)
     for row in rows(data / "mentions.tsv"):
         if row["corpus"] == corpus and row["doc_id"] in documents:
             for entity_id in row["gold_id"].split("|"):
                 with_entity[entity_id].add(row["doc_id"])
-    draw, questions = random.Random(0), []
+    draw, questions, mentioned, others = random.Random(0), [], [], []
     for row in rows(data / "base_mesh.tsv"):
+        aliases = split_names(row["aliases"])
+        entity: dict[str, object] = {"id": row["id"], "name": row["name"], "aliases": aliases}
         relevant = with_entity.get(row["id"])
-        if not relevant:
-            continue
-        texts = [documents[one].casefold() for one in sorted(relevant)]
-        said = [set(re.findall(r"\w+", text)) for text in texts]
-        other = [
-            alias
-            for alias in split_names(row["name"]) + split_names(row["aliases"])
-            if not any(alias.casefold() in text for text in texts)
-            and not any(set(re.findall(r"\w+", alias.casefold())) <= words for words in said)
-        ]
-        if other:
+        (mentioned if relevant else others).append(entity)
+        if relevant and (other := other_names([row["name"], *aliases], [documents[one] for one in sorted(relevant)])):
             text = draw.choice(QUESTIONS).format(draw.choice(other))
             questions.append(Question(text, frozenset(relevant), row["id"]))
     draw.shuffle(questions)
-    return questions[:n]
+    draw.shuffle(others)
+    return questions[:n], [*mentioned, *others]
+
+
+def other_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Those names that no text has, neither as written nor with their words in another order."""
+    folded = [text.casefold() for text in texts]
+    said = [set(re.findall(r"\w+", text)) for text in folded]
+    return [
+        name
+        for name in names
+        if len(name) > 2
+        and not any(name.casefold() in text for text in folded)
+        and not any(set(re.findall(r"\w+", name.casefold())) <= words for words in said)
+    ]
 
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
@@ -140,7 +156,7 @@ def rows(path: Path) -> Iterator[dict[str, str]]:
 
 def split_names(cell: str) -> list[str]:
     """Names that bars join."""
-    return [one for one in re.split(r"(?<!\\)\|", cell) if len(one) > 2]
+    return [re.sub(r"\\(.)", r"\1", one) for one in re.split(r"(?<!\\)\|", cell) if one]
 
 
 def parse() -> argparse.Namespace:
@@ -148,8 +164,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--corpus", default="bio-bc5cdr-development")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--collection", default="mesh")
+    parser.add_argument("--documents", type=int, help="the first documents only")
+    parser.add_argument("--entities", type=int, help="a base of this many entities, those of the documents first")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
     parser.add_argument("--questions", type=int, default=500)
     return parser.parse_args()

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -147,7 +148,8 @@ class EntityIndex:
             entities: "boost" prefers documents with the question's entities; "filter" returns only those, or all if
                 the question has no entity or no document has one; "off" leaves entities out.
             entity_ids: The question's entities, if they are known; else they are found in it.
-            dense, sparse: Whether to search by the dense vector, and by words.
+            dense, sparse: Whether to search all documents by the dense vector, and by words. Those of an entity are
+                always ordered by the dense vector, too: they may share no word with the question.
 
         Raises:
             ValueError: If the limit is below 1, or nothing is left to search by.
@@ -161,13 +163,14 @@ class EntityIndex:
             wanted = list(entity_ids) if entity_ids is not None else self.entities_of(question)
             wanted = wanted[:_MAX_ENTITIES]
         queries = self._queries(question, dense=dense, sparse=sparse)
+        tagged = queries if dense or not wanted else self._queries(question, dense=True, sparse=sparse)
         if wanted and entities == "filter":
-            among = self._searches(queries, limit, [wanted], 1.0)
+            among = self._searches(tagged, limit, [wanted], 1.0)
             if found := self._fused(among, limit, wanted):
                 return found
         searches = self._searches(queries, limit, [()], 1.0)
         if wanted and entities == "boost":
-            searches += self._searches(queries, limit, [[one] for one in wanted], self.entity_weight)
+            searches += self._searches(tagged, limit, [[one] for one in wanted], self.entity_weight)
         return self._fused(searches, limit, wanted)
 
     def _queries(self, question: str, *, dense: bool, sparse: bool) -> dict[str, Any]:
@@ -220,7 +223,9 @@ class EntityIndex:
             vectors_config={"dense": models.VectorParams(size=self._dim, distance=models.Distance.COSINE)},
             sparse_vectors_config={"words": models.SparseVectorParams(modifier=models.Modifier.IDF)},
         )
-        self._client.create_payload_index(self._collection, ENTITY_IDS, models.PayloadSchemaType.KEYWORD)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
+            self._client.create_payload_index(self._collection, ENTITY_IDS, models.PayloadSchemaType.KEYWORD)
 
 
 def _found(payload: Mapping[str, Any], score: float, wanted: Sequence[str]) -> FoundDocument:
