@@ -26,7 +26,7 @@ from training.examples.alias_cells import split_aliases
 from training.examples.splits import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000
-TRAINING_SIZE = 10_000
+TRAINING_SIZE = 20_000
 DISEASES = "mondo_2026"
 SAME_DISEASES = ("doid_2024", "ordo_2018")
 
