@@ -52,6 +52,7 @@ ENTITIES = [
         'a "description" <b>',
         {"<u>column</u>": "<svg onload=alert(3)>"},
     ),
+    *(Entity(f"crowd-{i}", "Crowded Name", (), (), (), None, {"state": f"State {i}"}) for i in range(16)),
 ]
 
 WAIT_S = 60

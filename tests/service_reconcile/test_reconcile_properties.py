@@ -36,6 +36,7 @@ from pearl_qdrant.service.reconcile.properties.evidence import (
         ("1851-09-18", "1851-09-19", Level.DIFFERENT),
         ("1852", "1851-09-18", Level.DIFFERENT),
         ("A daily newspaper of New York", "The daily newspaper that New York reads", Level.NEAR),
+        ("Division 14", "Division 13", Level.DIFFERENT),
         ("%", "%", Level.EQUAL),
         ("%", "&", Level.DIFFERENT),
         ("true", "True", Level.EQUAL),
@@ -158,3 +159,10 @@ def test_other_names_are_a_property(client: TestClient) -> None:
     assert features["property:aliases"] == 1.0
     assert matched(candidates(client, properties=[{"pid": "name", "v": "The New York Times"}])) == ["nyt"]
     assert candidates(client, properties=[{"pid": "state", "v": "Illinois"}]) == []
+
+
+def test_more_namesakes_than_the_limit_are_told_apart(client: TestClient) -> None:
+    """A property finds the right one of more namesakes than candidates are asked for."""
+    states = [{"pid": "state", "v": "State 14"}]
+
+    assert matched(candidates(client, query="Crowded Name", limit=2, properties=states)) == ["crowd-14"]

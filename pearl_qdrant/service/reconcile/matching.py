@@ -19,9 +19,13 @@ from pearl_qdrant.service.reconcile.properties.columns import ALIASES, EntityCol
 from pearl_qdrant.service.reconcile.properties.comparing import Level
 from pearl_qdrant.service.reconcile.properties.evidence import factor, updated
 from pearl_qdrant.service.reconcile.queries import BadQuery, Query
+from pearl_qdrant.settings import DEFAULT_LIMIT
 
-RERANKED = 30
-"""Candidates that are linked where properties may change their order: as many namesakes are told apart."""
+RERANKED = 50
+"""Candidates of a name that has more namesakes than the limit: as many are told apart by their properties."""
+
+CROWDED = 0.001
+"""A name has more namesakes than were asked for if the last candidate is still this probable."""
 
 _TIE = 1e-9
 
@@ -108,7 +112,9 @@ def _query(queries: Sequence[Query | BadQuery], i: int) -> Query:
 
 
 def _options(query: Query) -> LinkOptions:
-    limit = max(query.limit, RERANKED) if query.conditions or query.type_strict == "all" else query.limit
+    limit = max(query.limit, DEFAULT_LIMIT) if query.conditions else query.limit
+    if query.type_strict == "all":
+        limit = max(limit, RERANKED)
     return LinkOptions(query.types, "soft" if query.type_strict == "should" else "hard", limit)
 
 
@@ -123,17 +129,29 @@ async def _link(
         if options.type_mode == "soft":  # entities of the type would come first, and there are none
             return await _link(handle, queries, LinkOptions(limit=options.limit), is_gone)
         return [BadQuery("unknown_type", str(error))] * len(queries)
-    taken, found = 0, []
+    taken, found = 0, list[Link]()
     for query in queries:
         of_query = links[taken : taken + len(query.names)]
         taken += len(query.names)
         nothing = Link("", None, None, None, None)
         found.append(max(of_query, key=_best_probability, default=nothing))
-    return found
+    crowded = [i for i, query in enumerate(queries) if query.conditions and _is_crowded(found[i], options.limit)]
+    if crowded:
+        wider = replace(options, limit=RERANKED)
+        links = await handle.link([found[i].mention for i in crowded], wider, is_gone=is_gone)
+        for i, link in zip(crowded, links, strict=True):
+            found[i] = link
+    return [*found]
 
 
 def _best_probability(link: Link) -> float:
     return max((candidate.probability or 0.0 for candidate in link.candidates), default=0.0)
+
+
+def _is_crowded(link: Link, limit: int) -> bool:
+    """Whether there may be more entities of the name than the candidates."""
+    last = link.candidates[-1].probability if link.candidates else 0.0
+    return len(link.candidates) == limit < RERANKED and (last or 0.0) >= CROWDED
 
 
 def _by_name(query: Query, link: Link, candidates: Sequence[Candidate]) -> list[Scored]:

@@ -43,6 +43,7 @@ class Level(Enum):
 _RANK = (Level.EQUAL, Level.NEAR, Level.DIFFERENT)
 
 
+@lru_cache(maxsize=8192)
 def compare(given: str, has: str) -> Level:
     """How well two values agree: as dates, as numbers, or as texts.
 
@@ -77,8 +78,14 @@ def agreement(given: Sequence[str], has: Sequence[str], quantifier: MatchQuantif
 def _best(given: str, has: Sequence[str]) -> Level:
     if given in has:
         return Level.EQUAL
-    levels = [compare(given, other) for other in has[:_COMPARED_VALUES]]
-    return min(levels, key=_RANK.index)
+    best = Level.DIFFERENT
+    for other in has[:_COMPARED_VALUES]:
+        level = compare(given, other)
+        if level is Level.EQUAL:
+            return level
+        if level is Level.NEAR:
+            best = level
+    return best
 
 
 def _compare_dates(given: str, has: str) -> Level | None:
@@ -110,6 +117,9 @@ def _compare_texts(given: str, has: str) -> Level:
         return Level.EQUAL if given.strip().casefold() == has.strip().casefold() else Level.DIFFERENT
     if first.replace(" ", "") == second.replace(" ", ""):
         return Level.EQUAL
+    numbers = [{word for word in one.split() if word.isdigit()} for one in (first, second)]
+    if not (numbers[0] <= numbers[1] or numbers[1] <= numbers[0]):  # codes, not slips
+        return Level.DIFFERENT
     if fuzz.ratio(first, second, score_cutoff=NEAR_RATIO):
         return Level.NEAR
     words = [set(one.split()) - SMALL_WORDS or set(one.split()) for one in (first, second)]
