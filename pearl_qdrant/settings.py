@@ -118,7 +118,7 @@ class ServerAccess:
     """How to reach a Qdrant server; ignored for an embedded store.
 
     Attributes:
-        api_key: Key of the server (QDRANT_API_KEY).
+        api_key: Key of the server (QDRANT_API_KEY, or the line in the file QDRANT_API_KEY_FILE).
         allow_plain_http: Whether to send the key over plain HTTP to another host (PEARL_QDRANT_ALLOW_PLAIN_HTTP).
         ca_file: Certificates (PEM) of an authority to trust in addition to the system's (PEARL_QDRANT_CA).
         compress: Whether the server compresses answers; useful over a slow network (PEARL_QDRANT_COMPRESS).
@@ -131,9 +131,13 @@ class ServerAccess:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServerAccess:
-        """Read the environment; empty variables count as missing."""
+        """Read the environment; empty variables count as missing.
+
+        Raises:
+            SettingsError: If the file with the key cannot be read, or is empty.
+        """
         return cls(
-            api_key=environment.get("QDRANT_API_KEY") or None,
+            api_key=environment.get("QDRANT_API_KEY") or _key_of_file(environment.get("QDRANT_API_KEY_FILE")),
             allow_plain_http=_is_on(environment.get("PEARL_QDRANT_ALLOW_PLAIN_HTTP")),
             ca_file=environment.get("PEARL_QDRANT_CA") or None,
             compress=_is_on(environment.get("PEARL_QDRANT_COMPRESS")),
@@ -143,6 +147,18 @@ class ServerAccess:
 def store_location(environment: Mapping[str, str] = os.environ) -> str:
     """The default store: PEARL_QDRANT_STORE, else QDRANT_URL, else a folder in the user's data folder."""
     return environment.get("PEARL_QDRANT_STORE") or environment.get("QDRANT_URL") or str(default_store(environment))
+
+
+def _key_of_file(path: str | None) -> str | None:
+    if not path:
+        return None
+    try:
+        key = Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"The file {path} of QDRANT_API_KEY_FILE cannot be read: {error}") from error
+    if not key or len(key.splitlines()) > 1:
+        raise SettingsError(f"The file {path} of QDRANT_API_KEY_FILE must have one line: the key of the Qdrant server.")
+    return key
 
 
 def _is_on(value: str | None) -> bool:
