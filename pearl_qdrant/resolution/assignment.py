@@ -140,9 +140,9 @@ class Assignment:
             )
 
     def _weight(self, form: int) -> float:
-        """How often a form occurs; an acronym counts a little less, so that its long form stands for both."""
-        count = self._forms.counts[self._forms.first[form]]
-        return count - 0.5 * is_acronym_like(self._forms.name(form))
+        """How often a form occurs; acronyms and names with commas a little less, so that another one is the node's."""
+        name = self._forms.name(form)
+        return self._forms.counts[self._forms.first[form]] - 0.5 * is_acronym_like(name) - 0.3 * ("," in name)
 
     def _all_rows(self, together: dict[int, ResolvedName]) -> Iterable[ResolvedName]:
         """The row of each distinct name."""

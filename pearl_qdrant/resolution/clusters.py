@@ -229,14 +229,14 @@ def _with_representative(
 ) -> Cluster:
     """A cluster with its founder, else the member that the others agree with most.
 
-    Of equal ones the most frequent is taken, then the first.
+    Of those that do so to a tenth, the most frequent is taken, then the first.
     """
     if founder is None:
         table.add_missing([(a, b) for i, a in enumerate(members) for b in members[i + 1 :]])
 
         def centrality(one: int) -> tuple[float, float, int]:
             total = sum(table.probability(one, other) for other in members if other != one)
-            return (round(total, 6), weights.get(one, 1), -one)
+            return (round(total / max(len(members) - 1, 1), 1), weights.get(one, 1), -one)
 
         founder = max(members, key=centrality)
     table.add_missing([(founder, one) for one in members if one != founder])
