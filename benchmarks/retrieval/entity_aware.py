@@ -26,6 +26,7 @@ from qdrant_client import QdrantClient
 from sentence_transformers import SentenceTransformer
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.integrations.metadata import ENTITY_IDS, document_metadata
 from pearl_qdrant.integrations.retrieval import EntityIndex
 
 QUESTIONS = ("What is known about {}?", "Which studies report on {}?", "{}: effects and risks")
@@ -52,8 +53,13 @@ def main() -> None:
     )
     encoder = SentenceTransformer(options.model, device="cpu")
 
+    known: dict[str, Sequence[float]] = {}
+
     def embed(texts: list[str]) -> Sequence[Sequence[float]]:
-        return encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+        if new := [text for text in texts if text not in known]:
+            vectors = encoder.encode(new, normalize_embeddings=True, show_progress_bar=False)
+            known.update(zip(new, vectors.tolist(), strict=True))
+        return [known[text] for text in texts]
 
     words = float(np.mean([len(re.findall(r"\w+", text)) for text in documents.values()]))
     start = time.perf_counter()
@@ -64,7 +70,8 @@ def main() -> None:
         start = time.perf_counter()
         index.add(documents.items())
         print(f"indexed in {time.perf_counter() - start:.0f} s")
-        asked = [(one, index.entities_of(one.text)) for one in questions]
+        tags = linker.annotate_batch([one.text for one in questions], workers=1)
+        asked = [(one, document_metadata(tag)[ENTITY_IDS]) for one, tag in zip(questions, tags, strict=True)]
         found = sum(one.entity_id in ids for one, ids in asked)
         print(f"the question's entity is among those that were linked in {found / len(asked):.1%}")
         for name, keywords in SYSTEMS.items():

@@ -11,7 +11,7 @@ search.
 Each document is a point with a dense vector of the caller's encoder, a sparse vector of its words (BM25 with Qdrant's
 IDF), and the ids of its entities in the payload `entity_ids`, which is indexed. A question is linked with the same
 linker, so that another alias finds the same id. One request searches by dense vector and by words, among all documents
-and among those of each entity of the question, and joins the rankings:
+and among those of each entity of the question. The rankings are joined here, since Qdrant's weights stretch ranks:
 
     score(d) = sum over the searches of weight / (RRF_K + rank of d)        Cormack et al. 2009, with weights
 """
@@ -33,7 +33,7 @@ from pearl_qdrant.linking.linker import EntityLinker
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
-    from qdrant_client.models import Prefetch, SparseVector
+    from qdrant_client.models import QueryRequest, SparseVector
 
 Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 """Vectors of texts, (n, dim), as a list or an array."""
@@ -184,13 +184,13 @@ class EntityIndex:
 
     def _searches(
         self, queries: Mapping[str, Any], limit: int, among: Sequence[Sequence[str]], weight: float
-    ) -> list[tuple[Prefetch, float]]:
+    ) -> list[tuple[QueryRequest, float]]:
         """One search a query and a group of entities, of which documents must have one; with its weight."""
-        from qdrant_client.models import FieldCondition, Filter, MatchAny, Prefetch
+        from qdrant_client.models import FieldCondition, Filter, MatchAny, QueryRequest
 
         depth = max(limit, _DEPTH)
         return [
-            (Prefetch(query=query, using=using, limit=depth, filter=condition), weight)
+            (QueryRequest(query=query, using=using, limit=depth, filter=condition), weight)
             for ids in among
             for condition in [
                 Filter(must=[FieldCondition(key=ENTITY_IDS, match=MatchAny(any=list(ids)))]) if ids else None
@@ -199,15 +199,16 @@ class EntityIndex:
         ]
 
     def _fused(
-        self, searches: Sequence[tuple[Prefetch, float]], limit: int, wanted: Sequence[str]
+        self, searches: Sequence[tuple[QueryRequest, float]], limit: int, wanted: Sequence[str]
     ) -> list[FoundDocument]:
-        from qdrant_client.models import Rrf, RrfQuery
-
-        joined = RrfQuery(rrf=Rrf(k=RRF_K, weights=[weight for _, weight in searches]))
-        answer = self._client.query_points(
-            self._collection, prefetch=[one for one, _ in searches], query=joined, limit=limit, with_payload=True
-        )
-        return [_found(point.payload or {}, point.score, wanted) for point in answer.points]
+        answers = self._client.query_batch_points(self._collection, [one for one, _ in searches])
+        scores: Counter[Any] = Counter()
+        for answer, (_, weight) in zip(answers, searches, strict=True):
+            for rank, point in enumerate(answer.points, 1):
+                scores[point.id] += weight / (RRF_K + rank)  # type: ignore[assignment]
+        best = sorted(scores, key=lambda point: (-scores[point], str(point)))[:limit]
+        payloads = {one.id: one.payload or {} for one in self._client.retrieve(self._collection, best)}
+        return [_found(payloads[point], scores[point], wanted) for point in best if point in payloads]
 
     def _words_of_document(self, text: str) -> SparseVector:
         """Words with the saturated counts of BM25; Qdrant multiplies with their IDF."""

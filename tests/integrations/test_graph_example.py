@@ -30,7 +30,7 @@ def test_names_of_a_graph_become_nodes_and_edges_are_merged(tmp_path: Path) -> N
     assert set(times["text_unit_ids"]) == {"t1", "t2", "t3", "t4"}
     assert times["description"].count("\n") == 2
     assert {"QUARTERLY REPORT 2019", "QUARTERLY REPORT 2020"} <= set(nodes["title"])
-    assert (0 < nodes["probability"]).all()
+    assert (nodes["probability"] > 0).all()
     edges = after.relationships.set_index(["source", "target"])
     assert edges.loc[("Albert Einstein", "The New York Times"), "weight"] == 3
     assert edges.index.is_unique
