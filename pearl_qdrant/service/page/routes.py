@@ -19,7 +19,7 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 
 router = APIRouter(tags=["collections"])
 
-DEFAULT_MAP_SIZE = 800
+DEFAULT_MAP_SIZE = 600
 
 LIMITS = (Limit("size", "max_map_size", "value"),)
 """Limits of the parameters of /v1/map."""
@@ -105,11 +105,12 @@ async def entity_map(
     settings: SettingsHere,
     maps: Annotated[Maps, Depends(_maps)],
     collection: str | None = None,
-    size: Annotated[int, Query(ge=1, description="Most entities of the map.")] = DEFAULT_MAP_SIZE,
+    size: Annotated[int | None, Query(ge=1, description=f"Most entities; by default {DEFAULT_MAP_SIZE}.")] = None,
 ) -> Response:
     """A sample of the collection's entities on a plane. It is made at the first request, and kept."""
     for limit in LIMITS:
         limit.check(size, settings)
+    size = size or min(DEFAULT_MAP_SIZE, settings.max_map_size)
     handle = await collections.get(collection)
     made = await maps.get(handle, size, wait_s=settings.timeout_s * _MAP_WAIT_SHARE)
     return json_answer({"collection": handle.name, "kb": handle.kb, "method": made.method, "points": made.points})

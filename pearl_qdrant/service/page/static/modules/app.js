@@ -33,8 +33,9 @@ function showView() {
 function showTheme(theme) {
   document.documentElement.dataset.theme = theme;
   const button = byId("theme");
-  button.textContent = theme[0].toUpperCase() + theme.slice(1);
-  button.setAttribute("aria-label", `Colours: ${theme === "auto" ? "as the system" : theme}`);
+  const name = theme[0].toUpperCase() + theme.slice(1);
+  button.textContent = name;
+  button.setAttribute("aria-label", `${name}: colours of the page`);
   redrawMap();
 }
 

@@ -139,17 +139,17 @@ export class Plot {
     return best;
   }
 
-  /** The next point in a direction; one that lies straight ahead counts as nearer. */
+  /** The next point in a direction; one that lies straight ahead counts as nearer. The first is that in the middle. */
   #step(dx, dy) {
-    const from = this.current ?? { x: this.view.x - dx, y: this.view.y - dy };
+    const from = this.current ?? this.view;
     let best = null;
     let least = Infinity;
     for (const point of this.points) {
       if (point === this.current || !this.isShown(point) || !this.isFound(point)) continue;
       const along = (point.x - from.x) * dx + (point.y - from.y) * dy;
       const across = Math.abs((point.x - from.x) * dy + (point.y - from.y) * dx);
-      if (along <= 0 || across > along * 1.5) continue;
-      const distance = along + across * 2;
+      if (this.current && (along <= 0 || across > along * 1.5)) continue;
+      const distance = Math.abs(along) + across * 2;
       if (distance < least) [best, least] = [point, distance];
     }
     if (best) this.choose(best);

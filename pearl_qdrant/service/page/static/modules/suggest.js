@@ -7,6 +7,7 @@ import { scope } from "./scope.js";
 
 const WAIT_MS = 90;
 const MOST = 8;
+const MOST_FAILURES = 5;
 
 /** Suggest names in the field; `choose(name)` is called for the one that is chosen. */
 export function startSuggestions(field, list, choose) {
@@ -14,9 +15,11 @@ export function startSuggestions(field, list, choose) {
   let active = -1;
   let running = null;
   let failures = 0;
+  let wanted = ""; // nothing where the list was closed: a late answer must not open it
 
   const close = () => {
     running?.abort();
+    wanted = "";
     found = [];
     active = -1;
     list.hidden = true;
@@ -61,13 +64,13 @@ export function startSuggestions(field, list, choose) {
   };
 
   const ask = debounce(async () => {
-    const q = field.value.trim();
+    const q = wanted;
     if (!q || document.activeElement !== field) return;
     running = new AbortController();
     const { collection, types } = scope();
     try {
       const answer = await api.search({ q, collection, type: types, limit: MOST }, running.signal);
-      if (field.value.trim() !== q) return;
+      if (wanted !== q) return;
       failures = 0;
       found = answer.results;
       show();
@@ -79,8 +82,12 @@ export function startSuggestions(field, list, choose) {
 
   field.addEventListener("input", () => {
     running?.abort();
-    if (!field.value.trim()) close();
-    else if (failures < 5) ask();
+    const typed = field.value.trim();
+    if (!typed) close();
+    else if (failures < MOST_FAILURES) {
+      wanted = typed;
+      ask();
+    }
   });
   field.addEventListener("blur", close);
   field.addEventListener("keydown", (event) => {

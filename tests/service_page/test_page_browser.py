@@ -1,0 +1,252 @@
+"""The page in a real browser: type, click, read, by keyboard, on a phone, in both themes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pydantic import SecretStr
+
+pytestmark = [
+    pytest.mark.slow,
+    # Playwright's own event loop and pipes are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+KEY = "a-key-of-the-tests-0123456789"
+VIEWS = ("mention", "passage", "column", "map")
+WAIT_MS = 120_000
+"""Bounds a hang; nothing takes that long."""
+
+
+class Watched:
+    """A page, with the addresses that it asked and what its console said."""
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self.context = browser.new_context(accept_downloads=True, **options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(WAIT_MS)
+        self.asked: list[str] = []
+        self.said: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+
+    def open(self, address: str, view: str = "mention") -> Any:
+        """Open a view, ready to use."""
+        self.page.goto(f"{address}#{view}")
+        self.page.wait_for_selector("#type-chips .chip", state="attached")
+        return self.page
+
+
+@pytest.fixture
+def watched(browser: Any) -> Iterator[Watched]:
+    """A new page of the desktop's width."""
+    found = Watched(browser, viewport={"width": 1200, "height": 800})
+    yield found
+    found.context.close()
+
+
+def link(page: Any, mention: str) -> None:
+    """Type a mention and wait for its answer."""
+    page.fill("#mention", mention)
+    page.press("#mention", "Enter")
+    page.wait_for_selector(f"#mention-result .verdict:has-text('{mention}')")
+
+
+def test_a_load_asks_no_other_host_and_breaks_no_rule(watched: Watched, address: str) -> None:
+    """All requests of the page go to the service, and nothing offends against the policy."""
+    page = watched.open(address)
+    for view in VIEWS:
+        page.click(f"nav a[href='#{view}']")
+        page.wait_for_selector(f"#view-{view}:not([hidden])")
+    page.wait_for_selector("#legend .check")
+
+    assert {urlsplit(url).netloc for url in watched.asked} == {urlsplit(address).netloc}
+    assert [text for text in watched.said if "503" not in text] == []  # 503: an index or a map is being made
+
+
+def test_a_mention_is_typed_and_linked_by_keyboard(watched: Watched, address: str) -> None:
+    """Suggestions come while typing; arrow and Enter choose one, and its candidates have bars and types."""
+    page = watched.open(address)
+    page.focus("#mention")
+    # Until the index of names is built there are none, and typing goes on.
+    for _ in range(100):
+        page.fill("#mention", "")
+        page.type("#mention", "new yo")
+        page.wait_for_timeout(300)
+        if page.locator("#suggestions li").count():
+            break
+    page.keyboard.press("ArrowDown")
+    assert page.get_attribute("#mention", "aria-expanded") == "true"
+    active = page.get_attribute("#mention", "aria-activedescendant")
+    assert page.get_attribute(f"#{active}", "aria-selected") == "true"
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".candidate.linked")
+
+    assert page.get_attribute("#mention", "aria-expanded") == "false"
+    assert page.locator(".candidate.linked .tag").first.text_content() in ("GPE", "ORG")
+    assert "%" in page.locator(".candidate.linked .probability").text_content()
+    assert float(page.locator(".candidate.linked .fill").first.evaluate("bar => parseFloat(bar.style.inlineSize)")) > 10
+    assert "probability" in page.locator("#status").text_content()
+    page.click(".why summary")
+    assert page.locator(".why pre").text_content()
+
+
+def test_nil_says_why(watched: Watched, address: str) -> None:
+    """A mention without an entity is NIL, with the reason in words."""
+    page = watched.open(address)
+    page.select_option("#threshold", "0.95")
+    link(page, "zzyzx quux")
+
+    assert "NIL" in page.locator(".verdict").text_content()
+    assert (
+        page.locator(".verdict.nil").text_content().endswith(".")
+        or "candidate" in page.locator(".verdict").text_content()
+    )
+
+
+def test_names_are_text_never_markup(watched: Watched, address: str) -> None:
+    """An entity whose name is markup shows it as it is; nothing runs, and nothing is loaded."""
+    page = watched.open(address)
+    page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    page.select_option("#threshold", "0")
+    link(page, "evil name")
+
+    assert page.locator(".candidate h3", has_text="<img src=x onerror=alert(1)>").count() == 1
+    assert page.locator(".description", has_text="<b>bold</b> & 'quoted'").count() == 1
+    assert page.locator("main img, main b b").count() == 0
+
+
+def test_mentions_are_marked_at_their_places(watched: Watched, address: str) -> None:
+    """A passage with characters outside the basic plane has its marks on the right words; a mark shows candidates."""
+    page = watched.open(address, "passage")
+    page.fill("#passage", "\U0001f600\U0001f600 She read the NYTimes in the Big Apple.")
+    page.select_option("#threshold", "0.3")
+    page.click("#passage-form .primary")
+    page.wait_for_selector(".mark")
+    own = "mark => mark.firstChild.textContent"
+
+    assert "NYTimes" in page.locator(".mark").evaluate_all(f"marks => marks.map({own})")
+    mark = page.locator(".mark", has_text="NYTimes").first
+    mark.focus()
+    page.keyboard.press("Enter")
+    assert mark.get_attribute("aria-pressed") == "true"
+    assert page.locator(".detail .candidate").count() >= 1
+    assert page.locator(".result tbody tr").count() == page.locator(".mark").count()
+
+
+def test_a_column_is_reconciled_filtered_corrected_and_saved(watched: Watched, address: str, tmp_path: Path) -> None:
+    """A CSV file gets ids and probabilities; doubtful rows are filtered, one is corrected, and the file is saved."""
+    table = 'id;name\n1;NYTimes\n2;"Big Apple"\n3;\n4;zzyzx quux\n5;NYTimes\n'
+    page = watched.open(address, "column")
+    page.set_input_files("#file", {"name": "my names.csv", "mimeType": "text/csv", "buffer": table.encode()})
+    page.wait_for_selector("#column-form:not([hidden])")
+    assert page.locator("#column-about").text_content() == "my names.csv: 5 rows, 2 columns"
+    assert page.input_value("#column") == "1"  # the column that is called name
+    page.click("#column-start")
+    page.wait_for_selector("table.answers tbody tr")
+
+    assert page.locator("table.answers tbody tr").count() == 5
+    page.fill("#sure", "100")
+    page.click("label.chip:has-text('Doubtful')")
+    doubtful = page.locator("table.answers tbody tr").count()
+    assert 1 <= doubtful < 5
+    page.click("label.chip:has-text('All')")
+    page.locator("table.answers tbody select").first.select_option("")
+    with page.expect_download() as saved:
+        page.click("text=Download CSV")
+    saved.value.save_as(tmp_path / "out.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text("utf-8"))))
+    assert saved.value.suggested_filename == "my-names-linked.csv"
+    assert [row["name"] for row in rows] == ["NYTimes", "Big Apple", "", "zzyzx quux", "NYTimes"]
+    assert [row["decided_by"] for row in rows] == ["person", "linker", "", "linker", "linker"]
+    assert (rows[0]["entity_id"], rows[4]["entity_id"]) == ("", "nyt")
+    assert 0 < float(rows[4]["probability"]) <= 1
+
+
+def test_an_answer_is_accepted_where_writing_is_allowed(browser: Any, start: Any) -> None:
+    """With a key in a dialog, never in an address, a person accepts an answer; the collection learns it."""
+    keys = (SecretStr(KEY),)
+    address = start(allow_writing=True, api_keys=keys)
+    watched = Watched(browser)
+    watched.page.goto(address)
+    watched.page.fill("#key", "a wrong key")
+    watched.page.keyboard.press("Enter")
+    watched.page.wait_for_selector("#key-wrong:not([hidden])")
+    watched.page.fill("#key", KEY)
+    watched.page.keyboard.press("Enter")
+    watched.page.wait_for_selector("#type-chips .chip")
+    page = watched.page
+    page.select_option("#threshold", "0")
+    link(page, "NYTimes")
+    page.locator(".candidate", has_text="New York Post").get_by_role("button", name="Accept").click()
+    page.wait_for_selector(".note:has-text('learn --undo')")
+
+    assert not any(KEY in url for url in watched.asked)
+    assert "New York Post" in page.locator(".verdict").text_content()
+    watched.context.close()
+
+
+def test_reading_alone_offers_no_buttons(watched: Watched, address: str) -> None:
+    """A read-only service shows no button that would fail."""
+    page = watched.open(address)
+    link(page, "NYTimes")
+
+    assert page.get_by_role("button", name="Accept").count() == 0
+    assert "Read-only" in page.locator("#writing").text_content()
+
+
+def test_the_map_is_walked_by_keyboard(watched: Watched, address: str) -> None:
+    """Arrow keys go from entity to entity and say their names; Enter links the name."""
+    page = watched.open(address, "map")
+    page.wait_for_selector("#legend .check")
+    page.focus("#plot")
+    page.keyboard.press("ArrowRight")
+    first = page.locator("#map-selected h2").text_content()
+    for key in ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"):
+        page.keyboard.press(key)
+        if (second := page.locator("#map-selected h2").text_content()) != first:
+            break
+    assert first != second
+    assert second.split(",")[0] in page.locator("#status").text_content()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#mention-result .verdict")
+    assert page.input_value("#mention") == second
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_view_has_a_serious_accessibility_fault(browser: Any, address: str, axe: Path, scheme: str) -> None:
+    """axe-core finds nothing serious in any view, with answers, in both themes and at a phone's width."""
+    watched = Watched(browser, bypass_csp=True, color_scheme=scheme, viewport={"width": 390, "height": 844})
+    page = watched.open(address)
+    link(page, "NYTimes")
+    page.click("nav a[href='#passage']")
+    page.fill("#passage", "She read the NYTimes in the Big Apple.")
+    page.click("#passage-form .primary")
+    page.click(".mark >> nth=0")
+    page.click("nav a[href='#column']")
+    page.set_input_files("#file", {"name": "a.csv", "mimeType": "text/csv", "buffer": b"name\nNYTimes\nunicorn\n"})
+    page.click("#column-start")
+    page.wait_for_selector("table.answers tbody tr")
+    page.add_script_tag(path=axe)
+    faults = []
+    for view in VIEWS:
+        page.click(f"nav a[href='#{view}']")
+        page.wait_for_selector(f"#view-{view}:not([hidden])")
+        found = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
+        faults += [
+            f"{view}: {one['id']} ({one['impact']}) {node['target']} {node['failureSummary']}"
+            for one in found["violations"]
+            for node in one["nodes"]
+            if one["impact"] in ("serious", "critical", "moderate")
+        ]
+        width = page.evaluate("() => [document.documentElement.scrollWidth, window.innerWidth]")
+        assert width[0] <= width[1], f"{view} is wider than a phone"
+    watched.context.close()
+    assert faults == []

@@ -1,0 +1,126 @@
+"""The files of the page, and what it asks beside the API."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service.page.files import FOLDER
+
+KEY = "a-key-of-the-tests-0123456789"
+FILES = [path for path in sorted(FOLDER.rglob("*")) if path.is_file()]
+SCRIPTS = [path for path in FILES if path.suffix == ".js"]
+INDEX = (FOLDER / "index.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", ["/", *(f"/page/{path.relative_to(FOLDER).as_posix()}" for path in FILES)])
+def test_every_file_is_served_with_the_policy(client: TestClient, path: str) -> None:
+    """Each file has its type, and headers that allow nothing but the page's own files."""
+    answer = client.get(path)
+
+    assert answer.status_code == 200
+    policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    assert policy.pop("require-trusted-types-for") == "'script'"
+    assert set(policy.values()) == {"'none'", "'self'"}
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+    assert answer.headers["content-type"].startswith(kinds.get(Path(path).suffix, "text/html"))
+
+
+def test_a_file_that_is_known_is_not_sent_again(client: TestClient) -> None:
+    """A browser asks by ETag, so that a new release shows at the next load and an old file costs nothing."""
+    first = client.get("/page/base.css")
+
+    assert first.headers["cache-control"] == "no-cache"
+    again = client.get("/page/base.css", headers={"If-None-Match": first.headers["etag"]})
+    assert again.status_code == 304
+    assert client.head("/").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/page/nothing.js", "/page/../routes.py", "/page/%2e%2e/routes.py", "/page/"])
+def test_nothing_else_is_served(client: TestClient, path: str) -> None:
+    """Paths outside of the folder, and the folder itself, are not found."""
+    assert client.get(path).status_code == 404
+
+
+def test_no_file_names_another_host() -> None:
+    """The files hold no address but the name space of SVG."""
+    found = {
+        match
+        for path in FILES
+        for match in re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", path.read_text("utf-8"))
+    }
+
+    assert found <= {"http://www.w3.org/2000/svg"}
+    assert not any("@import" in path.read_text("utf-8") or "url(http" in path.read_text("utf-8") for path in FILES)
+
+
+def test_no_markup_is_made_from_strings() -> None:
+    """Scripts write text only, and there is no script or style within the page."""
+    for path in SCRIPTS:
+        source = path.read_text("utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", source), (
+            path
+        )
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", INDEX)
+
+
+def test_scripts_find_what_they_name() -> None:
+    """Each module that is imported exists, and each element that is looked up by id is in the page."""
+    ids = set(re.findall(r'\bid="([\w-]+)"', INDEX))
+    for path in SCRIPTS:
+        source = path.read_text("utf-8")
+        for name in re.findall(r'from "\./([\w.]+)"', source):
+            assert (path.parent / name).exists(), (path.name, name)
+        named = set(re.findall(r'byId\("([\w-]+)"\)', source))
+        assert named <= ids, path.name
+    assert {f"page/{path.relative_to(FOLDER).as_posix()}" for path in FILES if path.suffix == ".css"} <= set(
+        re.findall(r'href="([^"]+)"', INDEX)
+    )
+
+
+def test_addresses_are_relative() -> None:
+    """The page works below any path of a proxy: no address begins with a slash."""
+    assert not re.search(r'(?:src|href)="/', INDEX)
+    for path in SCRIPTS:
+        assert not re.search(r"[\"'`]/(?:v1|page)", path.read_text("utf-8")), path.name
+
+
+def test_the_page_needs_no_key_but_data_do(page_settings: ServiceSettings) -> None:
+    """With API keys the page and its settings are open, so that it can ask for the key; types and maps are closed."""
+    settings = page_settings.model_copy(update={"api_keys": (SecretStr(KEY),)})
+    with TestClient(create_app(settings)) as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/page/modules/app.js").status_code == 200
+        assert client.get("/page/settings").json()["needs_key"] is True
+        assert KEY not in client.get("/page/settings").text
+        for path in ("/v1/types", "/v1/map", "/v1/collections"):
+            assert client.get(path).status_code == 401
+        assert client.get("/v1/types", headers={"X-API-Key": KEY}).status_code == 200
+
+
+def test_the_page_knows_the_limits(client: TestClient, page_settings: ServiceSettings) -> None:
+    """The settings of the page are limits of the service, and whether it allows writing."""
+    found = client.get("/page/settings").json()
+
+    assert found["allow_writing"] is False
+    assert found["needs_key"] is False
+    assert found["max_mentions"] == page_settings.max_mentions
+    assert found["limit"] == 10
+
+
+def test_types_are_counted(client: TestClient) -> None:
+    """Types of a collection come with their numbers of names, the most frequent first."""
+    found = client.get("/v1/types", params={"collection": "base"}).json()
+
+    assert found["collection"] == "base"
+    assert [one["type"] for one in found["types"]][:2] == ["ORG", "GPE"]
+    assert {"type": "newspaper", "names": 5} in found["kb_types"]
+    assert client.get("/v1/types", params={"collection": "none"}).status_code == 404
