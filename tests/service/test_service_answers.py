@@ -89,6 +89,13 @@ def test_names_are_suggested_while_they_are_typed(client: TestClient) -> None:
     assert found("!?") == []
 
 
+def test_a_body_that_is_no_json_is_invalid(client: TestClient) -> None:
+    """Bytes that are no JSON, or no UTF-8, are an error of the request."""
+    for content in (b"{", b"\xff", b"", b'{"mentions": ["\\ud800"]}'):
+        answer = client.post("/v1/link", content=content, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
+
+
 def test_collections_are_listed(client: TestClient) -> None:
     """A collection has state, base, counts and model."""
     [found] = client.get("/v1/collections").json()["collections"]

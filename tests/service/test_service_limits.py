@@ -145,7 +145,8 @@ def test_a_key_is_needed_in_a_header(service_settings: ServiceSettings) -> None:
     with TestClient(create_app(settings)) as client:
         for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": OTHER_KEY}):
             assert client.get("/v1/collections", headers=headers).status_code == 200
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"X-API-Key": ""}):
+        both = {"Authorization": "Bearer wrong", "X-API-Key": KEY}
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"X-API-Key": ""}, both):
             refused = client.get("/v1/collections", headers=headers)
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
         assert client.get("/v1/collections", params={"api_key": KEY}).status_code == 401

@@ -32,7 +32,7 @@ class Running:
     port: int
     log: Path
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """Status and JSON of a request on a connection of its own.
 
         Raises:
@@ -41,7 +41,7 @@ class Running:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
         try:
             packed = None if body is None else json.dumps(body)
-            connection.request(method, path, packed, {"Content-Type": "application/json"})
+            connection.request(method, path, packed, {"Content-Type": "application/json", **(headers or {})})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
@@ -58,14 +58,14 @@ class Running:
         """The lines of its log."""
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
-    def wait_ready(self) -> None:
-        """Wait until it is ready."""
+    def wait_for(self, path: str, headers: dict[str, str] | None = None) -> None:
+        """Wait until a path is answered with 200."""
         end = time.monotonic() + WAIT_S
         while True:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < end, self.log.read_text()
             try:
-                if self.ask("GET", "/health/ready")[0] == 200:
+                if self.ask("GET", path, headers=headers)[0] == 200:
                     return
             except OSError:
                 pass
@@ -84,7 +84,7 @@ def serving(store: Path | str, folder: Path, *options: str) -> Iterator[Running]
         process = subprocess.Popen([*command, "--cache", str(folder / "cache"), *options], stderr=written)
         running = Running(process, port, log)
         try:
-            running.wait_ready()
+            running.wait_for("/health/ready")
             yield running
         finally:
             process.terminate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -72,6 +72,16 @@ class Load:
             thread.join(WAIT_S)
 
 
+def workers_of(service: Running) -> list[psutil.Process]:
+    """The processes that answer."""
+    found = []
+    for one in psutil.Process(service.process.pid).children():
+        with suppress(psutil.Error):  # it ends
+            if "spawn_main" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
+
+
 def test_a_stop_under_load_answers_what_was_accepted(store: Path, tmp_path: Path) -> None:
     """After SIGTERM every request that the service took is answered, rightly, and the process ends."""
     with serving(store, tmp_path) as service:
@@ -94,13 +104,12 @@ def test_a_worker_that_is_killed_is_replaced(store: Path, tmp_path: Path) -> Non
         load = Load(service)
         try:
             load.wait_for(20)
-            parent = psutil.Process(service.process.pid)
-            workers = [one for one in parent.children() if "spawn_main" in " ".join(one.cmdline())]
+            workers = workers_of(service)
             assert len(workers) == 2
-            os.kill(workers[0].pid, signal.SIGKILL)
+            workers[0].kill()
             load.wait_for(50)
             end = time.monotonic() + WAIT_S
-            while sum("spawn_main" in " ".join(one.cmdline()) for one in parent.children()) < 2:
+            while len(workers_of(service)) < 2:
                 assert time.monotonic() < end
                 time.sleep(0.1)
         finally:

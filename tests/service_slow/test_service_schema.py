@@ -10,6 +10,14 @@ import pytest
 from linker_base import ENTITIES, fill
 from service_process import serving
 
+KEY = "0123456789abcdef"
+
+OTHERS = "^/(reconcile|v1/map)"
+"""Paths with their own tests."""
+
+# Types that no entity has and places behind the end of a text are refused, which no schema can say.
+NOT_CHECKED = "positive_data_acceptance"
+
 EXAMPLES = 25
 """Examples of each operation in each phase."""
 
@@ -19,11 +27,13 @@ def test_the_schema_is_kept(tmp_path: Path, model: Path) -> None:
     """Bodies, parameters and headers within and outside of the schema get what it declares."""
     fill(tmp_path / "store", "base", str(model), ENTITIES, is_loaded=True)
     keys = tmp_path / "keys.txt"
-    keys.write_text("0123456789abcdef")
+    keys.write_text(KEY)
     with serving(tmp_path / "store", tmp_path, "--allow-writing", "--api-keys", str(keys)) as service:
         url = f"http://127.0.0.1:{service.port}/openapi.json"
+        service.wait_for("/v1/search?q=n", {"X-API-Key": KEY})  # before, it is a 503
         command = [sys.executable, "-m", "schemathesis.cli", "run", url, "--checks", "all", "--seed", "1"]
-        command += ["--max-examples", str(EXAMPLES), "--header", "X-API-Key: 0123456789abcdef", "--no-color"]
+        command += ["--exclude-checks", NOT_CHECKED, "--exclude-path-regex", OTHERS]
+        command += ["--max-examples", str(EXAMPLES), "--header", f"X-API-Key: {KEY}", "--no-color"]
         service.ask("GET", "/openapi.json")  # made now, since the program waits ten seconds for it at most
         found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         errors = [line for line in service.lines() if line["level"] == "error"]

@@ -18,6 +18,9 @@ from pearl_qdrant.service.names.folding import fold
 MIN_SLIP_CHARACTERS = 4
 """A shorter query is a prefix of so many names that a slip says nothing."""
 
+ENOUGH = 3
+"""Entities without a slip from which on none with a slip are looked for: that takes most of the time."""
+
 MIN_TWO_SLIPS_CHARACTERS = 12
 """From this length on, a query without any answer may have two slips, at least some letters apart."""
 
@@ -90,7 +93,7 @@ class NameIndex:
 
         Returns:
             First those whose name, or the rest of it from a word on, is the query; then those where it starts with the
-            query; if there are fewer than `limit`, those where it does with one slip, which is not in the last letter
+            query; if there are fewer than `ENOUGH`, those where it does with one slip, which is not in the last letter
             unless there are no others.
         """
         folded = fold(query)
@@ -104,7 +107,7 @@ class NameIndex:
         self._add(found, low, complete, mask, limit, "name")
         if len(found) < limit:
             self._add(found, complete, high, mask, limit, "prefix")
-        if len(found) < limit and len(folded) >= MIN_SLIP_CHARACTERS:
+        if len(found) < min(limit, ENOUGH) and len(folded) >= MIN_SLIP_CHARACTERS:
             self._add_slips(found, folded, mask, limit, edits=1)
         if not found and len(folded) >= MIN_TWO_SLIPS_CHARACTERS:
             self._add_slips(found, folded, mask, limit, edits=2)
@@ -218,7 +221,9 @@ class NameIndex:
                 mask[files.typed[files.type_offsets[number] : files.type_offsets[number + 1]]] = True
         return mask
 
-    def _slips(self, folded: str, first_window: int, within: Range, edits: int, until: int) -> Iterator[tuple[int, int, int]]:
+    def _slips(
+        self, folded: str, first_window: int, within: Range, edits: int, until: int
+    ) -> Iterator[tuple[int, int, int]]:
         """The ranges whose text starts with a string that is some edits from the query, and the bytes of that string.
 
         The query is cut into windows of the width of a key. An edit is looked for in each window, among the positions
@@ -282,7 +287,7 @@ def _bounds(prefixes: Sequence[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDAr
 
 
 def _edited(folded: str, kept: str, skip: int, alphabet: Sequence[str]) -> list[bytes]:
-    """The strings that are one edit from a query, sorted, where the edit is in the window from byte `skip` on.
+    """The strings that are one edit from a query, where the edit is in the window from byte `skip` on.
 
     Args:
         folded: The query, or its part that may be edited.
@@ -290,17 +295,19 @@ def _edited(folded: str, kept: str, skip: int, alphabet: Sequence[str]) -> list[
         skip: Where the window starts.
         alphabet: Characters that an edit puts in.
     """
-    found = set()
+    found: dict[str, None] = {}
     at = 0
     for i, character in enumerate(folded):
         if skip <= at < skip + KEY:
             before, after = folded[:i], folded[i + 1 :]
-            found.add(before + after)
+            found[before + after] = None
             if after:
-                found.add(before + after[0] + character + after[1:])
-            for other in alphabet:
-                found.add(before + other + after)
-                found.add(before + other + character + after)
+                found[before + after[0] + character + after[1:]] = None
+            with_it = character + after
+            found.update(dict.fromkeys([before + other + after for other in alphabet]))
+            found.update(dict.fromkeys([before + other + with_it for other in alphabet]))
         at += len(character.encode())
-    found.discard(folded)
-    return sorted((one + kept).encode() for one in found if len(one) + len(kept) >= MIN_SLIP_CHARACTERS - 1)
+    found.pop(folded, None)
+    least = MIN_SLIP_CHARACTERS - 1 - len(kept)
+    strings = [one + kept for one in found if len(one) >= least]
+    return "\0".join(strings).encode().split(b"\0") if strings else []  # a hundred times fewer calls than one by one

@@ -44,7 +44,14 @@ _STATUS: tuple[tuple[type[PearlQdrantError], int, str], ...] = (
 )
 """Status and code of the errors of the library; any other is a 500."""
 
-_HTTP_CODES = {400: "invalid", 404: "not_found", 405: "method_not_allowed", 415: "invalid", 500: "internal"}
+_HTTP_CODES = {
+    400: "invalid",
+    404: "not_found",
+    405: "method_not_allowed",
+    415: "invalid",
+    422: "invalid",
+    500: "internal",
+}
 """Codes of the errors that FastAPI itself answers."""
 
 _RETRY_AFTER_S = 2
@@ -128,6 +135,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     async def of_http(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 500)
+        status = 422 if status == 400 else status  # FastAPI's 400 is a body that is no JSON
         answer = problem(request, status, _HTTP_CODES.get(status, "internal"), str(getattr(error, "detail", error)))
         answer.headers.update(getattr(error, "headers", None) or {})
         return answer

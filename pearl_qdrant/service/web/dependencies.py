@@ -13,15 +13,16 @@ from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.settings import ServiceSettings
 
 
-def _collections(request: Request) -> Collections:
+# Coroutines, since FastAPI calls plain functions in a thread, which takes longer than they do.
+async def _collections(request: Request) -> Collections:
     return cast("Collections", request.app.state.collections)
 
 
-def _settings(request: Request) -> ServiceSettings:
+async def _settings(request: Request) -> ServiceSettings:
     return cast("ServiceSettings", request.app.state.settings)
 
 
-def _metrics(request: Request) -> Metrics:
+async def _metrics(request: Request) -> Metrics:
     return cast("Metrics", request.app.state.metrics)
 
 

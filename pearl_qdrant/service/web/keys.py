@@ -75,7 +75,8 @@ class KeyCheck:
         """
         if not self._keys or path in self._exact or (self._below and path.startswith(self._below)):
             return True
-        return sum(self._is_key(given) for given in _given_keys(headers)) > 0  # a sum: all are compared
+        valid = [self._is_key(given) for given in _given_keys(headers)]
+        return bool(valid) and all(valid)  # a wrong key beside a right one is a mistake that its client should see
 
     def _is_key(self, given: bytes) -> bool:
         return sum(hmac.compare_digest(given, key) for key in self._keys) > 0
