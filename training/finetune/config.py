@@ -44,7 +44,8 @@ class FitConfig:
         mask: "label": rows with the same entity or string are not negatives of each other; "none": the paper.
         teacher_floor: Two rows with a teacher cosine up to this value always count as different; needs a teacher.
         distil_weight: Weight of the distillation loss of the plain phrases: one minus the cosine with their old vector.
-        misad_weight, mlm_weight: Weights of the two terms of ULR, which need texts; see `training.ulr.terms`.
+        misad_weight: Weight of MiSAD, which needs texts; see `training.ulr.terms`.
+        mlm_weight: Weight of masked language modelling, which needs them too.
         clip: Largest norm of the gradient; 0 for no limit.
         dropout: Whether the network's dropout is on.
         freeze_words: Whether the word embeddings stay fixed.
