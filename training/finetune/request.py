@@ -61,8 +61,8 @@ class FitRequest:
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
         distil_weight: Weight of their distance.
         distil_misspelt: Share of them that the network sees with one character edited.
-        misad_weight: Weight of ULR's MiSAD beside PEARL's losses; it needs `texts` or `ngrams`. MiSAD and MLM are losses
-            of the phrase encoder alone, see `training.ulr`.
+        misad_weight: Weight of ULR's MiSAD beside PEARL's losses; it needs `texts` or `ngrams`. MiSAD and MLM are both
+            losses of the phrase encoder alone, see `training.ulr`.
         mlm_weight: Weight of masked language modelling on them.
         texts: Their texts: plain text, one text a line, or JSON Lines with a field `text`; n-grams are random spans.
         ngrams: Folder that `find_ngrams` wrote, in place of `texts`. Its n-grams are chosen by their score, or at
