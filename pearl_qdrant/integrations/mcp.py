@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import (
+from mcp.types import (
     Completion,
     CompletionArgument,
     CompletionContext,

@@ -113,7 +113,7 @@ async def test_a_writable_server_adds_and_deletes(connect: Any, tmp_path: Path, 
 
 async def test_types_are_completed(connect: Any) -> None:
     """The argument `entity_type` of the prompt completes to the types of the base."""
-    from mcp_types import PromptReference
+    from mcp.types import PromptReference
 
     async with connect() as client:
         ref = PromptReference(name="find_entities")
