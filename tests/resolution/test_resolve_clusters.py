@@ -105,7 +105,7 @@ def test_rare_ngrams_find_pairs() -> None:
     """Names with a rare word in common are proposed, whatever else they have."""
     names = ["Zyxomma petiolatum", "a dragonfly called zyxomma", "left lung", "right lung", "liver"]
     rows = ngram_rows(names)
-    found = list(neighbours.ngram_pairs(rows, IdfTable.from_names(names), features=8, k=3))
+    found = list(neighbours.ngram_pairs(rows, IdfTable.from_names(names), features=30, k=3))
     assert {(0, 1), (2, 3)} <= {(min(pair), max(pair)) for block in found for pair in block.tolist()}
 
 

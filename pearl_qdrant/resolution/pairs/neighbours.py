@@ -31,6 +31,9 @@ LONGEST_LIST = 300
 
 _BLOCK = 2048
 
+_CELLS = 8_000_000
+"""Cosines that are compared at once: 32 MB."""
+
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
@@ -61,8 +64,9 @@ def nearest_names(vectors: npt.NDArray[np.float16] | FloatArray, k: int, rng: np
     if n <= EXACT_NAMES:
         rows = np.arange(n)
         every = np.asarray(vectors, np.float32)
-        for start in range(0, n, _BLOCK):
-            _keep_best(found, rows[start : start + _BLOCK], rows, every[start : start + _BLOCK] @ every.T)
+        block = max(1, min(_BLOCK, _CELLS // max(n, 1)))
+        for start in range(0, n, block):
+            _keep_best(found, rows[start : start + block], rows, every[start : start + block] @ every.T)
         return found
     centres, cells = _cells(vectors, rng)
     of_cell = np.argsort(cells[:, 0], kind="stable")
