@@ -139,7 +139,8 @@ class HubData:
 
     def _read(self, table: _Table) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The rows of a table, each with its split."""
-        for splits in [(split,) for split in table.every] or [table.splits]:
+        parts: list[tuple[str, ...]] = [(split,) for split in table.every]
+        for splits in parts or [table.splits]:
             name = splits[0].partition("[")[0]
             yield from ((name, row) for row in self._fetch(table, splits))
 
