@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from pearl_qdrant.service.web.answers import declared
@@ -14,7 +14,10 @@ from pearl_qdrant.service.web.dependencies import MetricsHere
 router = APIRouter(tags=["health"])
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=declared())
-async def metrics(measured: MetricsHere) -> PlainTextResponse:
+_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+
+@router.get("/metrics", response_class=Response, responses={**_TEXT, **declared()})
+async def metrics(measured: MetricsHere) -> Response:
     """Queues, batches, times and answers, of all workers, in Prometheus' text format."""
-    return PlainTextResponse(await asyncio.to_thread(measured.text), media_type=CONTENT_TYPE_LATEST)
+    return Response(await asyncio.to_thread(measured.text), media_type=CONTENT_TYPE_LATEST)

@@ -88,5 +88,4 @@ def _given_keys(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
             yield value.strip()
         elif name == b"authorization":
             scheme, _, key = value.strip().partition(b" ")
-            if scheme.lower() == b"bearer":
-                yield key.strip()
+            yield key.strip() if scheme.lower() == b"bearer" else b""  # another scheme is no key, and does not pass
