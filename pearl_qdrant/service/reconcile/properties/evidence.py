@@ -32,7 +32,7 @@ COUNTED_AS = 50
 LOWEST_CHANCE = 0.01
 """No value is taken to be rarer than this: entities of one name share values more often than others do."""
 
-HIGHEST_FACTOR = 100.0
+HIGHEST_FACTOR = 1000.0
 """All properties together multiply or divide the odds by at most this, since they may say the same thing twice."""
 
 
