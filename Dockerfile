@@ -13,14 +13,14 @@ COPY pearl_qdrant pearl_qdrant
 COPY ingest ingest
 COPY training training
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
-RUN python -m venv /opt/pearl
-RUN /opt/pearl/bin/pip install --no-cache-dir --constraint constraints.txt "$(echo /wheels/pearl_qdrant-*.whl)[${EXTRAS}]"
+RUN python -m venv /venv
+RUN /venv/bin/pip install --no-cache-dir --constraint constraints.txt "$(echo /wheels/pearl_qdrant-*.whl)[${EXTRAS}]"
 
 FROM python:${PYTHON_VERSION}-slim
 RUN groupadd --gid 10001 pearl && useradd --uid 10001 --gid pearl --no-create-home --home-dir /data --shell /usr/sbin/nologin pearl
 RUN install --directory --owner=pearl --group=pearl --mode=0750 /data /cache
-COPY --from=build /opt/pearl /opt/pearl
-ENV PATH=/opt/pearl/bin:$PATH
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH
 ENV PYTHONUNBUFFERED=1
 ENV XDG_CACHE_HOME=/cache
 ENV PEARL_QDRANT_STORE=/data/store

@@ -171,7 +171,7 @@ def test_the_image_runs_without_root() -> None:
     assert of(build, "FROM")[0].endswith("-slim AS build")
     assert of(last, "FROM")[0].endswith("-slim")
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", of(last, "USER")[0])
-    assert of(last, "COPY") == ["--from=build /opt/pearl /opt/pearl"]
+    assert of(last, "COPY") == ["--from=build /venv /venv"]
     (health,) = of(last, "HEALTHCHECK")
     assert "/health/live" in health
     assert not re.search(r"\b(curl|wget)\b", health)
@@ -236,7 +236,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 else:
                     shutil.copy(ROOT / name, target)
         elif word == "RUN":
-            script = re.sub(r"(?<![\w.])/(opt|wheels)/", rf"{root}/\1/", rest).replace("/wheels ", f"{root}/wheels ")
+            script = re.sub(r"(?<![\w.])/(venv|wheels)\b", rf"{root}/\1", rest)
             script = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", script)
             done = subprocess.run(
                 ["sh", "-euc", script],
@@ -255,7 +255,7 @@ def container(built: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[by
     """The entry point of the last stage with its variables, started from a folder that cannot be written."""
     _, _, last = steps()
     variables = dict(rest.split("=", 1) for rest in of(last, "ENV"))
-    path = f"{built}/opt/pearl/bin{os.pathsep}{os.environ['PATH']}"
+    path = f"{built}/venv/bin{os.pathsep}{os.environ['PATH']}"
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
@@ -264,7 +264,7 @@ def container(built: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[by
         variables[name] = str(tmp_path) + variables[name]
     command = [*json_of(of(last, "ENTRYPOINT")[0]), *json_of(of(last, "CMD")[0])]
     executable = shutil.which(command[0], path=path)
-    assert executable == f"{built}/opt/pearl/bin/pearl-qdrant"
+    assert executable == f"{built}/venv/bin/pearl-qdrant"
     process = subprocess.Popen([executable, *command[1:]], env=variables, cwd=tmp_path)
     try:
         yield process, variables
@@ -291,8 +291,8 @@ def test_the_steps_of_the_image_make_a_service(
     answer = httpx.get(f"http://127.0.0.1:{variables['PEARL_QDRANT_PORT']}/")
     assert answer.status_code == 200
     assert "pearl-qdrant" in answer.text
-    assert list(built.glob("opt/pearl/lib/python3*/site-packages/pearl_qdrant/encoder/models/*/onnx/model.onnx"))
-    assert not list(built.glob("opt/pearl/lib/python3*/site-packages/torch"))
+    assert list(built.glob("venv/lib/python3*/site-packages/pearl_qdrant/encoder/models/*/onnx/model.onnx"))
+    assert not list(built.glob("venv/lib/python3*/site-packages/torch"))
     process.send_signal(getattr(signal, of(last, "STOPSIGNAL")[0]))
     assert process.wait(timeout=300) == 0
     assert subprocess.run(check, env=variables, capture_output=True, check=False).returncode != 0

@@ -3,6 +3,7 @@
 const RADIUS = 4.5;
 const NEAR = 14;
 const MOST_ZOOM = 60;
+const MOST_STRETCH = 1.5;
 
 /** Draws points with `x` and `y` in [0, 1]; calls `select(point)` and `open(point)`. */
 export class Plot {
@@ -24,14 +25,17 @@ export class Plot {
     this.draw();
   }
 
-  /** Pixels for one unit of the map. */
+  /** Pixels for one unit of the map, to the right and down; the map is stretched a little where it leaves space. */
   get #scale() {
-    return Math.min(this.canvas.clientWidth, this.canvas.clientHeight) * 0.92 * this.view.zoom;
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    const share = 0.92 * this.view.zoom;
+    return [Math.min(width, height * MOST_STRETCH) * share, Math.min(height, width * MOST_STRETCH) * share];
   }
 
   #place(point) {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    return [width / 2 + (point.x - this.view.x) * this.#scale, height / 2 + (point.y - this.view.y) * this.#scale];
+    const [right, down] = this.#scale;
+    return [width / 2 + (point.x - this.view.x) * right, height / 2 + (point.y - this.view.y) * down];
   }
 
   draw() {
@@ -100,12 +104,10 @@ export class Plot {
     const { view, canvas } = this;
     const zoom = Math.max(1, Math.min(MOST_ZOOM, view.zoom * factor));
     if (at) {
-      const before = this.#scale;
-      const dx = at[0] - canvas.clientWidth / 2;
-      const dy = at[1] - canvas.clientHeight / 2;
-      const after = (before / view.zoom) * zoom;
-      view.x += dx / before - dx / after;
-      view.y += dy / before - dy / after;
+      const [right, down] = this.#scale;
+      const moved = 1 - view.zoom / zoom; // what is under the pointer stays there
+      view.x += ((at[0] - canvas.clientWidth / 2) / right) * moved;
+      view.y += ((at[1] - canvas.clientHeight / 2) / down) * moved;
     } else if (this.current) Object.assign(view, { x: this.current.x, y: this.current.y });
     view.zoom = zoom;
     if (zoom === 1) Object.assign(view, { x: 0.5, y: 0.5 });
@@ -186,8 +188,9 @@ export class Plot {
       } else if (dragged && touches.size === 1) {
         const [fromX, fromY] = dragged.from;
         if (!dragged.moved && Math.hypot(x - fromX, y - fromY) < 4) return;
-        this.view.x -= (x - fromX) / this.#scale;
-        this.view.y -= (y - fromY) / this.#scale;
+        const [right, down] = this.#scale;
+        this.view.x -= (x - fromX) / right;
+        this.view.y -= (y - fromY) / down;
         dragged = { from: [x, y], moved: true };
         this.draw();
       } else {
