@@ -19,7 +19,7 @@ from pearl_qdrant.store.schema import Manifest, NamePoint
 SAMPLED_NAMES = 2000
 """Names that are read to know the properties. Ids of points are hashes: the first ones are a random sample."""
 
-COMPARED = 300
+COMPARED = 150
 """Entities of the sample that a value is compared with."""
 
 KEPT_S = 300.0
