@@ -17,12 +17,12 @@ LICENCES = (
 
 
 def expected_files(root: Path) -> set[str]:
-    """Paths that belong into the wheel, relative to `root`: all modules, tables, type markers and models."""
+    """Paths that belong into the wheel, relative to `root`: all modules, tables, files of the page, type markers and models."""
     wanted = {
         path.relative_to(root).as_posix()
         for package in PACKAGES
         for path in (root / package).rglob("*")
-        if path.suffix in {".py", ".tsv"} or path.name == "py.typed"
+        if path.suffix in {".py", ".tsv", ".html", ".css", ".js", ".svg"} or path.name == "py.typed"
     }
     return wanted | {path.relative_to(root).as_posix() for path in (root / MODELS).rglob("*") if path.is_file()}
 
