@@ -35,6 +35,9 @@ export function parseTable(text, delimiter) {
   return rows;
 }
 
+/** Whether a cell has half of a pair of quotes: then its row was cut within them. */
+const isTorn = (cell) => cell.split('"').length % 2 === 0;
+
 /** The delimiter that cuts the first rows into the same number of cells, the largest; a comma if none does. */
 export function findDelimiter(text) {
   const start = text.slice(0, 20000);
@@ -43,7 +46,8 @@ export function findDelimiter(text) {
     const rows = parseTable(start, delimiter).slice(0, 20);
     if (start.length < text.length && rows.length > 1) rows.pop(); // it may be cut off
     const width = rows[0]?.length ?? 1;
-    if (width > best.width && rows.every((row) => row.length === width)) best = { delimiter, width };
+    const isEven = rows.every((row) => row.length === width && !row.some(isTorn));
+    if (width > best.width && isEven) best = { delimiter, width };
   }
   return best.width > 1 ? best.delimiter : text.includes("\t") ? "\t" : ",";
 }
