@@ -9,8 +9,8 @@ Each name of the entity is linked. For each entity of the other base that is a c
     margin      its mean above that of the next entity
     lone        1 for an entity with a single name
 
-A logistic model adds them up. Its coefficients were fitted to training entities of the Disease Ontology and ORDO
-against Mondo, canonical names hidden (`runs/resolution/crosswalk.py`).
+A logistic model adds them up. Its coefficients are set by hand: those that `runs/resolution/crosswalk.py` fits to
+entities whose canonical names are hidden count names that agree against a match (docs/experiments/resolution.md).
 """
 
 from __future__ import annotations

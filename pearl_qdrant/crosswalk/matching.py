@@ -23,7 +23,7 @@ from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.schema import NamePoint
 
 DEFAULT_CROSSWALK_THRESHOLD = 0.9
-"""Least probability of a match: the precision is at least 0.97 on development entities (docs/crosswalk.md)."""
+"""Least probability of a match, set by hand; docs/crosswalk.md has the precision of several."""
 
 CONSIDERED = 0.05
 """Least probability of a candidate for the assignment."""

@@ -45,7 +45,6 @@ COLUMNS = (
     "object_label",
     "mapping_justification",
     "confidence",
-    "mapping_tool",
     "comment",
 )
 
@@ -87,14 +86,14 @@ def sssom_lines(
         ):
             prefix, local = curie(entity_id, source)
             used.setdefault(
-                prefix, prefixes.get(prefix) or _iri_of(prefix, is_curie=_CURIE.fullmatch(entity_id) is not None)
+                prefix, prefixes.get(prefix) or _iri_of(prefix, is_curie=entity_id.startswith(f"{prefix}:"))
             )
             ids.append(f"{prefix}:{local}")
         kind = "LexicalMatching" if one.is_exact else "SemanticSimilarityThresholdMatching"
         rows.append(
             (
                 *(ids[0], one.subject_name, "skos:exactMatch", ids[1], one.object_name or "", f"semapv:{kind}"),
-                *(f"{one.probability:.4f}", "pearl-qdrant", one.reason),
+                *(f"{one.probability:.4f}", one.reason),
             )
         )
     yield "#curie_map:"

@@ -50,8 +50,8 @@ REVIEW_COLUMNS = (
     "reason",
 )
 VERDICTS: dict[str, Verdict] = {
-    **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),  # type: ignore[arg-type]
-    **dict.fromkeys(("different", "no", "n", "0", "split"), "different"),  # type: ignore[arg-type]
+    **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),
+    **dict.fromkeys(("different", "no", "n", "0", "split"), "different"),
 }
 """What a person may write into the column `decision`; an empty cell decides nothing."""
 
@@ -146,8 +146,15 @@ def read_nodes(path: Path) -> list[ResolvedName]:
             raise FormatError(str(path), number, f"probability and count are numbers ({error})") from error
         names.append(
             ResolvedName(
-                *(row["name"], row["type"], row["node_id"], row["canonical_name"]),
-                *(row["entity_id"] or None, row["kb"] or None, probability, row["reason"], count),
+                row["name"],
+                row["type"],
+                row["node_id"],
+                row["canonical_name"],
+                row["entity_id"] or None,
+                row["kb"] or None,
+                probability,
+                row["reason"],
+                count,
                 founded=row["founded"] == "yes",
                 apart=_split(row["apart"]),
             )

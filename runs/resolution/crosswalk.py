@@ -1,4 +1,4 @@
-"""The recipe of the coefficients in `pearl_qdrant/crosswalk/evidence.py`, and the measurement of `crosswalk`.
+"""Measures `crosswalk` where canonical names are hidden, with its own coefficients and with fitted ones.
 
     python runs/resolution/crosswalk.py --data FOLDER --work FOLDER
 
@@ -134,7 +134,7 @@ def fit(found: Found) -> None:
     model = LogisticRegression(C=10, max_iter=1000).fit(x, y)
     evidence.WEIGHTS.update(zip(evidence.FEATURES, model.coef_[0].round(2).tolist(), strict=True))
     evidence.BIAS = round(float(model.intercept_[0]), 2)
-    click.echo(evidence.WEIGHTS, evidence.BIAS)
+    click.echo(f"{evidence.WEIGHTS} {evidence.BIAS}")
 
 
 def scored_again(found: Found) -> Found:
@@ -161,10 +161,12 @@ def main(data: Path, work: Path) -> None:
     parts = {stem: samples(gold_of(data, stem)) for stem in OTHERS}
     with EntityLinker.open("mondo", store=str(work / "store"), read_only=True) as linker:
         train = [pair for stem in OTHERS for pair in evidence_for(linker, parts[stem][0])]
-        fit(train)
-        report("train", scored_again(train))
+        found = {stem: evidence_for(linker, parts[stem][1]) for stem in OTHERS}
         for stem in OTHERS:
-            report(stem, evidence_for(linker, parts[stem][1]))
+            report(stem, found[stem])
+        fit(train)
+        for stem in OTHERS:
+            report(f"{stem}, fitted coefficients", scored_again(found[stem]))
 
 
 if __name__ == "__main__":
