@@ -17,7 +17,7 @@ LICENCES = (
 
 
 def expected_files(root: Path) -> set[str]:
-    """Paths that belong into the wheel, relative to `root`: modules, tables, files of the page, type markers and model."""
+    """Paths that belong into the wheel, relative to `root`: modules, tables, the page, type markers, models."""
     wanted = {
         path.relative_to(root).as_posix()
         for package in PACKAGES
