@@ -1,7 +1,11 @@
 // The service's API. Addresses are relative, so that the page works below any path of a proxy.
 
+import { recall, remember } from "./dom.js";
+
 const KEPT_KEY = "pearl-qdrant-key";
 const TRIES = 6;
+
+let key = recall("sessionStorage", KEPT_KEY);
 
 /** An answer that is an error; `code` is the service's word for it, `status` 0 means that there was no answer. */
 export class ServiceError extends Error {
@@ -18,12 +22,7 @@ export function onKeyWanted(ask) {
   askForKey = ask;
 }
 
-export const hasKey = () => Boolean(sessionStorage.getItem(KEPT_KEY));
-
-function headers(extra) {
-  const key = sessionStorage.getItem(KEPT_KEY);
-  return key ? { ...extra, "X-API-Key": key } : extra;
-}
+const headers = (extra) => (key ? { ...extra, "X-API-Key": key } : extra);
 
 async function send(path, options) {
   try {
@@ -52,9 +51,12 @@ async function renewKey(wasWrong) {
   asking ??= askForKey(wasWrong).finally(() => {
     asking = null;
   });
-  const key = await asking;
-  if (key) sessionStorage.setItem(KEPT_KEY, key);
-  return Boolean(key);
+  const given = await asking;
+  if (given) {
+    key = given;
+    remember("sessionStorage", KEPT_KEY, key);
+  }
+  return Boolean(given);
 }
 
 /** Ask the user for a key; resolves to whether there is one. */
@@ -62,13 +64,13 @@ export const enterKey = () => renewKey(false);
 
 async function ask(path, options = {}) {
   for (;;) {
-    const used = sessionStorage.getItem(KEPT_KEY);
+    const used = key;
     const answer = await send(path, options);
     if (answer.ok) return answer.json();
     const error = await errorOf(answer);
     if (error.status !== 401 || options.quiet) throw error;
     // Another request may have got a key meanwhile.
-    if (sessionStorage.getItem(KEPT_KEY) === used && !(await renewKey(Boolean(used)))) throw error;
+    if (key === used && !(await renewKey(Boolean(used)))) throw error;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { startColumn } from "./column.js";
-import { byId, showProblem } from "./dom.js";
+import { byId, recall, remember, showProblem } from "./dom.js";
 import { allowWriting } from "./links.js";
 import { closeMap, openMap, redrawMap, startMap } from "./map.js";
 import { startMention } from "./mention.js";
@@ -40,12 +40,12 @@ function showTheme(theme) {
 }
 
 function startTheme() {
-  const kept = localStorage.getItem(THEME);
+  const kept = recall("localStorage", THEME);
   let theme = THEMES.includes(kept) ? kept : "auto";
   showTheme(theme);
   byId("theme").addEventListener("click", () => {
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-    localStorage.setItem(THEME, theme);
+    remember("localStorage", THEME, theme);
     showTheme(theme);
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawMap);

@@ -75,3 +75,21 @@ export function debounce(run, wait) {
     timer = setTimeout(() => run(...given), wait);
   };
 }
+
+/** A text that the browser keeps, in "localStorage" or "sessionStorage"; null where it keeps none, or refuses to. */
+export function recall(storage, name) {
+  try {
+    return window[storage].getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+/** Keep a text in the browser, if it allows it. */
+export function remember(storage, name, text) {
+  try {
+    window[storage].setItem(name, text);
+  } catch {
+    // Then it counts until the page is left.
+  }
+}
