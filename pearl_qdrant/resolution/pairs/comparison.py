@@ -87,7 +87,8 @@ class Comparison:
         keys = np.unique(np.concatenate([_packed(pairs) for pairs in self._proposals()]))
         a, b = keys >> 32, keys & 0xFFFFFFFF
         is_possible = (a != b) & (self._type_codes[a] == self._type_codes[b])
-        return np.stack((a, b), axis=1)[is_possible]
+        pairs: IntArray = np.stack((a, b), axis=1)[is_possible]
+        return pairs
 
     def _proposals(self) -> Iterator[IntArray]:
         n = len(self.forms)
@@ -161,11 +162,11 @@ class Comparison:
         lexical = score_pairs(self._weighted, self._weighted, list(map(tuple, pairs.tolist())))
         rank_a = (self._nearest.cosines[a] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
         rank_b = (self._nearest.cosines[b] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
-        types, person, other = np.zeros(len(pairs)), np.zeros(len(pairs)), np.zeros(len(pairs))
+        none: FloatArray = np.zeros(len(pairs), np.float32)
+        types, person, other, replaced_dense = none, none, none, none
         if self._types is not None:
             both = np.asarray(self._types[a], np.float32) * np.asarray(self._types[b], np.float32)
             types, person, other = np.sqrt(both).sum(axis=1), both[:, _PERSON], both[:, _OTHER]
-        replaced_dense = np.zeros(len(pairs))
         if with_words:
             forms = ((self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist())
             replaced_dense = self._words.cosines([replaced_words(one, two) for one, two in forms])
