@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from source_tree import MODULES, PACKAGES, ROOT, Import, all_imports, nodes_of
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("pearl_qdrant", "ingest", "training")
 
 BASE = ("errors", "installing", "records", "phrase_types", "_version", "_lazy")
 READING = (
@@ -57,62 +53,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 TOP = ("cli", "__main__")
 """Parts of pearl_qdrant that use all others; only they may import each other."""
-
-
-@dataclass(frozen=True)
-class Import:
-    """An import: importing and imported module, file and line, and whether it is for type checkers only."""
-
-    importer: str
-    imported: str
-    place: str
-    for_types: bool = False
-
-
-def modules() -> Iterator[tuple[str, Path]]:
-    """Dotted name and path of every module of the three packages."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
-
-
-MODULES = dict(modules())
-
-
-@functools.cache
-def nodes_of(path: Path) -> list[ast.AST]:
-    """All nodes of a module's syntax tree, the module itself first; read once for all tests."""
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
-
-
-def imports_of(name: str, path: Path) -> Iterator[Import]:
-    """All imports of a module, also those within functions and type-checking blocks."""
-    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    nodes = nodes_of(path)
-    for_types = {
-        inner
-        for node in nodes
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            named = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            source = ".".join([*above, *([node.module] if node.module else [])])
-            named = [inner if (inner := f"{source}.{alias.name}") in MODULES else source for alias in node.names]
-        else:
-            continue
-        place = f"{path.relative_to(ROOT)}:{node.lineno}"
-        yield from (Import(name, target, place, node in for_types) for target in named)
-
-
-@functools.cache
-def all_imports() -> list[Import]:
-    """All imports of the three packages."""
-    return [found for name, path in MODULES.items() for found in imports_of(name, path)]
 
 
 def part(module: str) -> str:
