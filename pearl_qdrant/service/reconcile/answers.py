@@ -30,7 +30,7 @@ class FeatureAnswer(BaseModel):
     value: float | bool
 
 
-class CandidateAnswer(BaseModel):
+class ReconcileCandidateAnswer(BaseModel):
     """An entity proposed for a query."""
 
     id: str
@@ -52,18 +52,18 @@ class QueryErrorAnswer(BaseModel):
 class ResultAnswer(BaseModel):
     """The candidates of a query, best first."""
 
-    result: list[CandidateAnswer]
+    result: list[ReconcileCandidateAnswer]
     error: QueryErrorAnswer | None = None
 
 
-class BatchAnswer(RootModel[dict[str, ResultAnswer]]):
+class ReconcileBatchAnswer(RootModel[dict[str, ResultAnswer]]):
     """The results of a batch, by the keys of its queries."""
 
 
 class DraftResultAnswer(BaseModel):
     """The candidates of a query of the 1.0 draft, best first."""
 
-    candidates: list[CandidateAnswer]
+    candidates: list[ReconcileCandidateAnswer]
     error: QueryErrorAnswer | None = None
 
 

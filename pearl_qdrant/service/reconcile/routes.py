@@ -98,7 +98,7 @@ def _base_url(request: Request, settings: ServiceSettings) -> str:
 
 @router.get(
     "",
-    response_model=a.ManifestAnswer | a.BatchAnswer | a.ExtensionAnswer,
+    response_model=a.ManifestAnswer | a.ReconcileBatchAnswer | a.ExtensionAnswer,
     responses=declared(404),
     response_model_exclude_unset=True,
 )
@@ -117,7 +117,7 @@ async def manifest_or_queries(
 
 @router.post(
     "",
-    response_model=a.BatchAnswer | a.ExtensionAnswer,
+    response_model=a.ReconcileBatchAnswer | a.ExtensionAnswer,
     responses=declared(404, 415),
     openapi_extra=FORM_BODY,
 )
@@ -230,19 +230,26 @@ async def _entity_page(place: Place, entity_id: str, *, is_preview: bool) -> HTM
     return entity_page(found, is_preview=is_preview) if found else missing_page(entity_id)
 
 
+_HTML: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
+
 _PAGES: dict[int | str, dict[str, Any]] = {
-    **declared(404),
-    404: {"description": "No entity has this id, or there is no such collection.", "content": {"text/html": {}}},
+    **declared(),
+    200: {"description": "A page.", "content": _HTML},
+    404: {
+        **declared(404)[404],
+        "description": "No such collection, or a page that says so of an id.",
+        "content": _HTML,
+    },
 }
 
 
-@router.get("/preview", response_class=HTMLResponse, responses=_PAGES)
-async def preview(place: PlaceHere, entity_id: IdHere) -> HTMLResponse:
+@router.get("/preview", response_model=None, responses=_PAGES)
+async def preview(place: PlaceHere, entity_id: IdHere) -> Response:
     """A short page about an entity, for a frame in a client."""
     return await _entity_page(place, entity_id, is_preview=True)
 
 
-@router.get("/view", response_class=HTMLResponse, responses=_PAGES)
-async def view(place: PlaceHere, entity_id: IdHere) -> HTMLResponse:
+@router.get("/view", response_model=None, responses=_PAGES)
+async def view(place: PlaceHere, entity_id: IdHere) -> Response:
     """A page about an entity, with all that is known of it."""
     return await _entity_page(place, entity_id, is_preview=False)
