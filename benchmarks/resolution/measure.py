@@ -1,0 +1,97 @@
+"""Measures `resolve` on names whose entities are known, no collection given, beside what others do with such names.
+
+    python benchmarks/resolution/measure.py --data FOLDER
+
+The sets are those of `runs/resolution/data.py`: at most 20,000 names of development entities each, which the model has
+not seen. Names that two entities of a set share are given to all methods and left out of the figures: nothing but a
+context could tell which entity they mean. --threshold tries another threshold.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+import rules_of_others
+from metrics import agreement
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "runs"))
+
+from resolution.data import GoldName, development_sets  # noqa: E402
+
+from pearl_qdrant.encoder.loading import load_encoder  # noqa: E402
+from pearl_qdrant.lexical.keys import spelling_key  # noqa: E402
+from pearl_qdrant.lexical.ngrams import fold_name  # noqa: E402
+from pearl_qdrant.resolution import NameRecord, resolve  # noqa: E402
+
+TOKEN_SORT = (80.0, 85.0, 90.0, 95.0)
+COSINES = (0.8, 0.9)
+
+
+def clear(names: Sequence[GoldName]) -> list[bool]:
+    """Whether one entity alone has the name."""
+    owners: dict[tuple[str, str], set[str]] = {}
+    keys = [(spelling_key(fold_name(one.name)), one.type) for one in names]
+    for key, one in zip(keys, names, strict=True):
+        owners.setdefault(key, set()).add(one.gold)
+    return [len(owners[key]) == 1 for key in keys]
+
+
+def show(method: str, names: Sequence[GoldName], clusters: Sequence[Hashable], seconds: float) -> None:
+    """Print a row."""
+    kept = [i for i, is_clear in enumerate(clear(names)) if is_clear]
+    found = agreement([names[i].gold for i in kept], [clusters[i] for i in kept])
+    figures = (found.pair_precision, found.pair_recall, found.b_precision, found.b_recall, found.b_f1)
+    print(
+        f"{method:24}" + "".join(f"{100 * value:8.1f}" for value in figures) + f"{found.mixed:6}{seconds:8.0f}",
+        flush=True,
+    )
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--only", multiple=True, help="A set; may be repeated.")
+@click.option("--size", type=int, default=20_000)
+@click.option("--threshold", type=float)
+@click.option("--peers/--no-peers", default=True)
+def main(data: Path, only: tuple[str, ...], size: int, threshold: float | None, peers: bool) -> None:
+    """Print a table for each set."""
+    encoder = load_encoder(device="cpu")
+    for stem, names in development_sets(data, size).items():
+        if only and stem not in only:
+            continue
+        print(f"\n{stem}: {len(names):,} names of {len({one.gold for one in names}):,} entities")
+        print(f"{'%':24}{'pair P':>8}{'pair R':>8}{'B3 P':>8}{'B3 R':>8}{'B3 F1':>8}{'mixed':>6}{'s':>8}")
+        start = time.process_time()
+        records = [NameRecord(one.name, one.type, one.source) for one in names]
+        found = resolve(records, encoder=encoder, threshold=threshold)
+        show("resolve", names, [found.node(record) for record in records], time.process_time() - start)
+        if peers:
+            print_peers(names, encoder)
+
+
+def print_peers(names: Sequence[GoldName], encoder: object) -> None:
+    """Print a row for what others do."""
+    strings = [one.name for one in names]
+    show("exact folded names", names, rules_of_others.exact(strings), 0)
+    start = time.process_time()
+    for cutoff, sets in rules_of_others.token_sort(strings, TOKEN_SORT).items():
+        show(f"token sort {cutoff:.0f}", names, sets, time.process_time() - start)
+    distinct = list(dict.fromkeys((one.name, one.type) for one in names))
+    place = {key: i for i, key in enumerate(distinct)}
+    rows = [place[(one.name, one.type)] for one in names]
+    start = time.process_time()
+    vectors = np.asarray(encoder.encode([name for name, _ in distinct]).vectors)  # type: ignore[attr-defined]
+    for cutoff, found in rules_of_others.cosine(vectors, COSINES).items():
+        show(f"cosine {cutoff} (HippoRAG)", names, [found[row] for row in rows], time.process_time() - start)
+    nearest = rules_of_others.nearest_of_label(vectors, [type_ for _, type_ in distinct])
+    show("top-1 of a label (KAG)", names, [nearest[row] for row in rows], time.process_time() - start)
+
+
+if __name__ == "__main__":
+    main()
