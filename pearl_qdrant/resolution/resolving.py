@@ -54,8 +54,7 @@ def resolve(  # long: each of its arguments has its line and its text
         model: Shipped name, folder or hub id of the encoder.
         device: Device of the encoder.
         type_mode: "hard" keeps names of different types apart; "off" ignores types.
-        threshold: Least mean probability of a merge, in [0, 1]; default is the model's own, chosen for a precision of
-            0.97.
+        threshold: Least mean probability of a merge, in [0, 1]; default is the model's own, 0.8.
         link_threshold: Least probability of a link to the collection; default is the linker's.
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes.
         decisions: What a person decided, or the file of a review with its column `decision` filled in.

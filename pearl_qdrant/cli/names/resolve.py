@@ -49,7 +49,7 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    show_default="the model's, for a precision of 0.97",
+    show_default="the model's own",
     help="Least mean probability of a merge.",
 )
 @click.option(
