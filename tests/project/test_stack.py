@@ -293,6 +293,7 @@ def test_the_steps_of_the_image_make_a_service(
     assert "pearl-qdrant" in answer.text
     assert list(built.glob("venv/lib/python3*/site-packages/pearl_qdrant/encoder/models/*/onnx/model.onnx"))
     assert not list(built.glob("venv/lib/python3*/site-packages/torch"))
-    process.send_signal(getattr(signal, of(last, "STOPSIGNAL")[0]))
-    assert process.wait(timeout=300) == 0
+    stop = getattr(signal, of(last, "STOPSIGNAL")[0])
+    process.send_signal(stop)
+    assert process.wait(timeout=300) in (0, -stop)  # uvicorn ends by the signal itself, once all is answered
     assert subprocess.run(check, env=variables, capture_output=True, check=False).returncode != 0
