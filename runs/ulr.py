@@ -8,7 +8,8 @@ r"""Ablation of both papers' objectives from one start: PEARL, ULR, both, and ML
 
 BASE is a folder of all-MiniLM-L6-v2, FOLDER has the evaluation sets, `kb/`, `context/` and `text/`. `prepare` writes
 the start, which is BASE with an MLM head that was trained alone, and names with aliases for PEARL. Every run keeps its
-folder in WORK and is not repeated; one that was stopped resumes.
+folder in WORK and is not repeated; one that was stopped resumes. `sum` is the start with PEARL's change of the weights
+and half of ULR's.
 
 Settings are chosen on `--part development`: analogies of half of the pairs, the questions of GEOGRANNO that the paper's
 set leaves out, and BIRD. `--part test` has the other half of the pairs, the paper's questions, short texts, long names,
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ import torch
 from development_tasks.readers import fold_of
 from mini_en.examples import alias_examples, held_out_aliases, without_strings
 from recipe_tables import read_tsv
+from safetensors.torch import load_file, save_file
 
 from pearl_qdrant.encoder.loading import load_encoder
 from training import FitRequest, UlrRequest, fit_model, train_ulr
@@ -161,6 +164,23 @@ def _fit_request(variant: str, work: Path, out: Path, ngrams: Path, settings: Se
     )
 
 
+def combine(work: Path, *, seed: int, share: float = 0.5) -> None:
+    """Write the start with PEARL's change of the encoder, and a share of ULR's, as the run `sum-SEED`."""
+    start, ulr, pearl = (
+        load_file(work / name / "model.safetensors") for name in ("start", f"ulr-{seed}", f"pearl-{seed}")
+    )
+    out = work / f"sum-{seed}"
+    shutil.copytree(work / f"ulr-{seed}", out, ignore=shutil.ignore_patterns("training", "done"), dirs_exist_ok=True)
+    tensors = {}
+    for name, first in start.items():
+        # A checkpoint of `train fit` has the encoder's own names, without that of its kind before them.
+        inner = name.removeprefix("bert.")
+        changed = share * (ulr[name] - first) + (pearl[inner].float() - first if inner in pearl else 0)
+        tensors[name] = (first + changed).contiguous()
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "done").touch()
+
+
 class PartData(FolderData):
     """The evaluation sets, of which a part is used."""
 
@@ -276,6 +296,8 @@ def train(variants: tuple[str, ...], ngrams: Path, work: Path, seed: tuple[int, 
     for one in seed:
         for variant in variants:
             train_variant(variant, work, ngrams, Settings(steps, rate), seed=one)
+        if all((work / f"{name}-{one}" / "done").exists() for name in ("ulr", "pearl")):
+            combine(work, seed=one)
 
 
 @main.command()
@@ -304,7 +326,7 @@ def table(work: Path, part: Part) -> None:
     read: dict[str, list[dict[str, float]]] = {}
     for path in sorted(work.glob(f"*.{part}.json")):
         read.setdefault(path.name.partition(".")[0].partition("-")[0], []).append(json.loads(path.read_text("utf-8")))
-    columns = [name for name in ("base", *VARIANTS) if name in read]
+    columns = [name for name in ("base", *VARIANTS, "sum") if name in read]
     click.echo("| | " + " | ".join(f"{name} ({len(read[name])})" for name in columns) + " |")
     click.echo("|---" * (len(columns) + 1) + "|")
     for task in read["base"][0]:
