@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pearl_qdrant.service.bodies.ledger import AcceptBody, RejectBody
@@ -22,7 +22,7 @@ _SCHEMES = {
 
 
 def complete_schema(
-    schema: dict[str, Any], settings: ServiceSettings, queries: dict[str, Sequence[Limit]]
+    schema: dict[str, Any], settings: ServiceSettings, queries: Mapping[str, Sequence[Limit]]
 ) -> dict[str, Any]:
     """The schema with the limits of the settings, and with keys if the service wants them.
 
