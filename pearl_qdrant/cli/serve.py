@@ -75,6 +75,6 @@ def serve(
         from pearl_qdrant.service.settings import read_settings
         from pearl_qdrant.service.web.keys import read_keys
 
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     chosen |= {"store": store, "collections": collections, "model": model, "device": device}
     run(read_settings({**chosen, "api_keys": read_keys(api_keys)}, further))

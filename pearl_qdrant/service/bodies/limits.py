@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from pearl_qdrant.service.errors import LimitError
+from pearl_qdrant.service.errors import InvalidRequestError, LimitError
 from pearl_qdrant.service.settings import ServiceSettings
 
 
@@ -65,11 +65,18 @@ class Body(BaseModel):
     limits: ClassVar[Sequence[Limit]] = ()
 
     def check(self, settings: ServiceSettings) -> None:
-        """Refuse what is over a limit.
+        """Refuse what is over a limit, and text that is no valid Unicode, which no answer could repeat.
 
         Raises:
             LimitError: It names the limit.
+            InvalidRequestError: It names the field.
         """
+        for name, value in self:
+            texts = value if isinstance(value, list) else [value]
+            try:
+                "".join(text for text in texts if isinstance(text, str)).encode()
+            except UnicodeEncodeError as error:
+                raise InvalidRequestError(f"{name} has half of a character: a lone surrogate.", where=name) from error
         for limit in self.limits:
             limit.check(getattr(self, limit.field), settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -14,7 +15,7 @@ from pearl_qdrant.service.web.dependencies import MetricsHere
 router = APIRouter(tags=["health"])
 
 
-_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
 @router.get("/metrics", response_class=Response, responses={**_TEXT, **declared()})
