@@ -107,6 +107,7 @@ def crosswalk(
     with ExitStack() as stack:
         if isinstance(b, str):
             b = stack.enter_context(EntityLinker.open(b, store=store, model=model, device=device, read_only=True))
+        entities: Iterable[Entity]
         if isinstance(a, str):
             source, entities = entities_of(a, store)
         else:

@@ -93,11 +93,10 @@ def serve(
 
 def _server_of(tools: LinkerTools, name: str) -> MCPServer:
     server = MCPServer(name, version=__version__, instructions=_instructions(tools.collections), log_level="WARNING")
-    reading, writing = (tools.link, tools.annotate, tools.entity, tools.search), (tools.add, tools.delete)
-    for tool in reading:
-        server.add_tool(_as_tool(tool, tools.collections), annotations=_READING)
-    for tool in () if tools.read_only else writing:
-        server.add_tool(_as_tool(tool, tools.collections), annotations=_WRITING)
+    for reading in (tools.link, tools.annotate, tools.entity, tools.search):
+        server.add_tool(_as_tool(reading, tools.collections), annotations=_READING)
+    for writing in () if tools.read_only else (tools.add, tools.delete):
+        server.add_tool(_as_tool(writing, tools.collections), annotations=_WRITING)
     _add_prompt(server, tools)
     return server
 
@@ -149,7 +148,7 @@ def _add_prompt(server: MCPServer, tools: LinkerTools) -> None:
             f"canonical name, and name what has no entity.\n\n{text}"
         )
 
-    @server.completion()  # type: ignore[untyped-decorator, unused-ignore]
+    @server.completion()  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
     async def complete(
         ref: PromptReference | ResourceTemplateReference,
         argument: CompletionArgument,

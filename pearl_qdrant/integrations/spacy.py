@@ -103,7 +103,7 @@ class PearlLinker:
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
         """Link the mentions of many documents, those of a batch in shared searches."""
-        for docs in minibatch(stream, size=batch_size):
+        for docs in minibatch(stream, size=batch_size):  # type: ignore[no-untyped-call, unused-ignore]
             given = [self._mentions(doc) for doc in docs]
             found = self._open().annotate_batch(
                 [doc.text if one is None else one for doc, one in zip(docs, given, strict=True)],
@@ -149,6 +149,7 @@ class PearlLinker:
         chosen = next(one for one in link.candidates if (one.kb, one.entity_id) == (link.kb, link.entity_id))
         label = next(iter(types_of(chosen)), NO_TYPE)
         span = doc.char_span(annotation.start, annotation.end, label, alignment_mode="expand")
+        assert span is not None  # "expand" finds one for any characters
         return self._linked(doc, span, annotation)
 
     def _linked(self, doc: Doc, span: Span, annotation: Annotation) -> Span:

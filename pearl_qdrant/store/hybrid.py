@@ -122,18 +122,18 @@ def search_hybrid(
     searcher = _HybridSearcher(engine, limit, lexical_limit, is_match)
 
     def search_batch(rows: range) -> list[list[ScoredName]]:
-        mentions = [
-            _Mention(
-                row, vectors[row] if vectors[row].any() else None, *(_row(of, row) for of in (lexical, keys, parts))
-            )
-            for row in rows
-        ]
+        mentions = [_make_mention(vectors, (lexical, keys, parts), row) for row in rows]
         searcher.search(mentions)
         return [list(searcher.names(mention)) for mention in mentions]
 
     n = engine.batch_mentions
     batches = [range(start, min(start + n, len(vectors))) for start in range(0, len(vectors), n)]
     return list(chain.from_iterable(engine.map_batches(search_batch, batches)))
+
+
+def _make_mention(vectors: FloatArray, tables: Sequence[SparseRows | None], row: int) -> _Mention:
+    ngrams, keys, parts = (_row(table, row) for table in tables)
+    return _Mention(row, vectors[row] if vectors[row].any() else None, ngrams, keys, parts)
 
 
 def _row(rows: SparseRows | None, i: int) -> tuple[UInt32Array, FloatArray] | None:
@@ -306,8 +306,8 @@ class _HybridSearcher:
         scored = [*quick_points, *chain.from_iterable(rescored)]
         mention.by_vector, mention.rescored = thorough, []
         # The thorough search may have found other points than the quick one: compare with its result.
-        wanted = mention.ids_without_score()
-        mention.rescored = [point for point in scored if point.id in wanted]
+        unscored = mention.ids_without_score()
+        mention.rescored = [point for point in scored if point.id in unscored]
         if left := ids.difference(point.id for point in chain(mention.by_vector, *rescored)):
             self._fetch_vectorless([(mention, left)])
 

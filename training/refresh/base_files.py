@@ -72,7 +72,8 @@ def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_error
         )
         raise InputError(", ".join(map(str, base)), None, message)
     # By the split of the id, so that a later release keeps out the same entities.
-    test, rest = [], []
+    test: list[Entity] = []
+    rest: list[Entity] = []
     for entity in entities:
         (test if split_of(entity.entity_id) in TEST_SPLITS else rest).append(entity)
     measured = rng.sample(test, min(len(test), MAX_HELD_OUT))

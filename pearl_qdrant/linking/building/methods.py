@@ -67,7 +67,7 @@ class Builder:
         found = read_entities(entities)
         if not found:
             raise InvalidEntityError("there is no entity to build a collection from: entities is empty")
-        encoder = load_encoder(model, device=device) if isinstance(model, (str, os.PathLike)) else model
+        encoder = load_encoder(os.fspath(model), device=device) if isinstance(model, (str, os.PathLike)) else model
         opened_store = TemporaryStore() if location == MEMORY else open_default_store(location)
         make: Callable[..., Any] = cls
         try:

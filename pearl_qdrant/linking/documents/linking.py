@@ -28,8 +28,8 @@ from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.records import Annotation, Link
 
 CANDIDATES = 20
-"""Entities for each mention of a document. Of news, 80 % have the right one among 10, and 86 % among 30, which answer no
-mention more right than 20 and take longer."""
+"""Entities for each mention of a document. Of news, 80 % have the right one among 10, and 86 % among 30, with which no
+more answers are right than with 20."""
 
 CANDIDATES_IN_CONTEXT = 15
 """Entities for one mention with a context, which has little to choose by."""
