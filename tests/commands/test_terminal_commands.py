@@ -103,6 +103,8 @@ SHOWN: list[tuple[int, tuple[str, ...]]] = [
     (0, ("doctor", "--model", "model", "--json")),
     (0, ("ingest", "base.tsv", "--model", "model", "--collection", "loaded")),
     (0, ("ingest", "base.tsv", "--dry-run", "--json")),
+    (0, ("resolve", "mentions.txt", "--collection", "base", "--model", "model")),
+    (0, ("crosswalk", "base.tsv", "base")),
 ]
 """Commands that show contents of the base."""
 
@@ -150,6 +152,11 @@ REFUSED: list[tuple[str, ...]] = [
     ("train", "negatives", "--corpus", f"/none/{EVIL}"),
     ("train", "fit", "--corpus", f"/none/{EVIL}"),
     ("train", "head", f"/none/{EVIL}"),
+    ("train", "refresh", f"/none/{EVIL}", "--out", "model2"),
+    ("serve", "--collection", names("c"), "--store", f"/none/{EVIL}", "--api-keys", f"/none/{EVIL}"),
+    ("mcp", "--collection", names("c")),
+    ("resolve", f"/none/{EVIL}"),
+    ("crosswalk", "base.tsv", names("c")),
     (EVIL,),
 ]
 """Commands that fail and show why."""

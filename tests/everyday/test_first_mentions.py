@@ -25,12 +25,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def printed(store: str) -> list[str]:
-    """What the Python example of the README prints. It loads the sample base."""
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    """What the Python examples of the README print. The first one loads the sample base."""
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     output = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
         patch.chdir(ROOT)
-        exec(compile(example.replace('"demo-store"', repr(store)), "README.md", "exec"), {})
+        for example in examples:
+            exec(compile(example.replace('"demo-store"', repr(store)), "README.md", "exec"), {})
     return output.getvalue().splitlines()
 
 
@@ -41,12 +42,13 @@ def linker(store: str, printed: list[str]) -> Iterator[EntityLinker]:
         yield opened
 
 
-def test_the_python_example_runs_and_answers_right(printed: list[str]) -> None:
+def test_the_python_examples_run_and_answer_right(printed: list[str]) -> None:
     """The README's Python, on the sample base with the shipped model, links each name as it should."""
     assert int(printed[0]) > 1000
     assert printed[1].startswith("the-new-york-times 0.")
     assert "Big Apple New York City" in printed
     assert "heart attack myocardial infarction" in printed
+    assert printed[-1] == "nyc"
 
 
 def test_a_sentence_of_everyday_names(linker: EntityLinker) -> None:

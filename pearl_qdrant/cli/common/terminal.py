@@ -1,9 +1,10 @@
 r"""Output of commands, with control characters made visible.
 
 Names, files and servers may hold an escape sequence that renames or clears the terminal's window, or a direction mark
-that reverses a line. Commands print only by `echo` and `echo_json`, so that these never reach the terminal:
+that reverses a line. Commands print only by `echo`, `echo_row` and `echo_json`, so that these never reach the terminal:
 
     line        by `echo`: every control character and direction mark is written as `\x1b`, `\n` or `\u202e`
+    TSV         by `echo_row`: the same, but for the tabs between cells
     JSON        by `echo_json`: the same, but as JSON escapes, so that the values stay the same
     the rest    progress bars, warnings, click's own messages, tracebacks: the streams are wrapped
 
@@ -60,6 +61,11 @@ def echo(*lines: str, err: bool = False) -> None:
         err: Print on stderr, for messages; data goes to stdout.
     """
     click.echo("\n".join(map(visible, lines)), err=err)
+
+
+def echo_row(row: str) -> None:
+    """Print a row of tab-separated cells on stdout; other control characters are escaped."""
+    click.echo("\t".join(map(visible, row.split("\t"))))
 
 
 def echo_json(record: object) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pearl_qdrant.cli.common.options import device_option, json_option, model_option, store_option
-from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.common.terminal import echo, echo_json, echo_row
 
 if TYPE_CHECKING:
     from pearl_qdrant.records import Entity
@@ -80,6 +80,6 @@ def crosswalk(
             echo_json(asdict(one))
     elif out is None and sssom is None:
         for line in match_lines(found.matches):
-            click.echo(line)
+            echo_row(line)
     n_found = sum(1 for _ in found.found)
     echo(f"{len(found.matches):,} entities, {n_found:,} found, {len(found.matches) - n_found:,} NIL", err=True)

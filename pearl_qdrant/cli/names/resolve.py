@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import click
 
 from pearl_qdrant.cli.common.options import InputFile, device_option, json_option, model_option, name_of, store_option
-from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.common.terminal import echo, echo_json, echo_row
 
 if TYPE_CHECKING:
     from pearl_qdrant.resolution import Resolution
@@ -126,7 +126,7 @@ def _print(found: Resolution, out: Path | None, *, as_json: bool) -> None:
         from pearl_qdrant.resolution.files import node_lines
 
         for line in node_lines(found.names):
-            click.echo(line)
+            echo_row(line)
         sys.stdout.flush()
     sizes = Counter(one.node_id for one in found.names)
     known = len({one.node_id for one in found.names if one.entity_id is not None})
