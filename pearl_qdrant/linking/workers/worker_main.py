@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0  # how often to look whether the parent is gone; a forked copy of it may keep the pipe open
 _LEAVE_S = 0.5  # how long closing the view may take
+_LEAVING = threading.Lock()
 
 
 class Worker:
@@ -98,6 +99,7 @@ def _leave(worker: Worker) -> None:
     timer = threading.Timer(_LEAVE_S, os._exit, [0])
     timer.daemon = True
     timer.start()
+    _LEAVING.acquire()  # several threads may leave: the first one closes, the others wait for the end
     with suppress(Exception):
         worker.close()
     os._exit(0)
