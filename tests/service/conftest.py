@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant.service import ServiceSettings, create_app
-
-WAIT_S = 60
-"""Bounds a hang; nothing takes that long."""
-
-
-def until(is_true: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    end = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < end, "it did not become true"
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")
@@ -53,5 +42,5 @@ def service_settings(service_store: Path, tmp_path_factory: pytest.TempPathFacto
 def client(service_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of that service."""
     with TestClient(create_app(service_settings)) as opened:
-        until(lambda: opened.get("/health/ready").status_code == 200)
+        wait_until(lambda: opened.get("/health/ready").status_code == 200)
         yield opened

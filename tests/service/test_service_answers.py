@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import until
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
 
 
@@ -76,7 +76,7 @@ def test_an_entity_has_all_its_names(client: TestClient) -> None:
 
 def test_names_are_suggested_while_they_are_typed(client: TestClient) -> None:
     """The beginning of a name finds its entity, with types, also with a slip."""
-    until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
+    wait_until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
 
     def found(query: str, **more: str) -> list[str]:
         results = client.get("/v1/search", params={"q": query, **more}).json()["results"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import until
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
 
@@ -29,7 +29,7 @@ def own_settings(service_settings: ServiceSettings, service_store: Path, tmp_pat
 def reader(own_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of a service that only reads."""
     with TestClient(create_app(own_settings)) as client:
-        until(lambda: client.get("/health/ready").status_code == 200)
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
         yield client
 
 
@@ -50,22 +50,22 @@ def test_changes_collections_and_their_end_are_followed(
     with EntityLinker.open("base", store=own_settings.store) as writer:
         writer.add([Entity("gotham", "Gotham", (), ("city",), ("GPE",))])
 
-    until(lambda: entity_of(reader, "Gotham") == "gotham")
-    until(lambda: reader.get("/v1/search", params={"q": "goth"}).json().get("results"))
+    wait_until(lambda: entity_of(reader, "Gotham") == "gotham")
+    wait_until(lambda: reader.get("/v1/search", params={"q": "goth"}).json().get("results"))
 
     fill(Path(own_settings.store), "second", str(model), ENTITIES[:1])
-    until(lambda: entity_of(reader, "NYTimes", "second") == "nyt")
+    wait_until(lambda: entity_of(reader, "NYTimes", "second") == "nyt")
     assert reader.post("/v1/link", json={"mentions": ["NYC"]}).json()["error"] == "collection_missing"
 
     delete_collection("second", store=own_settings.store)
-    until(lambda: entity_of(reader, "NYTimes", "second") == "collection_not_found")
+    wait_until(lambda: entity_of(reader, "NYTimes", "second") == "collection_not_found")
     assert entity_of(reader, "NYTimes") == "nyt"
 
 
 def test_an_answer_is_accepted_and_rejected(own_settings: ServiceSettings) -> None:
     """A service that may write learns what people accept and reject, effective at once; it holds the collection."""
     with TestClient(create_app(own_settings.model_copy(update={"allow_writing": True}))) as client:
-        until(lambda: client.get("/health/ready").status_code == 200)
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
         accepted = client.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).json()
         assert (accepted["number"], accepted["kind"]) == (1, "accept")
         assert entity_of(client, "Gotham") == "nyc"
@@ -87,8 +87,8 @@ def test_a_store_that_is_not_there_yet_is_waited_for(
         not_ready = client.get("/health/ready")
         assert (not_ready.status_code, not_ready.json()["status"]) == (503, "not ready")
         fill(tmp_path / "later", "base", str(model), ENTITIES[:1])
-        until(lambda: client.get("/health/ready").status_code == 200)
-        until(lambda: entity_of(client, "NYTimes") == "nyt")  # it may have been opened before its names were written
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
+        wait_until(lambda: entity_of(client, "NYTimes") == "nyt")  # opened before its names, maybe
 
 
 def test_several_workers_do_not_write_to_a_folder() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import until
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
@@ -107,13 +107,13 @@ def test_a_busy_service_refuses(service_settings: ServiceSettings, monkeypatch: 
     """More than may wait is answered with 429 and Retry-After; what waits is answered afterwards."""
     settings = service_settings.model_copy(update={"max_queued_mentions": 2})
     with TestClient(create_app(settings)) as client, ThreadPoolExecutor(2) as clients:
-        until(lambda: client.get("/health/ready").status_code == 200)
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
         held = Held(client, monkeypatch)
         running = clients.submit(ask, client, 1)
         held.is_linking.wait()
         waiting = clients.submit(ask, client, 2)
         queued = 'pearl_qdrant_queued_mentions{collection="base"} 2.0'
-        until(lambda: queued in client.get("/metrics").text)
+        wait_until(lambda: queued in client.get("/metrics").text)
 
         refused = ask(client, 1)
 
@@ -127,7 +127,7 @@ def test_a_busy_service_refuses(service_settings: ServiceSettings, monkeypatch: 
 def test_a_slow_service_gives_up(service_settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes too long is answered with 504 and the name of the limit; afterwards, requests are answered."""
     with TestClient(create_app(service_settings)) as client:
-        until(lambda: client.get("/health/ready").status_code == 200)
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
         held = Held(client, monkeypatch)
         joiner = client.app.state.collections._handles["base"]._joiner  # type: ignore[attr-defined]
         with monkeypatch.context() as soon:
@@ -166,6 +166,24 @@ def test_keys_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
 
     assert {key.get_secret_value() for key in found} == {KEY, OTHER_KEY}
     assert read_keys(None, {}) == ()
+
+
+@pytest.mark.parametrize(
+    "path, body, field",
+    [
+        ("/v1/link", {"mentions": ["x"], "threshold": "0.5"}, "threshold"),
+        ("/v1/link", {"mentions": ["x"], "explain": 1}, "explain"),
+        ("/v1/link", {"mentions": [1]}, "mentions"),
+        ("/v1/documents", {"text": "xy", "spans": [{"start": "0", "end": 1}]}, "spans"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(client: TestClient, path: str, body: dict[str, Any], field: str) -> None:
+    """A number as text, or 1 for true, is not what the schema says; a whole number is a number."""
+    answer = client.post(path, json=body)
+
+    assert answer.status_code == 422
+    assert field in answer.json()["message"]
+    assert client.post("/v1/link", json={"mentions": ["x"], "threshold": 1}).status_code == 200
 
 
 @pytest.mark.parametrize(

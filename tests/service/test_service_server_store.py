@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import until
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES
 from qdrant_double import QdrantDouble
@@ -49,14 +49,14 @@ def client(server: QdrantDouble, tmp_path_factory: pytest.TempPathFactory) -> It
         store_wait_s=0.1,
     )
     with TestClient(create_app(settings)) as opened:
-        until(lambda: opened.get("/health/ready").status_code == 200)
+        wait_until(lambda: opened.get("/health/ready").status_code == 200)
         yield opened
 
 
 def test_a_server_answers_as_a_folder(client: TestClient) -> None:
     """Links, entities, suggestions and learned names work; collections of other programs are not served."""
     link = client.post("/v1/link", json={"mentions": ["NYTimes"], "threshold": 0}).json()["links"][0]
-    until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
+    wait_until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
 
     assert link["entity_id"] == "nyt"
     assert client.get("/v1/entities/base/nyc").json()["aliases"] == ["Big Apple", "NYC"]
@@ -81,7 +81,7 @@ def test_a_server_that_is_away_is_503_and_comes_back(client: TestClient, server:
     assert (gone.status_code, gone.json()["error"]) == (503, "store_unavailable")
     assert int(gone.headers["retry-after"]) >= 1
     assert not_ready.status_code == 503
-    until(lambda: client.get("/health/ready").status_code == 200)
+    wait_until(lambda: client.get("/health/ready").status_code == 200)
     after = client.post("/v1/link", json=body).json()["links"][0]
     assert after["entity_id"] == before["entity_id"]
     assert after["probability"] == pytest.approx(before["probability"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
 
 from pearl_qdrant import Entity
@@ -59,22 +59,14 @@ WAIT_S = 60
 """Bounds a hang; nothing takes that long."""
 
 
-def until(is_true: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    end = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < end, "it did not become true"
-        time.sleep(0.01)
-
-
 @contextmanager
 def serving(settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of a service that is ready."""
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8765") as client:
-        until(lambda: client.get("/health/ready").status_code == 200)
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
         headers = [("X-API-Key", key.get_secret_value()) for key in settings.api_keys]
         search = {"q": "n", "collection": "places"}
-        until(lambda: client.get("/v1/search", params=search, headers=headers).status_code == 200)
+        wait_until(lambda: client.get("/v1/search", params=search, headers=headers).status_code == 200)
         yield client
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import fill
-from reconcile_cases import ENDPOINT, ENTITIES, candidates, post_form, serving, until
+from reconcile_cases import ENDPOINT, ENTITIES, candidates, post_form, serving
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.service import ServiceSettings
@@ -87,6 +88,6 @@ def test_a_changed_collection_has_its_new_properties(
         assert "river" not in client.get(f"{ENDPOINT}/suggest/property").text
         with EntityLinker.open("places", store=store) as linker:
             linker.add([Entity("or", "Springfield", (), ("city",), ("GPE",), None, {"river": "McKenzie"})])
-        until(lambda: "river" in client.get(f"{ENDPOINT}/suggest/property").text)
+        wait_until(lambda: "river" in client.get(f"{ENDPOINT}/suggest/property").text)
         found = candidates(client, query="Springfield", properties=[{"pid": "river", "v": "McKenzie"}])
         assert found[0]["id"] == "or"

@@ -54,13 +54,13 @@ class Limit:
 
 
 class Body(BaseModel):
-    """A body that a client sends; an unknown field is an error.
+    """A body that a client sends; an unknown field is an error, and so is a value of another type ("0.5" for 0.5).
 
     Attributes:
         limits: Of its fields.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     limits: ClassVar[Sequence[Limit]] = ()
 

@@ -55,7 +55,7 @@ class AnnotateBody(Body):
 class Span(BaseModel):
     """The place of a mention, in code points of the text."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     start: int = Field(ge=0, description="Offset of its first character.")
     end: int = Field(ge=1, description="Offset after its last character.")
