@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from recipe_tables import read_tsv
 
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.loading import load_encoder
 from training.augment import edit_character
-from training.examples.alias_cells import split_aliases
 from training.examples.splits import DEVELOPMENT_SPLITS, name_key, split_of
 from training.examples.wordnet import read_synsets
 
@@ -129,7 +129,7 @@ def read_aliases(
 def _of_ontology(path: Path, kb: str, rng: random.Random, n_mentions: int, n_others: int) -> AliasSet:
     rows = list(read_tsv(path))
     held_out = [row for row in rows if split_of(row["id"]) in DEVELOPMENT_SPLITS]
-    mentions = [(alias, row["id"]) for row in held_out for alias in split_aliases(row["aliases"])]
+    mentions = [(alias, row["id"]) for row in held_out for alias in split_list(row["aliases"])]
     chosen = rng.sample(mentions, min(n_mentions, len(mentions)))
     gold = {i for _, i in chosen}
     names = [(row["name"], row["id"]) for row in rows]

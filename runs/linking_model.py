@@ -34,6 +34,7 @@ from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.load.pipeline import ingest
 from ingest.readers.tables.columns import TableColumns
+from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -44,7 +45,6 @@ from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from training.examples.alias_cells import split_aliases
 from training.examples.splits import DEVELOPMENT_SPLITS, split_of
 from training.ranking.fit_ranking import (
     Task,
@@ -125,7 +125,7 @@ def biomedical_bases(data: Path) -> Iterator[Base]:
     for path in sorted((data / "kb" / "biomedical").glob("*.tsv")):
         rows, mentions = [], []
         for row in read_tsv(path):
-            aliases = split_aliases(row.get("aliases") or "")
+            aliases = split_list(row.get("aliases") or "")
             scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
             exact = tuple(a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
             rows.append(Row(row["id"], row["name"], "", tuple(aliases)))
@@ -142,7 +142,7 @@ def biomedical_bases(data: Path) -> Iterator[Base]:
 def general_bases(data: Path) -> Iterator[Base]:
     """Parts of the general base, with the entities of the alias pairs."""
     rows = [
-        Row(row["id"], row["name"], row["onto_type"], tuple(split_aliases(row["aliases"])))
+        Row(row["id"], row["name"], row["onto_type"], tuple(split_list(row["aliases"])))
         for row in read_tsv(data / "kb" / "general.tsv")
     ]
     for pairs in ("fb15k_wikidata", "geonames"):
@@ -166,18 +166,18 @@ def everyday_bases(data: Path) -> Iterator[Base]:
     for stem in EVERYDAY_BASES:
         if stem == "general":
             rows = [
-                Row(row["id"], row["name"], row["onto_type"], tuple(split_aliases(row["aliases"])))
+                Row(row["id"], row["name"], row["onto_type"], tuple(split_list(row["aliases"])))
                 for row in read_tsv(data / "kb" / "general.tsv")
             ]
             rows = random.Random(0).sample(rows, min(EVERYDAY_ROWS, len(rows)))
         elif stem == "aida":
             rows = [
-                Row(row["id"], row["name"], row["types"].partition("|")[0], tuple(split_aliases(row["aliases"])))
+                Row(row["id"], row["name"], row["types"].partition("|")[0], tuple(split_list(row["aliases"])))
                 for row in read_tsv(data / "context" / "base_aida.tsv")
             ]
         else:
             rows = [
-                Row(row["id"], row["name"], "", tuple(split_aliases(row.get("aliases") or "")))
+                Row(row["id"], row["name"], "", tuple(split_list(row.get("aliases") or "")))
                 for row in read_tsv(data / "kb" / "biomedical" / f"{stem}.tsv")
             ]
         yield Base(f"everyday:{stem}", rows, [], has_aliases=True)
@@ -197,7 +197,7 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write("id\tname\ttype\taliases\n")
         for row in base.rows:
-            aliases = "|".join(a.replace("\\", "\\\\").replace("|", "\\|") for a in row.aliases)
+            aliases = join_list(row.aliases)
             file.write(f"{row.entity_id}\t{row.name}\t{row.types}\t{aliases if base.has_aliases else ''}\n")
     reader = open_reader([path], "tsv", ReadOptions(columns=TableColumns()))
     collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))

@@ -35,6 +35,7 @@ from mini_en.examples import alias_examples, held_out_aliases, without_strings
 from recipe_tables import read_tsv
 from safetensors.torch import load_file, save_file
 
+from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
 from training import FitRequest, UlrRequest, fit_model, train_ulr
 from training.evaluation.datasets.data import FolderData, Row
@@ -43,7 +44,6 @@ from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions
 from training.evaluation.tasks.universal import analogy, geogranno
-from training.examples.alias_cells import split_aliases
 from training.examples.splits import DEVELOPMENT_SPLITS, split_of
 
 Part = Literal["development", "test"]
@@ -102,7 +102,7 @@ def write_names(data: Path, out: Path) -> None:
     with out.open("w", encoding="utf-8") as file:
         file.write("id\tname\taliases\n")
         for example in chosen:
-            others = "|".join(other.replace("\\", "\\\\").replace("|", "\\|") for other in example.others[:8])
+            others = join_list(example.others[:8])
             file.write(f"{example.entity}\t{example.name}\t{others}\n")
 
 
@@ -213,7 +213,7 @@ def long_names(data: Path, method: EncoderMethod) -> float:
         rows = [row for row in read_tsv(data / "kb" / "biomedical" / name) if split_of(row["id"]) in DEVELOPMENT_SPLITS]
         rows = rng.sample(rows, min(len(rows), N_ENTITIES))
         names = [row["name"] for row in rows]
-        mentions = [(alias, i) for i, row in enumerate(rows) for alias in split_aliases(row["aliases"])[:1]]
+        mentions = [(alias, i) for i, row in enumerate(rows) for alias in split_list(row["aliases"])[:1]]
         mentions = [(alias, i) for alias, i in mentions if len(alias.split()) >= LONG][: N_LONG // 2]
         best = method.nearest([alias for alias, _ in mentions], names)
         found += [names[int(i)] == names[gold] for i, (_, gold) in zip(best, mentions, strict=True)]

@@ -52,14 +52,14 @@ Link = Callable[[Sequence[str]], list[int]]
 
 def draw(data: Path, n_entities: int, n_mentions: int, folder: Path) -> None:
     """Write the base, its names, and the mentions with the entities that are right."""
+    from pearl_qdrant.cells import join_list, split_list
     from pearl_qdrant.lexical.ngrams import fold_name
     from training.augment.surface import edit_character
-    from training.examples.alias_cells import split_aliases
 
     rng = random.Random(0)
     with data.open(encoding="utf-8", newline="") as file:
         rows = [
-            (row["name"], [alias for alias in split_aliases(row.get("aliases") or "") if alias != row["name"]])
+            (row["name"], [alias for alias in split_list(row.get("aliases") or "") if alias != row["name"]])
             for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         ]
     rows = rng.sample(rows, min(n_entities, len(rows)))
@@ -74,7 +74,7 @@ def draw(data: Path, n_entities: int, n_mentions: int, folder: Path) -> None:
     with (folder / "base.tsv").open("w", encoding="utf-8") as file:
         file.write("id\tname\taliases\n")
         for i, (name, aliases) in enumerate(rows):
-            cell = "|".join(alias.replace("\\", "\\\\").replace("|", "\\|") for alias in aliases)
+            cell = join_list(aliases)
             file.write(f"{i}\t{name}\t{cell}\n")
     ranked = rng.sample(range(len(rows)), len(rows))
     weights = [1 / n for n in range(1, len(ranked) + 1)]

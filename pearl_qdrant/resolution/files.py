@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, Verdict
@@ -126,7 +127,7 @@ def _node_rows(names: Iterable[ResolvedName]) -> Iterator[Sequence[str]]:
     return (
         (
             *(one.name, one.type, one.node_id, one.canonical_name, one.entity_id or "", one.kb or ""),
-            *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else "", _joined(one.apart)),
+            *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else "", join_list(one.apart)),
         )
         for one in names
     )
@@ -156,7 +157,7 @@ def read_nodes(path: Path) -> list[ResolvedName]:
                 row["reason"],
                 count,
                 founded=row["founded"] == "yes",
-                apart=_split(row["apart"]),
+                apart=split_list(row["apart"]),
             )
         )
     return names
@@ -229,20 +230,3 @@ def _read(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, st
             if text.strip():
                 cells = text.split("\t")
                 yield number, dict(zip(columns, cells + [""] * (len(columns) - len(cells)), strict=False))
-
-
-def _joined(ids: Sequence[str]) -> str:
-    return "|".join(one.replace("\\", "\\\\").replace("|", "\\|") for one in ids)
-
-
-def _split(cell: str) -> tuple[str, ...]:
-    found, current, characters = [], "", iter(cell)
-    for character in characters:
-        if character == "\\":
-            current += next(characters, "")
-        elif character == "|":
-            found.append(current)
-            current = ""
-        else:
-            current += character
-    return tuple(one for one in [*found, current] if one)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from recipe_tables import read_tsv
 
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.examples.alias_cells import split_aliases
 from training.examples.example import Example, any_class, one_class, sort_examples
 from training.examples.numbers import number_names
 from training.examples.splits import TRAIN_SPLITS, name_key, split_of
@@ -42,7 +42,7 @@ def alias_examples(path: Path, *, kb: str, entity_types: tuple[str, ...] = ()) -
     """One example per entity of a table that has aliases and is in the training splits."""
     examples = []
     for row in read_tsv(path):
-        aliases = split_aliases(row["aliases"])
+        aliases = split_list(row["aliases"])
         if aliases and split_of(row["id"]) in TRAIN_SPLITS:
             allowed = one_class("NP", entity_types)
             examples.append(Example(row["name"], tuple(aliases), f"{kb}:{row['id']}", allowed))
@@ -54,7 +54,7 @@ def held_out_aliases(path: Path) -> set[str]:
     held: set[str] = set()
     for row in read_tsv(path):
         if split_of(row["id"]) not in TRAIN_SPLITS:
-            aliases = [row["alias"]] if "alias" in row else split_aliases(row["aliases"])
+            aliases = [row["alias"]] if "alias" in row else split_list(row["aliases"])
             held.update(alias.casefold() for alias in aliases)
     return held
 

@@ -28,10 +28,10 @@ from recipe_tables import read_tsv
 
 from ingest import load_base
 from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.crosswalk import evidence
 from pearl_qdrant.crosswalk.assignment import assign
 from pearl_qdrant.lexical.ngrams import fold_name
-from training.examples.alias_cells import split_aliases
 from training.examples.splits import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 900
@@ -52,7 +52,7 @@ class Gold:
 def entities(data: Path, stem: str) -> Iterator[Entity]:
     """Entities with their EXACT synonyms."""
     for row in read_tsv(data / "kb" / "biomedical" / f"{stem}.tsv"):
-        aliases = split_aliases(row.get("aliases") or "")
+        aliases = split_list(row.get("aliases") or "")
         scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
         exact = (alias for alias, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
         yield Entity(row["id"], row["name"], tuple(dict.fromkeys(exact)))
@@ -97,7 +97,7 @@ def load(data: Path, work: Path) -> None:
         file.write("id\tname\taliases\n")
         for one in entities(data, MONDO):
             if one.entity_id not in missing:
-                aliases = "|".join(alias.replace("\\", "\\\\").replace("|", "\\|") for alias in one.aliases)
+                aliases = join_list(one.aliases)
                 file.write(f"{one.entity_id}\t{one.canonical_name}\t{aliases}\n")
     load_base(path, "mondo", store=str(work / "store"))
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from recipe_tables import read_tsv
 
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name
-from training.examples.alias_cells import split_aliases
 from training.examples.splits import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000
@@ -57,7 +57,7 @@ class _Entity:
 
 def _general(data: Path) -> Iterator[_Entity]:
     for row in read_tsv(data / "kb" / "general.tsv"):
-        names = dict.fromkeys((row["name"], *split_aliases(row["aliases"] or "")))
+        names = dict.fromkeys((row["name"], *split_list(row["aliases"] or "")))
         yield _Entity(row["id"], tuple(names), row["onto_type"] or "")
 
 
@@ -66,7 +66,7 @@ def _biomedical(data: Path, *, all_diseases: bool) -> Iterator[_Entity]:
         if path.stem in SAME_DISEASES and not all_diseases:
             continue
         for row in read_tsv(path):
-            aliases = split_aliases(row.get("aliases") or "")
+            aliases = split_list(row.get("aliases") or "")
             scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
             exact = [a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT"]
             yield _Entity(f"{path.stem}:{row['id']}", tuple(dict.fromkeys((row["name"], *exact))), "")

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-BASE = ("errors", "installing", "records", "phrase_types", "_version", "_lazy")
+BASE = ("cells", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
 READING = (
     "ingest.io.report",
     "ingest.formats",
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "phrase_types": (),
     "_version": (),
     "_lazy": (),
+    "cells": (),
     "settings": BASE,
     "lexical": (),
     "encoder": (*BASE, "settings"),

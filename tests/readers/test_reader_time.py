@@ -29,7 +29,6 @@ from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers.obo.lines import plain_value, quoted_value
 from ingest.readers.rdf.triples import Subject
-from ingest.readers.tables.rows import split_list
 from ingest.readers.umls import index as umls_index
 from ingest.readers.umls import rows as umls_rows
 from ingest.readers.umls.index import DefinitionIndex
@@ -41,6 +40,7 @@ from ingest.readers.yago import files as yago_files
 from ingest.readers.yago.files import Role, YagoFile, open_files
 from ingest.readers.yago.join import MAX_RECORDS, LaterRows
 from ingest.readers.yago.names import ClassTree
+from pearl_qdrant.cells import split_list
 
 LONG = 200_000
 

@@ -16,7 +16,6 @@ from mini_en.examples import (
 )
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.examples.alias_cells import split_aliases
 from training.examples.example import any_class
 from training.examples.splits import TEST_SPLITS, TRAIN_SPLITS, name_key, split_of
 
@@ -70,8 +69,3 @@ def test_typed_names_keep_all_their_types(tmp_path: Path) -> None:
     assert found[0].allowed == any_class(["GPE", "LOC"])
     prepositional = prepositional_examples(found, 5, random.Random(0))
     assert {PHRASE_TYPES[i] for i in prepositional[0].allowed} == {"PP-GPE", "PP-LOC"}
-
-
-def test_escaped_aliases_are_split() -> None:
-    r"""A bar or backslash in a name is escaped by a backslash."""
-    assert split_aliases(r"a|b\|c|d\\|") == ["a", "b|c", "d\\"]

@@ -11,6 +11,7 @@ import pytest
 
 from ingest.io.report import ReadReport
 from ingest.readers.tsv.reader import TsvReader
+from pearl_qdrant.cells import join_list
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 
@@ -91,7 +92,7 @@ def test_aliases_survive_reading_unchanged(rows: list[list[str]], entities: dict
     """No alias repeats the canonical name or another alias, so that reading and writing gives the same cell."""
     for entity_id, _, types, aliases, *_ in rows:
         entity = entities[entity_id]
-        assert "|".join(alias.replace("\\", "\\\\").replace("|", "\\|") for alias in entity.aliases) == aliases
+        assert join_list(entity.aliases) == aliases
         assert len(set(entity.names())) == 1 + len(entity.aliases)
         assert "|".join(entity.kb_types) == types
 

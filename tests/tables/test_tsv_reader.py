@@ -15,8 +15,8 @@ from tables import check_reads_or_refuses
 
 from ingest.io.report import ReadReport, Skip
 from ingest.readers.tables.columns import RESERVED, TableColumns
-from ingest.readers.tables.rows import split_list
 from ingest.readers.tsv.reader import TsvReader
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

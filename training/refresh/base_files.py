@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
+from pearl_qdrant.cells import join_list
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 from training.examples.splits import TEST_SPLITS, split_of
@@ -96,10 +97,6 @@ def _write(path: Path, entities: Iterable[Entity]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(HEADER + "\n")
         for entity in entities:
-            aliases = "|".join(map(_escaped, dict.fromkeys(entity.aliases)))
-            cells = (entity.entity_id, entity.canonical_name, "|".join(map(_escaped, entity.types)))
-            file.write("\t".join([*(cell.translate(_OUTSIDE) for cell in cells), aliases]) + "\n")
-
-
-def _escaped(cell: str) -> str:
-    return cell.translate(_OUTSIDE).replace("\\", "\\\\").replace("|", "\\|")
+            lists = join_list(entity.types), join_list(dict.fromkeys(entity.aliases))
+            cells = (entity.entity_id, entity.canonical_name, *lists)
+            file.write("\t".join(cell.translate(_OUTSIDE) for cell in cells) + "\n")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ingest.io import limits
 from ingest.io.lines import BadLine
 from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
-from ingest.readers.tables.rows import BREAKS, Cell, join_list
+from ingest.readers.tables.rows import BREAKS, Cell
+from pearl_qdrant.cells import join_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from ingest.base.format import PathLike
 from ingest.io import limits
 from ingest.io.streams import STDIN, ByteSource, Source
 from ingest.io.text_check import HEAD_BYTES
-from ingest.readers.tables.rows import join_list
+from pearl_qdrant.cells import join_list
 from pearl_qdrant.errors import InputError
 
 INVALID_JSON = "invalid_json"

@@ -20,6 +20,7 @@ from ingest.io import limits
 from ingest.io.lines import BadLine
 from ingest.io.report import BAD_POPULARITY, NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, ReadReport
 from ingest.readers.tables.columns import Layout
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.records import Entity
 
 Cell = str | tuple[str, ...]
@@ -28,35 +29,9 @@ Cell = str | tuple[str, ...]
 BREAKS = re.compile(r"[\t\n\r]+")
 """What becomes one space inside a cell, in formats whose cells can have line breaks."""
 
-_ESCAPE = re.compile(r"\\([\\|])")
-_BAR_OR_ESCAPE = re.compile(r"\||\\[\\|]")
 _MAX_CACHED_LENGTH = 1 << 10  # of the cells with types
 
 T = TypeVar("T")
-
-
-def split_list(cell: str) -> tuple[str, ...]:
-    r"""Items of a cell joined by ``|``, with ``\|`` and ``\\`` unescaped; empty ones and repetitions are dropped."""
-    if "|" not in cell:
-        item = cell.strip().replace("\\\\", "\\")
-        return (item,) if item else ()
-    items = [_ESCAPE.sub(r"\1", item) for item in _split_at_bars(cell)] if "\\" in cell else cell.split("|")
-    return tuple(dict.fromkeys(filter(None, map(str.strip, items))))
-
-
-def _split_at_bars(cell: str) -> Iterator[str]:
-    """Items of a cell that may have escaped bars, as written."""
-    start = 0
-    for found in _BAR_OR_ESCAPE.finditer(cell):
-        if found[0] == "|":
-            yield cell[start : found.start()]
-            start = found.end()
-    yield cell[start:]
-
-
-def join_list(items: Iterable[str]) -> str:
-    """The cell that `split_list` splits into these items."""
-    return "|".join(item.replace("\\", "\\\\").replace("|", "\\|") for item in items)
 
 
 def _cell_items(cell: Cell) -> tuple[str, ...]:

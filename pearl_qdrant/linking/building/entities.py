@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import InvalidEntityError
 from pearl_qdrant.linking.editing import check_entity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -130,7 +131,7 @@ def _list_of(value: object, key: str) -> Iterator[str]:
         return
     items: Iterable[object]
     if isinstance(value, str):
-        items = value.split("|")
+        items = split_list(value)
     elif isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
         items = value
     else:

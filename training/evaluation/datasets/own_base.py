@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
+from pearl_qdrant.cells import join_list
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 from training.evaluation.datasets.data import Row
@@ -46,11 +47,10 @@ class OwnBase:
 
 
 def _cells(entity: Entity) -> dict[str, str]:
-    aliases = (alias.replace("\\", "\\\\").replace("|", "\\|") for alias in entity.aliases)
     return {
         "id": entity.entity_id,
         "name": entity.canonical_name,
-        "aliases": "|".join(aliases),
+        "aliases": join_list(entity.aliases),
         "onto_type": entity.types[0] if entity.types else "",
         "fine_type": "|".join(entity.kb_types),
     }

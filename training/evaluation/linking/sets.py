@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from training.evaluation.datasets.data import Data
 from training.evaluation.task import LinkingOptions
-from training.examples.alias_cells import split_aliases
 from training.examples.splits import split_of
 
 Protocol = Literal["canonical", "left_out"]
@@ -154,7 +154,7 @@ def read_base(data: Data, path: str) -> dict[str, Entity]:
     found: dict[str, Entity] = {}
     for key, name, cell, *types in data.rows(path, *columns):
         known = found.get(key)
-        aliases = dict.fromkeys([name, *split_aliases(cell)])
+        aliases = dict.fromkeys([name, *split_list(cell)])
         if known is not None:
             aliases = dict.fromkeys([*known.aliases, *aliases])
         canonical = name if known is None else known.canonical_name
@@ -180,7 +180,7 @@ def _exact_aliases(data: Data, path: str, entities: dict[str, Entity]) -> Iterat
     """Aliases with their entity id: those in scope EXACT, or all if the table has no scopes."""
     columns = _columns(data, path, ("id", "aliases"), (("alias_scopes",),))
     for key, cell, *rest in data.rows(path, *columns):
-        aliases = split_aliases(cell)
+        aliases = split_list(cell)
         scopes = rest[0].split("|") if rest and rest[0] else []
         for i, alias in enumerate(aliases):
             if (i >= len(scopes) or scopes[i] == _EXACT) and alias in entities[key].aliases:

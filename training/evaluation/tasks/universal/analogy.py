@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError
 from training.evaluation.datasets.data import Data
 from training.evaluation.methods import Arithmetic
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, Task
 from training.evaluation.tasks.universal.paper import ANALOGY
-from training.examples.alias_cells import split_aliases
 
 PATH = "ulr_analogy/analogies.tsv"
 LEVELS = ("word", "phrase", "sentence")
@@ -49,7 +49,7 @@ def _questions(data: Data, level: str) -> list[_Question]:
             raise FormatError(PATH, number, f"{known}, not {row_level!r} and {kind!r}.")
         if row_level != level:
             continue
-        distractors = [name for name in dict.fromkeys(split_aliases(others)) if name != gold]
+        distractors = [name for name in dict.fromkeys(split_list(others)) if name != gold]
         if not distractors:
             raise FormatError(PATH, number, "no distractor other than d_gold. Join distractors by |.")
         questions.append(_Question(_KINDS.index(kind), relation, (a, b, c), (gold, *distractors)))
