@@ -99,16 +99,16 @@ def fuzzy_join(
     ours, theirs = join_keys(on, left_on, right_on, how)
     check_column(ours, left.columns, option="left_on")
     check_column(theirs, right.columns, option="right_on")
-    found = match_values(left[ours].tolist(), right[theirs].tolist(), threshold=threshold, model=model, device=device)
-    matches = [found.get(text) if (text := as_text(value)) is not None else None for value in left[ours].tolist()]
+    cells, others = left[ours].tolist(), right[theirs].tolist()
+    keys, probabilities = match_values(cells, others, threshold=threshold, model=model, device=device)
     index = pd.Index(range(len(left)), name=_ROW)
     keyed = left.set_axis(index).assign(
         **{
-            _KEY: pd.Series([None if one is None else one[0] for one in matches], index=index, dtype="object"),
-            MATCH: pd.Series([None if one is None else one[1] for one in matches], index=index, dtype="float64"),
+            _KEY: pd.Series(keys, index=index, dtype="object"),
+            MATCH: pd.Series(probabilities, index=index, dtype="float64"),
         }
     )
-    known = right.assign(**{_KEY: pd.Series([as_text(value) for value in right[theirs].tolist()], index=right.index)})
+    known = right.assign(**{_KEY: pd.Series([as_text(value) for value in others], index=right.index)})
     known = known[known[_KEY].notna()]
     joined = keyed.reset_index().merge(known, on=_KEY, how=how, suffixes=suffixes)
     rows = joined[_ROW].to_numpy()

@@ -124,11 +124,10 @@ def fuzzy_join(
     check_column(ours, left.columns, option="left_on")
     check_column(theirs, right.columns, option="right_on")
     cells, others = left.get_column(ours).to_list(), right.get_column(theirs).to_list()
-    found = match_values(cells, others, threshold=threshold, model=model, device=device)
-    matches = [found.get(text) if (text := as_text(value)) is not None else None for value in cells]
+    keys, probabilities = match_values(cells, others, threshold=threshold, model=model, device=device)
     keyed = left.with_columns(
-        pl.Series(_KEY, [None if one is None else one[0] for one in matches], dtype=pl.String),
-        pl.Series(MATCH, [None if one is None else one[1] for one in matches], dtype=pl.Float64),
+        pl.Series(_KEY, keys, dtype=pl.String),
+        pl.Series(MATCH, probabilities, dtype=pl.Float64),
     )
     known = right.with_columns(pl.Series(_KEY, [as_text(value) for value in others], dtype=pl.String))
     return keyed.join(known, on=_KEY, how=how, suffix=suffix, maintain_order="left_right").drop(_KEY)

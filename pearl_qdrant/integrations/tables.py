@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -126,9 +126,9 @@ def join_keys(on: str | None, left_on: str | None, right_on: str | None, how: st
 
 
 def match_values(
-    left: Iterable[object], right: Iterable[object], *, threshold: float | None, model: str | None, device: str
-) -> Mapping[str, tuple[str, float]]:
-    """The value of the right side that means the same as a value of the left one, with the probability.
+    left: Sequence[object], right: Sequence[object], *, threshold: float | None, model: str | None, device: str
+) -> tuple[list[str | None], list[float | None]]:
+    """For each cell of the left side the value of the right side that means the same, and the probability; or None.
 
     The distinct values of the right side become a collection in memory, and those of the left one are linked to it.
 
@@ -146,11 +146,11 @@ def match_values(
     same = set(names)
     found = {text: (text, 1.0) for text in wanted if text in same}
     missing = [text for text in wanted if text not in same]
-    if not names or not missing:
-        return found
-    entities = [{"id": f"{i}", "name": name} for i, name in enumerate(names)]
-    with EntityLinker.build(entities, model=model or DEFAULT_MODEL, device=device) as linker:
-        for text, link in zip(missing, linker.link_batch(missing, threshold=threshold), strict=True):
-            if link.entity_id is not None:
-                found[text] = (names[int(link.entity_id)], link.probability or 0.0)
-    return found
+    if names and missing:
+        entities = [{"id": f"{i}", "name": name} for i, name in enumerate(names)]
+        with EntityLinker.build(entities, model=model or DEFAULT_MODEL, device=device) as linker:
+            for text, link in zip(missing, linker.link_batch(missing, threshold=threshold), strict=True):
+                if link.entity_id is not None:
+                    found[text] = (names[int(link.entity_id)], link.probability or 0.0)
+    matches = [None if (text := as_text(value)) is None else found.get(text) for value in left]
+    return [match and match[0] for match in matches], [match and match[1] for match in matches]
