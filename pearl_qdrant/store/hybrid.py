@@ -14,7 +14,7 @@ thorough dense search goes with the last: two requests instead of three, and one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from uuid import UUID
@@ -72,6 +72,10 @@ class _Mention:
     by_ngrams: Sequence[EnginePoint] = ()
     rescored: Sequence[EnginePoint] = ()
     vectorless: Sequence[EnginePoint] = ()
+
+    def nearest(self) -> Iterator[EnginePoint]:
+        """Points that may be its own name: the nearest ones, and those that share a key."""
+        return chain(self.by_vector[:NEAREST], self.rescored, self.vectorless)
 
     def ids_without_score(self) -> frozenset[str | int | UUID]:
         """Ids of the points that keys, parts or n-grams found, and that have no dense score yet."""
@@ -165,10 +169,8 @@ class _HybridSearcher:
         open_mentions = mentions
         if self.is_match is not None:
             self._search_own_names(mentions)
-            open_mentions = self._open(mentions)
-            if with_parts := [mention for mention in open_mentions if mention.parts is not None]:
-                self._search_by_parts(with_parts)
-                open_mentions = self._open(open_mentions)
+            open_mentions = [mention for mention in mentions if not self._has_match(mention, mention.nearest())]
+            open_mentions = self._search_by_parts(open_mentions)
         self._search_both_ways(open_mentions)
         self._rescore(open_mentions)
 
@@ -196,16 +198,22 @@ class _HybridSearcher:
             mention.by_keys = points
         self._rescore(with_keys)
 
-    def _open(self, mentions: Sequence[_Mention]) -> list[_Mention]:
-        """The mentions whose own name is not found yet."""
-        return [mention for mention in mentions if not self._has_match(mention)]
-
-    def _search_by_parts(self, mentions: Sequence[_Mention]) -> None:
-        """Search for names that differ from the mention by one or two edits."""
-        answers = run_ordered(self.engine, [self._query_by_parts(mention) for mention in mentions])
-        for mention, points in zip(mentions, answers, strict=True):
+    def _search_by_parts(self, mentions: Sequence[_Mention]) -> list[_Mention]:
+        """Search for names that differ from the mention by one or two edits; returns where there is none."""
+        with_parts = [mention for mention in mentions if mention.parts is not None]
+        if not with_parts:
+            return list(mentions)
+        before = {mention.number: len(mention.rescored) for mention in with_parts}
+        answers = run_ordered(self.engine, [self._query_by_parts(mention) for mention in with_parts])
+        for mention, points in zip(with_parts, answers, strict=True):
             mention.by_parts = points
-        self._rescore(mentions)
+        self._rescore(with_parts)
+        return [
+            mention
+            for mention in mentions
+            if mention.parts is None
+            or not self._has_match(mention, chain(mention.rescored[before[mention.number] :], mention.vectorless))
+        ]
 
     def _query_by_parts(self, mention: _Mention) -> NameQuery:
         return NameQuery(PART_LIMITS * self.lexical_limit, lexical=mention.parts, has_payload=mention.vector is None)
@@ -213,11 +221,10 @@ class _HybridSearcher:
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
 
-    def _has_match(self, mention: _Mention) -> bool:
-        """Whether one of the nearest names, or of those that share a key, is the mention's own."""
+    def _has_match(self, mention: _Mention, points: Iterable[EnginePoint]) -> bool:
+        """Whether one of some points is the mention's own name."""
         assert self.is_match is not None
-        found = chain(mention.by_vector[:NEAREST], mention.rescored, mention.vectorless)
-        return any(self.is_match(mention.number, self.engine.read(point.payload)) for point in found)
+        return any(self.is_match(mention.number, self.engine.read(point.payload)) for point in points)
 
     def _search_both_ways(self, mentions: Sequence[_Mention]) -> None:
         """Search by dense vector, thoroughly, and by n-grams."""
@@ -276,17 +283,13 @@ class _HybridSearcher:
         """Find for one mention with vector and n-grams the same points as the other methods, in fewer requests."""
         queries = [NameQuery(self.limit, vector=vector)]
         queries.append(NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=False))
-        more = [
-            query
-            for query in (
-                mention.keys and self._query_by_keys(mention),
-                mention.parts and self._query_by_parts(mention),
-            )
-            if query
-        ]
-        mention.by_vector, lexical_points, *others = run_ordered(self.engine, [*queries, *more])
+        if mention.keys is not None:
+            queries.append(self._query_by_keys(mention))
+        if mention.parts is not None:
+            queries.append(self._query_by_parts(mention))
+        mention.by_vector, lexical_points, *others = run_ordered(self.engine, queries)
         mention.by_keys = others.pop(0) if mention.keys is not None else ()
-        if self._has_match(mention):
+        if self._has_match(mention, mention.nearest()):
             self._rescore([mention])
             return
         key_points = mention.by_keys
@@ -301,7 +304,7 @@ class _HybridSearcher:
         for found in (key_points, [*key_points, *mention.by_parts]):
             wanted = {point.id for point in found}
             mention.rescored = [point for point in chain.from_iterable(rescored) if point.id in wanted]
-            if mention.rescored and self._has_match(mention):
+            if self._has_match(mention, mention.rescored):
                 return
         scored = [*quick_points, *chain.from_iterable(rescored)]
         mention.by_vector, mention.rescored = thorough, []
