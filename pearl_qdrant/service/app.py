@@ -67,6 +67,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.metrics = measured
+    app.state.routers = ROUTERS
     for router in ROUTERS:
         app.include_router(router)
     mount_files(app)

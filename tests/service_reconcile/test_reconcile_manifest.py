@@ -126,3 +126,12 @@ def test_origins_are_read_from_the_command_line() -> None:
     assert settings.reconcile_origins == ("http://a", "http://b")
     with pytest.raises(OptionError, match="public_url"):
         read_settings({}, ["public_url=names.example.org"])
+
+
+def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(client: TestClient) -> None:
+    """The header and the message name the methods of all routes of the path."""
+    answer = client.put(ENDPOINT)
+
+    assert answer.status_code == 405
+    assert {"GET", "POST"} <= set(answer.headers["Allow"].split(", "))
+    assert answer.json()["message"] == f"This path takes {answer.headers['Allow']}, not PUT."

@@ -118,8 +118,17 @@ def problem(
     )
 
 
+def _methods(request: Request) -> list[str]:
+    """The methods of all routes of a path."""
+    found: set[str] = set()
+    for route in (route for router in request.app.state.routers for route in router.routes):
+        if route.matches(request.scope)[0].value:  # 0: another path
+            found |= getattr(route, "methods", None) or set()
+    return sorted(found)
+
+
 def add_error_handlers(app: FastAPI) -> None:
-    """Every error of the application is answered as `ErrorAnswer`."""
+    """Every error of the application is answered as `ErrorAnswer`; `app.state.routers` has its routers."""
 
     @app.exception_handler(PearlQdrantError)
     async def of_library(request: Request, error: PearlQdrantError) -> Response:
@@ -136,8 +145,12 @@ def add_error_handlers(app: FastAPI) -> None:
     async def of_http(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 500)
         status = 422 if status == 400 else status  # FastAPI's 400 is a body that is no JSON
-        answer = problem(request, status, _HTTP_CODES.get(status, "internal"), str(getattr(error, "detail", error)))
-        answer.headers.update(getattr(error, "headers", None) or {})
+        message, headers = str(getattr(error, "detail", error)), getattr(error, "headers", None) or {}
+        if status == 405:
+            headers = {"Allow": ", ".join(_methods(request))}  # Starlette names those of one route alone
+            message = f"This path takes {headers['Allow']}, not {request.method}."
+        answer = problem(request, status, _HTTP_CODES.get(status, "internal"), message)
+        answer.headers.update(headers)
         return answer
 
     for status in _HTTP_CODES:
