@@ -155,6 +155,8 @@ def test_a_key_is_needed_in_a_header(service_settings: ServiceSettings) -> None:
         assert KEY not in repr(settings)
         schema = client.get("/openapi.json").json()
         assert schema["paths"]["/v1/link"]["post"]["security"] == [{"bearer": []}, {"key": []}]
+        manifest = schema["paths"]["/reconcile/{collection}"]["get"]
+        assert {} in manifest["security"], "the manifest needs no key"
 
 
 def test_keys_come_from_a_file_and_the_environment(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def _base_url(request: Request, settings: ServiceSettings) -> str:
     response_model=a.ManifestAnswer | a.ReconcileBatchAnswer | a.ExtensionAnswer,
     responses=declared(404),
     response_model_exclude_unset=True,
+    openapi_extra={"security": [{}]},  # the manifest needs no key
 )
 async def manifest_or_queries(
     request: Request,

@@ -39,7 +39,7 @@ def complete_schema(
         schema.setdefault("components", {})["securitySchemes"] = _SCHEMES
         closed = [operations for path, operations in schema["paths"].items() if path not in PUBLIC]
         for operation in (operation for operations in closed for operation in operations.values()):
-            operation["security"] = [{name: []} for name in _SCHEMES]
+            operation["security"] = [*({name: []} for name in _SCHEMES), *operation.get("security", ())]
     return schema
 
 
