@@ -2,15 +2,17 @@
 
 A batch is encoded as a whole (up to 1,024 mentions, 512 on a server) and searched in slices of 128, so that memory
 stays small while the encoder sees enough names to sort by length. On a server the next batch is encoded in a second
-thread while the current one waits for the network.
+thread, and the slices of a batch are searched at the same time, because a search mostly waits.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
@@ -35,6 +37,9 @@ REMOTE_BATCH = 512
 
 SEARCH_BATCH = 128
 """Mentions searched and scored together; their candidates take a few MB."""
+
+REMOTE_SEARCHES = 4
+"""Slices of a batch that are searched at the same time on a server."""
 
 
 class _Vectors:
@@ -104,15 +109,59 @@ class MentionStream:
             return
         done = 0
         for batch, cleaned, encoded in self._encoded(mentions, check):
-            for start in range(0, len(batch), SEARCH_BATCH):
-                check()
-                part = slice(start, start + SEARCH_BATCH)
-                excluded = None if exclude is None else partial(_shifted, exclude, done + start)
-                found = self._find(cleaned[part], encoded.take(part), link_query, excluded)
-                for i, (mention, text, scored) in enumerate(zip(batch[part], cleaned[part], found, strict=True)):
-                    scored = self._by_id(scored, text, link_query, None if excluded is None else partial(excluded, i))
-                    yield self._reranked(scored, text, mention)
+            # A mention that comes again within its batch has the answer of the first one; exclusions go by number.
+            rows = [*range(len(batch))] if exclude is not None else [*_first_rows(cleaned).values()]
+            parts = [rows[start : start + SEARCH_BATCH] for start in range(0, len(rows), SEARCH_BATCH)]
+            excluded = None if exclude is None else partial(_shifted, exclude, done)
+            search = partial(self._find_rows, cleaned, encoded, link_query, excluded, check)
+            found = chain.from_iterable(self._in_order(search, parts))
+            yield from self._answers(batch, cleaned, found, distinct=exclude is None)
             done += len(batch)
+
+    def _answers(
+        self, batch: Sequence[str], cleaned: Sequence[str], found: Iterator[ScoredMention], *, distinct: bool
+    ) -> Iterator[ScoredMention]:
+        """The answers of a batch in order; what was found is for distinct mentions, or for each."""
+        times = Counter(cleaned) if distinct else {}
+        packed: dict[str, bytes] = {}
+        for mention, text in zip(batch, cleaned, strict=True):
+            if text in packed:
+                scored = unpack(packed[text], text)
+            else:
+                scored = next(found)
+                if times.get(text, 1) > 1:
+                    packed[text] = pack(scored)
+            yield self._reranked(scored, text, mention)
+
+    def _in_order(
+        self, search: Callable[[list[int]], list[ScoredMention]], parts: Sequence[list[int]]
+    ) -> Iterator[list[ScoredMention]]:
+        """What a search returns for each part, in order; on a server several wait for answers at the same time."""
+        if not self.statistics.is_remote or len(parts) < 2:
+            yield from map(search, parts)
+            return
+        # Leaving the block, also after an error, waits for the searches that were sent, and cancels the others.
+        with ThreadPoolExecutor(REMOTE_SEARCHES, thread_name_prefix="pearl-qdrant-link") as threads:
+            yield from threads.map(search, parts)
+
+    def _find_rows(
+        self,
+        cleaned: Sequence[str],
+        encoded: Encoded,
+        link_query: LinkQuery,
+        exclude: Exclude | None,
+        check: Callable[[], None],
+        rows: list[int],
+    ) -> list[ScoredMention]:
+        """Candidates of some mentions of a batch, at most `SEARCH_BATCH`; ids are looked up, too."""
+        check()
+        texts = [cleaned[row] for row in rows]
+        of_part = None if exclude is None else partial(_shifted, exclude, rows[0])  # all rows of a part, in order
+        found = self._find(texts, encoded.take(rows), link_query, of_part)
+        return [
+            self._by_id(scored, text, link_query, None if of_part is None else partial(of_part, i))
+            for i, (text, scored) in enumerate(zip(texts, found, strict=True))
+        ]
 
     def _score_distinct(
         self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None]
@@ -232,6 +281,14 @@ def encode_ahead(
                 following = take(mentions, n)
             # An error of the worker is raised here, after the batches before it were yielded.
             yield current[0], current[1], current[2].result()
+
+
+def _first_rows(texts: Sequence[str]) -> dict[str, int]:
+    """The row of the first occurrence of each string, in order."""
+    first: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        first.setdefault(text, row)
+    return first
 
 
 def _shifted(exclude: Exclude, start: int, number: int, point: NamePoint) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_stream import encode_ahead
@@ -70,6 +74,65 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
     assert [link.mention for link in theirs] == mentions
     assert [link.entity_id for link in theirs] == [link.entity_id for link in ours]
     assert [link.probability for link in theirs] == pytest.approx([link.probability for link in ours], abs=1e-4)
+
+
+def test_slices_are_searched_at_the_same_time(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second search is sent before the first one is answered, and answers keep their order."""
+    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 8)
+    mentions = [f"w{i} time" for i in range(30)]
+    with QdrantDouble() as double:
+        remote = linker(ServerStore.connect(double.url), encoder)
+        alone = [remote.link(mention, threshold=0.0).entity_id for mention in mentions]
+        both = threading.Barrier(2)
+        answer, lock, n_held = double.answer, threading.Lock(), 0
+
+        def held(method: str, path: str, body: bytes) -> Any:
+            nonlocal n_held
+            with lock:
+                n_held += path.endswith("/query/batch")
+                is_first = path.endswith("/query/batch") and n_held <= 2
+            if is_first:
+                both.wait(timeout=30)
+            return answer(method, path, body)
+
+        monkeypatch.setattr(double, "answer", held)
+        together = [link.entity_id for link in remote.link_batch(mentions, threshold=0.0)]
+        remote.close()
+
+    assert not both.broken
+    assert together == alone
+
+
+def test_a_repeated_mention_is_searched_once(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same string in a batch for a server is one query, and each place has its answer."""
+    with QdrantDouble() as double:
+        remote = linker(ServerStore.connect(double.url), encoder)
+        answer, sizes = double.answer, []
+
+        def counted(method: str, path: str, body: bytes) -> Any:
+            if path.endswith("/query/batch"):
+                sizes.append(len(json.loads(body)["searches"]))
+            return answer(method, path, body)
+
+        monkeypatch.setattr(double, "answer", counted)
+        links = list(remote.link_batch(["w1 time", "w2 time"] * 40, threshold=0.0))
+        remote.close()
+
+    assert max(sizes) <= 4, "two mentions, at most two searches of each in one request"
+    assert [link.entity_id for link in links] == ["E1", "E2"] * 40
+
+
+def test_an_error_of_a_search_is_raised(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused search ends the batch with its error, and no thread is left."""
+    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 8)
+    with QdrantDouble() as double:
+        remote = linker(ServerStore.connect(double.url), encoder)
+        double.faults = [Fault("status", match="POST .*/query/batch$", status=400) for _ in range(9)]
+        with pytest.raises(StoreRejectedError):
+            list(remote.link_batch([f"w{i} time" for i in range(30)]))
+        remote.close()
+
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pearl-qdrant-link")]
 
 
 def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder: Encoder) -> None:
