@@ -23,13 +23,8 @@ from typing import Any
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_QUANTIZATION
+from pearl_qdrant.sizing.defaults import CORES, DIM, GPUS, NAMES_PER_SHARD, NODE_MEMORY_GB, REPLICAS
 from pearl_qdrant.sizing.rates import Rate, read_rates
-
-DIM = 448
-"""Width of the model that ships."""
-
-NAMES_PER_SHARD = 4_500_000
-"""One graph: the largest segment that the embedded store makes by itself holds 8 GB of whole vectors."""
 
 MEMORY_SHARE = 0.75
 """The part of a node's memory that is left for the page cache."""
@@ -53,10 +48,10 @@ class Machines:
         replicas: Copies of each shard.
     """
 
-    cores: int = 16
-    gpus: int = 1
-    node_memory_gb: float = 64.0
-    replicas: int = 2
+    cores: int = CORES
+    gpus: int = GPUS
+    node_memory_gb: float = NODE_MEMORY_GB
+    replicas: int = REPLICAS
 
     def __post_init__(self) -> None:
         for name, least in (("cores", 1), ("gpus", 0), ("node_memory_gb", 1), ("replicas", 1)):
@@ -138,7 +133,7 @@ class Estimate:
         return rounded
 
 
-def estimate_size(
+def estimate_size(  # long: one line a figure
     names: float,
     machines: Machines | None = None,
     *,

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from pearl_qdrant.cli import cli
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.sizing import Machines, Rate, estimate_size, read_rates
-from pearl_qdrant.sizing.estimate import DIM, NAMES_PER_SHARD, QUANTIZATIONS, quantized_bytes
+from pearl_qdrant.sizing.defaults import DIM, NAMES_PER_SHARD
+from pearl_qdrant.sizing.estimate import QUANTIZATIONS, quantized_bytes
 from pearl_qdrant.sizing.rates import NAMES, RATES_FILE, write_rates
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -7,14 +7,23 @@ import click
 from pearl_qdrant.cli.common.options import json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_QUANTIZATION
+from pearl_qdrant.sizing import defaults
 
 
 @click.command()
 @click.option("--names", multiple=True, type=float, required=True, help="Names of the base, as 150e6; may be repeated.")
-@click.option("--cores", type=int, default=16, show_default=True, help="Processor cores that build, all together.")
-@click.option("--gpus", type=int, default=1, show_default=True, help="GPUs that encode; 0 for none.")
-@click.option("--node-memory-gb", type=float, default=64.0, show_default=True, help="Memory of a node that serves.")
-@click.option("--replicas", type=int, default=2, show_default=True, help="Copies of each shard.")
+@click.option(
+    "--cores", type=int, default=defaults.CORES, show_default=True, help="Processor cores that build, all together."
+)
+@click.option("--gpus", type=int, default=defaults.GPUS, show_default=True, help="GPUs that encode; 0 for none.")
+@click.option(
+    "--node-memory-gb",
+    type=float,
+    default=defaults.NODE_MEMORY_GB,
+    show_default=True,
+    help="Memory of a node that serves.",
+)
+@click.option("--replicas", type=int, default=defaults.REPLICAS, show_default=True, help="Copies of each shard.")
 @click.option(
     "--quantization",
     type=click.Choice(["none", "int8", "binary", "turbo"]),
@@ -22,8 +31,14 @@ from pearl_qdrant.settings import DEFAULT_QUANTIZATION
     show_default=True,
     help="That of times, nodes and links; the last lines show all.",
 )
-@click.option("--dim", type=int, default=448, show_default=True, help="Width of the model's vectors.")
-@click.option("--names-per-shard", type=float, default=4.5e6, show_default=True, help="Names under one graph, at most.")
+@click.option("--dim", type=int, default=defaults.DIM, show_default=True, help="Width of the model's vectors.")
+@click.option(
+    "--names-per-shard",
+    type=float,
+    default=defaults.NAMES_PER_SHARD,
+    show_default=True,
+    help="Names under one graph, at most.",
+)
 @click.option("--rates", type=click.Path(dir_okay=False), help="A file of rates in place of the package's.")
 @click.option("--show-rates", is_flag=True, help="Also print each rate with its machine and source.")
 @json_option
