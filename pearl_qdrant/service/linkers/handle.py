@@ -18,7 +18,7 @@ from pearl_qdrant.service.names.find import FoundName
 from pearl_qdrant.service.names.keeper import NameKeeper
 from pearl_qdrant.service.observing.logs import facts
 from pearl_qdrant.service.observing.metrics import Metrics
-from pearl_qdrant.service.observing.traces import span
+from pearl_qdrant.service.observing.traces import SpanContext, span
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.store.schema import Manifest
 
@@ -204,11 +204,13 @@ class CollectionHandle:
                 "reject links."
             )
 
-    async def _link_batch(self, mentions: Sequence[str], options: LinkOptions) -> list[Link]:
-        return await self._batches.run(lambda: self._link_here(mentions, options))
+    async def _link_batch(
+        self, mentions: Sequence[str], options: LinkOptions, asked_by: Sequence[SpanContext]
+    ) -> list[Link]:
+        return await self._batches.run(lambda: self._link_here(mentions, options, asked_by))
 
-    def _link_here(self, mentions: Sequence[str], options: LinkOptions) -> list[Link]:
-        named = span("pearl_qdrant.link_batch", collection=self.name, mentions=len(mentions))
+    def _link_here(self, mentions: Sequence[str], options: LinkOptions, asked_by: Sequence[SpanContext]) -> list[Link]:
+        named = span("pearl_qdrant.link_batch", asked_by, collection=self.name, mentions=len(mentions))
         with named, self._metrics.batch_seconds.labels(self.name).time():
             return list(self.linker.link_batch(mentions, options, workers=1))
 

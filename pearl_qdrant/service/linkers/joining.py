@@ -9,6 +9,7 @@ wait for all of it.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections import deque
@@ -19,11 +20,12 @@ from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.service.errors import ClientGoneError
 from pearl_qdrant.service.linkers.lanes import queue_full, timed_out
+from pearl_qdrant.service.observing.traces import SpanContext, here
 
 log = logging.getLogger(__name__)
 
-LinkMany = Callable[[Sequence[str], LinkOptions], Awaitable[list[Link]]]
-"""Links a batch of mentions with the same options."""
+LinkMany = Callable[[Sequence[str], LinkOptions, Sequence[SpanContext]], Awaitable[list[Link]]]
+"""Links a batch of mentions with the same options, for requests with these spans."""
 
 IsGone = Callable[[], Awaitable[bool]]
 """Whether the client of a request has hung up."""
@@ -37,6 +39,7 @@ class _Request:
     options: LinkOptions
     answer: asyncio.Future[list[Link]]
     is_gone: IsGone | None
+    span: SpanContext = field(default_factory=here)
     links: list[Link] = field(default_factory=list)
     taken: int = 0
     has_waited: bool = False
@@ -108,7 +111,8 @@ class Joiner:
         self._requests.append(request)
         self._on_queued(self.queued)
         if self._runner is None:
-            self._runner = asyncio.create_task(self._run())
+            # In a context of its own: it works for other requests, too, and none of their ids is its own.
+            self._runner = contextvars.Context().run(lambda: asyncio.create_task(self._run()))
         try:
             done, _ = await asyncio.wait([request.answer], timeout=self._timeout_s)
         finally:
@@ -162,7 +166,7 @@ class Joiner:
         self._on_batch(len(mentions), len(batch))
         start = time.monotonic()
         try:
-            links = await self._link(mentions, batch[0][0].options)
+            links = await self._link(mentions, batch[0][0].options, [request.span for request, _ in batch])
         except Exception as error:  # noqa: BLE001 (each request of the batch raises it)
             for request, _ in batch:
                 if not request.answer.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,7 @@ class Lane:
         self.queued = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of a call.
+        """The result of a call, which logs with the id of the request that asks.
 
         Raises:
             QueueFullError: If too many wait.
@@ -49,7 +50,7 @@ class Lane:
         """
         if self.queued >= self._max_queued:
             raise queue_full(self._name, self._max_queued, retry_after_s=1)
-        submitted = self._executor.submit(call)
+        submitted = self._executor.submit(contextvars.copy_context().run, call)
         self.queued += 1
         self._on_queued(self.queued)
         # It counts as queued until its thread is free again, even if nobody waits for it any more.

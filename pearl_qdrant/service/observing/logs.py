@@ -59,7 +59,7 @@ def start_logging(log_format: LogFormat, *, verbose: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else Lines())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
-    for noisy in ("httpx", "httpcore", "asyncio"):
+    for noisy in ("httpx", "httpx2", "httpcore", "httpcore2", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()

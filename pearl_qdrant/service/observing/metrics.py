@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -74,10 +74,6 @@ class Metrics:
             reasons[reason] = reasons.get(reason, 0) + 1
         for reason, n in reasons.items():
             self.answers.labels(collection, reason).inc(n)
-
-    def follow(self, gauge: Gauge, labels: Sequence[str]) -> Callable[[float], None]:
-        """What sets the value of a gauge."""
-        return gauge.labels(*labels).set
 
     def text(self) -> bytes:
         """All metrics, of all workers, in Prometheus' text format."""

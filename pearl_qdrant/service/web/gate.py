@@ -15,6 +15,7 @@ from pearl_qdrant.errors import PearlQdrantError
 from pearl_qdrant.service.errors import BodyTooLargeError, TimedOutError, UnauthorizedError
 from pearl_qdrant.service.observing.logs import facts, request_id
 from pearl_qdrant.service.observing.metrics import Metrics
+from pearl_qdrant.service.observing.traces import describe_request
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import error_answer, problem
 from pearl_qdrant.service.web.keys import NEEDS_NO_KEY, KeyCheck
@@ -28,6 +29,9 @@ REQUEST_ID = "pearl_qdrant.request_id"
 """Key of a scope for the id of its request."""
 
 _VALID_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+"""Methods that are counted by name; a client may send any word, and each would be a series of its own."""
 
 _DRAINED = 8
 """How many times the limit of a body is read and dropped, so that a client that sends too much sees the answer."""
@@ -51,6 +55,7 @@ class Gate:
         number = given.decode() if _VALID_ID.fullmatch(given) else uuid.uuid4().hex
         scope[REQUEST_ID] = number
         token = request_id.set(number)
+        describe_request(number, has_query=bool(scope["query_string"]))
         answer = _Answer(send, number)
         self._metrics.in_flight.inc()
         try:
@@ -111,7 +116,8 @@ class Gate:
     def _report(self, scope: Scope, status: int | None, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
         shown = 499 if status is None else status  # 499: the client hung up before the answer, as nginx has it
-        self._metrics.requests.labels(scope["method"], route, shown).inc()
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._metrics.requests.labels(method, route, shown).inc()
         self._metrics.seconds.labels(route).observe(seconds)
         client = scope.get("client")
         log.info(

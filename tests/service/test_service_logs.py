@@ -1,0 +1,251 @@
+"""Logs and traces: JSON lines and spans with the ids of requests, without keys and without what people type."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from edge_cases import wait_until
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service.observing.logs import JsonLines, Lines, facts, start_logging
+
+KEY = "0123456789abcdef-first"
+SECRET = "Sekretna zzmention"
+"""What nobody but the client is to read."""
+
+
+class Written:
+    """What a service logs while this is open."""
+
+    def __init__(self) -> None:
+        self.text = io.StringIO()
+        self.handler = logging.StreamHandler(self.text)
+        self.handler.setFormatter(JsonLines())
+        self.handler.addFilter(lambda record: not record.name.startswith("http"))  # the client of the tests
+
+    def lines(self, **wanted: object) -> list[dict[str, Any]]:
+        """Its lines that have some fields."""
+        lines = [json.loads(line) for line in self.text.getvalue().splitlines()]
+        return [line for line in lines if wanted.items() <= line.items()]
+
+
+@pytest.fixture
+def written() -> Iterator[Written]:
+    """The log of the service, as JSON lines."""
+    found, root = Written(), logging.getLogger()
+    level = root.level
+    root.addHandler(found.handler)
+    root.setLevel(logging.INFO)
+    yield found
+    root.removeHandler(found.handler)
+    root.setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def closed(service_settings: ServiceSettings) -> Iterator[TestClient]:
+    """A client, which sends its key, of a service with a key."""
+    settings = service_settings.model_copy(update={"api_keys": (SecretStr(KEY),)})
+    with TestClient(create_app(settings), headers={"X-API-Key": KEY}, raise_server_exceptions=False) as opened:
+        wait_until(lambda: opened.get("/health/ready").status_code == 200)
+        wait_until(lambda: opened.get("/v1/search?q=n").status_code == 200)
+        yield opened
+
+
+def ask_everything(client: TestClient) -> None:
+    """Send what has secrets in it to each path that takes some."""
+    client.get("/v1/search", params={"q": SECRET})
+    client.get("/reconcile/base/suggest/entity", params={"prefix": SECRET})
+    client.get("/v1/search", params={"q": "x", "limit": SECRET})
+    body = {"mentions": [SECRET], "context": SECRET}
+    assert client.post("/v1/link", json={**body, "explain": True}).status_code == 200
+    assert client.post("/v1/link", json={**body, "types": [SECRET[:9]]}).status_code == 422
+    assert client.post("/v1/link", json={**body, "limit": SECRET}).status_code == 422
+    assert client.post("/v1/annotate", json={"text": SECRET}).status_code == 200
+    assert client.post("/v1/documents", json={"text": SECRET, "spans": [{"start": 0, "end": 4}]}).status_code == 200
+    assert client.post("/reconcile/base", data={"queries": json.dumps({"q0": {"query": SECRET}})}).status_code == 200
+    assert client.post("/v1/accept", json={"mention": SECRET, "entity_id": "nyc"}).status_code == 403
+    for wrong in (f"{KEY}-wrong", KEY[:-1]):
+        headers = {"X-API-Key": wrong, "Authorization": f"Bearer {wrong}"}
+        assert client.post("/v1/link", json=body, headers=headers).status_code == 401
+
+
+def test_each_request_is_one_line_of_json(closed: TestClient, written: Written) -> None:
+    """The line has the id of the request, method, path without its query, status, time and client."""
+    answer = closed.get("/v1/search?q=new", headers={"X-Request-ID": "a-1"})
+    closed.get("/v1/entities/base/none")
+
+    [line] = written.lines(request_id="a-1")
+    assert answer.headers["x-request-id"] == "a-1"
+    assert line["logger"] == "pearl_qdrant.service.access"
+    assert (line["level"], line["message"]) == ("info", "request")
+    assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/search", 200)
+    assert line["ms"] >= 0
+    assert line["time"].endswith("Z")
+    [other] = written.lines(path="/v1/entities/base/none")
+    assert other["status"] == 404
+    assert len(other["request_id"]) == 32
+
+
+def test_no_line_has_a_key_or_a_mention(closed: TestClient, written: Written) -> None:
+    """Neither what is answered nor what is refused leaves a key, a mention, a text or a query in the log."""
+    ask_everything(closed)
+
+    assert len(written.lines(logger="pearl_qdrant.service.access")) == 12
+    for secret in (KEY[:-1], *SECRET.split()):
+        assert secret not in written.text.getvalue()
+
+
+def test_a_failure_is_found_by_the_id_of_its_answer(
+    closed: TestClient, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody expected is answered with 500 and an id; the log has the reason under this id."""
+    handle = closed.app.state.collections._handles["base"]  # type: ignore[attr-defined]
+
+    def broken(*given: object) -> None:
+        logging.getLogger("pearl_qdrant.any").warning("from a thread")
+        raise ZeroDivisionError("what happened")
+
+    monkeypatch.setattr(handle.linker, "entity", broken)
+    failed = closed.get("/v1/entities/base/nyc")
+
+    assert (failed.status_code, failed.json()["error"]) == (500, "internal")
+    assert "what happened" not in failed.text
+    thread, error, request = written.lines(request_id=failed.json()["request_id"])
+    assert thread["message"] == "from a thread"
+    assert error["level"] == "error"
+    assert "ZeroDivisionError: what happened" in error["error"]
+    assert request["status"] == 500
+
+
+def test_a_batch_has_the_id_of_no_request(
+    closed: TestClient, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a batch logs is of several requests, so that it has the id of none."""
+    linker = closed.app.state.collections._handles["base"].linker  # type: ignore[attr-defined]
+    link_batch = linker.link_batch
+
+    def talkative(*given: Any, **named: Any) -> Any:
+        logging.getLogger("pearl_qdrant.any").warning("in a batch")
+        return link_batch(*given, **named)
+
+    monkeypatch.setattr(linker, "link_batch", talkative)
+    closed.post("/v1/link", json={"mentions": ["NYC"]})
+
+    [line] = written.lines(message="in a batch")
+    assert "request_id" not in line
+
+
+def test_a_line_for_people_has_the_same_facts() -> None:
+    """The text format has time, level, message and facts in one line."""
+    record = logging.LogRecord("name", logging.INFO, "", 0, "done", (), None)
+    record.__dict__.update(facts(collection="base", status=200))
+
+    assert Lines().format(record).endswith(" INFO done collection=base status=200")
+
+
+def test_every_line_is_one_object() -> None:
+    """Line ends and objects in a message, or in facts, do not break a line."""
+    record = logging.LogRecord("name", logging.ERROR, "", 0, "one\ntwo %s", ("\u2028",), None)
+    record.__dict__.update(facts(where=object(), names=("a", "b")))
+
+    [line] = JsonLines().format(record).split("\n")
+    assert json.loads(line)["names"] == ["a", "b"]
+
+
+def test_logging_goes_to_stderr_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`start_logging` puts one handler in place of others, and keeps the lines of uvicorn's own access log out."""
+    root, access = logging.getLogger(), logging.getLogger("uvicorn.access")
+    before = root.handlers[:], root.level, access.propagate
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    try:
+        root.handlers = []
+        start_logging("json")
+        access.info("GET /?q=%s", SECRET)
+        logging.getLogger("uvicorn.error").info("started")
+        logging.getLogger("httpx2").info("GET http://server")
+    finally:
+        root.handlers, root.level, access.propagate = before
+
+    [line] = stream.getvalue().splitlines()
+    assert json.loads(line)["message"] == "started"
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Keeps all spans of this process in memory; skips the test without the SDK."""
+    pytest.importorskip("opentelemetry.sdk.trace", reason="needs the SDK: pip install opentelemetry-sdk")
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    kept, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)  # it can be set once a process, and belongs to no test
+    yield kept
+    provider.shutdown()
+
+
+def test_a_batch_links_to_the_requests_that_it_answers(closed: TestClient, spans: Any) -> None:
+    """A request has a span with its id, in the trace of its client; a batch has one that links to it."""
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    headers = {"traceparent": f"00-{trace_id}-b7ad6b7169203331-01", "X-Request-ID": "a-1"}
+    assert closed.post("/v1/link", json={"mentions": [SECRET, "NYC"]}, headers=headers).status_code == 200
+
+    found = spans.get_finished_spans()
+    [request] = [one for one in found if one.name == "POST /v1/link"]
+    [batch] = [one for one in found if one.name == "pearl_qdrant.link_batch"]
+    assert f"{request.context.trace_id:032x}" == trace_id
+    assert request.attributes["pearl_qdrant.request_id"] == "a-1"
+    assert request.attributes["http.response.status_code"] == 200
+    inner = {one.context.span_id for one in found if one.context.trace_id == request.context.trace_id}
+    assert [link.context.span_id in inner for link in batch.links] == [True]
+    assert batch.parent is None
+    assert batch.attributes == {"pearl_qdrant.collection": "base", "pearl_qdrant.mentions": 2}
+    assert SECRET.split()[0] not in "".join(one.to_json() for one in found)
+
+
+def test_what_people_type_is_in_no_span(closed: TestClient, spans: Any) -> None:
+    """The query of a URL is hidden, and so is the text of a request that is refused."""
+    closed.get("/v1/search", params={"q": SECRET})
+    closed.post("/v1/link", json={"mentions": ["x"], "limit": SECRET})
+    closed.post("/v1/link", json={"mentions": ["x"], "types": [SECRET]})
+    closed.post("/v1/annotate", json={"text": SECRET})
+
+    found = spans.get_finished_spans()
+    [typed] = [one for one in found if one.name == "GET /v1/search"]
+    assert typed.attributes["url.query"] == "REDACTED"
+    [failed] = [one for one in found if one.name == "pearl_qdrant.link_batch"]
+    assert failed.attributes["error.type"] == "UnknownTypeError"
+    assert SECRET.split()[0] not in "".join(one.to_json() for one in found)
+
+
+@pytest.mark.slow
+def test_without_a_configuration_the_sdk_is_not_imported(service_store: Path, tmp_path: Path) -> None:
+    """A service that nobody asked for traces answers without importing the SDK, as where it is not installed."""
+    script = """
+import sys, time
+from fastapi.testclient import TestClient
+from pearl_qdrant.service import ServiceSettings, create_app
+
+with TestClient(create_app(ServiceSettings(store=sys.argv[1], cache=sys.argv[2]))) as client:
+    while client.get("/health/ready").status_code != 200:
+        time.sleep(0.05)
+    assert client.post("/v1/link", json={"mentions": ["NYC"]}).status_code == 200
+print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
+"""
+    command = [sys.executable, "-c", script, str(service_store), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+
+    assert done.stdout.strip() == "[]"
