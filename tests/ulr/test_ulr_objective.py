@@ -114,6 +114,40 @@ def test_misad_is_zero_where_the_vectors_add_up() -> None:
         misad(whole, whole, torch.zeros(2, 2))
 
 
+def test_sequences_are_held_where_they_were(folders: Callable[[str], Path]) -> None:
+    """With `hold`, the start's vector of the sequence without masks is the target of n-gram and rest, and of it."""
+    base, start = open_base(folders("bert")), open_base(folders("bert"))
+    network, before = base.network.eval(), start.network.eval().requires_grad_(False)
+    with torch.no_grad():
+        for i, parameter in enumerate(network.parameters()):
+            parameter.add_(0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i)))
+    views = views_of(base)
+
+    def unit(model: Any, ids: list[int]) -> Tensor:
+        tokens = model.encoder(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        return tokens.mean(0) / tokens.mean(0).norm()
+
+    errors = []
+    for view in views:
+        if view.part is not None:
+            plain = [dict(zip(view.masked, view.targets, strict=True)).get(i, t) for i, t in enumerate(view.whole)]
+            goal = unit(before, plain)
+            apart = (unit(network, view.part) + unit(network, view.rest) - goal).square().mean()
+            errors.append(apart + 3 * (unit(network, plain) - goal).square().mean())
+    expected = torch.stack(errors).mean()
+    torch.autograd.backward(7 * expected)
+    gradients = {name: p.grad.clone() for name, p in network.encoder.named_parameters() if p.grad is not None}
+    network.zero_grad()
+    found = backward(
+        network, views, config(micro_batch=2, misad_weight=7.0, mlm_weight=0.0, hold=3.0), start=start.network
+    )
+
+    assert found.misad == pytest.approx(expected.item(), rel=1e-4)
+    for name, parameter in network.encoder.named_parameters():
+        if name in gradients:
+            torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-3, atol=1e-6, msg=name)
+
+
 def test_one_term_alone_can_be_trained(folders: Callable[[str], Path]) -> None:
     """Without masks only MiSAD is computed, and without n-grams only the MLM loss; the head alone needs no n-gram."""
     base = open_base(folders("bert"))

@@ -74,6 +74,25 @@ def test_both_losses_fall(bert: Path, tmp_path: Path) -> None:
     assert all(row["sequences"] == row["spans"] == 5 for row in rows)
 
 
+def test_held_sequences_stay(bert: Path, tmp_path: Path) -> None:
+    """The more sequences are held, the nearer their vectors stay to those of the start."""
+
+    def vectors(base: UlrBase) -> torch.Tensor:
+        ids = [base.tokenizer.encode(text).ids for text in SENTENCES]
+        found = [base.network.encoder(input_ids=torch.tensor([row])).last_hidden_state[0].mean(0) for row in ids]
+        return torch.nn.functional.normalize(torch.stack(found), dim=-1).detach()
+
+    before, kept = vectors(open_base(bert)), []
+    for weight in (0.0, 5.0):
+        base = open_base(bert)
+        settings = config(steps=12, batch_size=5, dropout=False, mlm_weight=0.0, misad_weight=100.0, hold=weight)
+        learn(base, tmp_path / str(weight), settings)
+        kept.append(float((vectors(base) * before).sum(1).mean()))
+
+    assert kept[0] < kept[1]
+    assert kept[1] > 0.95
+
+
 def test_a_new_head_is_trained_alone_first(bert: Path, tmp_path: Path) -> None:
     """The first steps leave the encoder as it is, with a learning rate of their own; then all is trained."""
     base, start = open_base(bert), open_base(bert)
@@ -102,7 +121,15 @@ def test_the_rate_rises_and_falls() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"steps": 0}, {"mask_share": 1.0}, {"warmup": -0.1}, {"clip": -1}, {"max_tokens": 3}, {"misad_weight": -2}],
+    [
+        {"steps": 0},
+        {"mask_share": 1.0},
+        {"warmup": -0.1},
+        {"clip": -1},
+        {"max_tokens": 3},
+        {"misad_weight": -2},
+        {"hold": -1},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     """A wrong setting is named with its value."""

@@ -32,6 +32,8 @@ class UlrConfig:
         misad_weight, mlm_weight: Weights of the two terms; without MiSAD no n-gram is chosen and any token may be
             masked, without MLM none is.
         renormalise: Scale E_w + E_R to unit length, as the published code does.
+        hold: Weight, beside MiSAD, of the square error of whole sequences to the vectors that they had before training;
+            these are the target of MiSAD then. 0 for neither, as in the paper.
         mlm_on_rest: The rest R has the masks of S too, and its masked tokens count in the MLM loss.
         mask_share: Share of the tokens of S outside the n-gram that the MLM loss predicts.
         sampling: How the n-gram of a sequence is chosen.
@@ -57,6 +59,7 @@ class UlrConfig:
     misad_weight: float = 1.0
     mlm_weight: float = 1.0
     renormalise: bool = False
+    hold: float = 0.0
     mlm_on_rest: bool = False
     mask_share: float = 0.15
     sampling: Sampling = "random_span"
@@ -75,7 +78,7 @@ class UlrConfig:
         for name in (*positive, "save_every", "save_seconds"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("misad_weight", "mlm_weight", "head_steps", "clip"):
+        for name in ("misad_weight", "mlm_weight", "hold", "head_steps", "clip"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not 0 <= self.warmup <= 1:

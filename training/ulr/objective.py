@@ -4,8 +4,13 @@
     L_MiSAD = MSE(E_w + E_R, E_S)       unit vectors of the n-gram, of the rest and of the whole sequence
     L_MLM                               cross-entropy of the masked tokens of S, none of them in w
 
-E_S is the vector of the masked S, as one pass gives both terms. The MSE is a mean over dimensions as well as sequences:
-for 384 dimensions a squared distance of 1 is a loss of 0.0026.
+    L_hold = MSE(E_S, start's E_S)      if asked for; not in the paper
+
+With `hold`, MiSAD is misad_weight (MSE(E_w + E_R, start's E_S) + hold L_hold): the vectors of whole sequences, without
+masks, stay where the encoder had them before training, and only n-grams and rests move.
+
+E_S of MiSAD is the vector of the masked S, as one pass gives both terms. The MSE is a mean over dimensions as well as
+sequences: for 384 dimensions a squared distance of 1 is a loss of 0.0026.
 
 The sums over parts of a batch are exact: each part counts by its share of all n-grams and of all masked tokens.
 
@@ -53,7 +58,7 @@ class UlrLosses:
     """Losses of a step before their weights, detached.
 
     Attributes:
-        misad: 0 if no sequence has an n-gram.
+        misad: With what holds sequences; 0 if no sequence has an n-gram.
         mlm: In nats; 0 if nothing is masked.
         n_spans: Sequences with an n-gram.
     """
@@ -64,7 +69,13 @@ class UlrLosses:
 
 
 def backward(
-    network: UlrNetwork, views: Sequence[Views], config: UlrConfig, *, precision: str = "fp32", head_only: bool = False
+    network: UlrNetwork,
+    views: Sequence[Views],
+    config: UlrConfig,
+    *,
+    start: UlrNetwork | None = None,
+    precision: str = "fp32",
+    head_only: bool = False,
 ) -> UlrLosses:
     """Add the gradient of the objective over a batch to the network's parameters.
 
@@ -72,6 +83,7 @@ def backward(
         network: Computes the losses.
         views: The sequences of the batch, seen in parts.
         config: The weights of the terms, and how many sequences are encoded at once.
+        start: The network as it was before training, fixed; only if `config.hold` is positive.
         precision: Precision of the encoder's forward passes, "fp32" or "bf16".
         head_only: Compute the MLM loss of S alone, as while the encoder is fixed.
     """
@@ -79,9 +91,9 @@ def backward(
     n_masked = _count_masked(views, head_only=head_only)
     misad_sum = mlm_sum = 0.0
     ordered = sorted(views, key=lambda view: len(view.whole))
-    for start in range(0, len(ordered), config.micro_batch):
-        chunk = ordered[start : start + config.micro_batch]
-        error, mlm = _terms(network, chunk, config, precision=precision, head_only=head_only)
+    for first in range(0, len(ordered), config.micro_batch):
+        chunk = ordered[first : first + config.micro_batch]
+        error, mlm = _terms(network, chunk, config, start, precision=precision, head_only=head_only)
         total = torch.zeros((), device=device_of(network))
         if error is not None:
             error = error * (_count_spans(chunk) / n_spans)
@@ -105,7 +117,13 @@ def _count_masked(views: Sequence[Views], *, head_only: bool) -> int:
 
 
 def _terms(
-    network: UlrNetwork, views: Sequence[Views], config: UlrConfig, *, precision: str, head_only: bool
+    network: UlrNetwork,
+    views: Sequence[Views],
+    config: UlrConfig,
+    start: UlrNetwork | None,
+    *,
+    precision: str,
+    head_only: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Mean MiSAD and MLM losses of a part of a batch; None for one without an n-gram or a masked token."""
     device = device_of(network)
@@ -120,16 +138,26 @@ def _terms(
             rest, rest_mask = _encode(network, [view.rest for _, view in pairs])
             vectors.append(_rows(rest, [(i, p) for i, (_, view) in enumerate(pairs) for p in view.rest_masked]))
             targets += [target for _, view in pairs for target in view.rest_targets]
+            if start is None:
+                held, target = None, network.pool(whole, whole_mask)[[i for i, _ in pairs]]
+            else:
+                held, target = _held(network, start, [view.plain() for _, view in pairs])
             error = misad(
-                network.pool(part, part_mask),
-                network.pool(rest, rest_mask),
-                network.pool(whole, whole_mask)[[i for i, _ in pairs]],
-                renormalise=config.renormalise,
+                network.pool(part, part_mask), network.pool(rest, rest_mask), target, renormalise=config.renormalise
             )
+            error = error if held is None else error + config.hold * held
         logits = network.logits(torch.cat(vectors)) if targets else None
     if logits is None:
         return error, None
     return error, nn.functional.cross_entropy(logits, torch.tensor(targets, device=device))
+
+
+def _held(network: UlrNetwork, start: UlrNetwork, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """The square error of sequences to where they were, (), and the vectors of the start, (n, dim)."""
+    with torch.no_grad():
+        target = start.pool(*_encode(start, rows))
+    vectors = nn.functional.normalize(network.pool(*_encode(network, rows)), dim=-1)
+    return nn.functional.mse_loss(vectors, nn.functional.normalize(target, dim=-1)), target
 
 
 def _encode(network: UlrNetwork, rows: list[list[int]]) -> tuple[Tensor, Tensor]:

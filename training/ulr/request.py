@@ -42,7 +42,7 @@ class UlrRequest:
         head_steps: The first steps train the MLM head alone; by default a tenth of the steps if the base has no head,
             and none if it has one.
         batch_size, learning_rate, warmup, schedule, head_learning_rate: As in `UlrConfig`.
-        misad_weight, mlm_weight, renormalise, mlm_on_rest, mask_share, n_scored: As in `UlrConfig`.
+        misad_weight, mlm_weight, renormalise, hold, mlm_on_rest, mask_share, n_scored: As in `UlrConfig`.
         dropout, max_tokens, micro_batch, precision, save_every, seed: As in `UlrConfig`.
         tensorboard: Write TensorBoard event files too.
         restart: Start over, even if `out` holds the state of a run; by default the run resumes.
@@ -71,6 +71,7 @@ class UlrRequest:
     misad_weight: float = _CONFIG.misad_weight
     mlm_weight: float = _CONFIG.mlm_weight
     renormalise: bool = _CONFIG.renormalise
+    hold: float = _CONFIG.hold
     mlm_on_rest: bool = _CONFIG.mlm_on_rest
     mask_share: float = _CONFIG.mask_share
     n_scored: int = _CONFIG.n_scored
@@ -99,6 +100,8 @@ class UlrRequest:
             raise OptionError("sampling", f"'sampling' {self.sampling} needs 'ngrams'; without them spans are random.")
         if self.misad_weight == self.mlm_weight == 0:
             raise OptionError("misad_weight", "'misad_weight' and 'mlm_weight' are both 0: there is nothing to learn.")
+        if self.hold and not self.misad_weight:
+            raise OptionError("hold", "'hold' is part of MiSAD, which 'misad_weight' 0 leaves out.")
         if self.head_steps and not self.mlm_weight:
             raise OptionError("head_steps", "'head_steps' trains the MLM head, which 'mlm_weight' 0 leaves out.")
         if self.find_sampling() == "lowest_score" and not self.mlm_weight:
@@ -134,6 +137,7 @@ class UlrRequest:
             misad_weight=self.misad_weight,
             mlm_weight=self.mlm_weight,
             renormalise=self.renormalise,
+            hold=self.hold,
             mlm_on_rest=self.mlm_on_rest,
             mask_share=self.mask_share,
             sampling=self.find_sampling(),

@@ -11,6 +11,7 @@ core in fp32; with 8 n-grams of each scored, about 15 s.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -74,7 +75,7 @@ def fit_ulr(
     its state before it stops.
 
     Args:
-        network: Its encoder and its MLM head are trained.
+        network: Its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now.
         data: What to learn from.
         config: How to train.
         folder: Created if absent.
@@ -89,9 +90,10 @@ def fit_ulr(
     """
     folder.mkdir(parents=True, exist_ok=True)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+    start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
     state = RunState(folder / STATE, network, optimizer, {**config.identity(), **data.identity()})
     done = state.load() if resume else state.clear()
-    loop = _Loop(network, data, config, optimizer)
+    loop = _Loop(network, start, data, config, optimizer)
     with deferred_stop() as stop, ExitStack() as stack:
         log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard, record=UlrRecord))
         bar = stack.enter_context(tqdm(desc="ulr", unit="step", initial=done, total=config.steps))
@@ -131,8 +133,15 @@ class _Saver:
 class _Loop:
     """The steps of a run."""
 
-    def __init__(self, network: UlrNetwork, data: UlrData, config: UlrConfig, optimizer: torch.optim.Optimizer) -> None:
-        self._network, self._config, self._optimizer = network, config, optimizer
+    def __init__(
+        self,
+        network: UlrNetwork,
+        start: UlrNetwork | None,
+        data: UlrData,
+        config: UlrConfig,
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        self._network, self._start, self._config, self._optimizer = network, start, config, optimizer
         self._drawer = ViewDrawer(network, data, config)
         self._precision = find_precision(config.precision, device_of(network))
 
@@ -149,7 +158,7 @@ class _Loop:
             group["lr"] = config.rate(step)
         self._optimizer.zero_grad()
         views = self._drawer.views(step, head_only=head_only)
-        losses = backward(network, views, config, precision=self._precision, head_only=head_only)
+        losses = backward(network, views, config, start=self._start, precision=self._precision, head_only=head_only)
         self._check(step, losses)
         if config.clip:
             nn.utils.clip_grad_norm_(network.parameters(), config.clip)

@@ -74,6 +74,13 @@ class Views:
     rest_masked: list[int] = field(default_factory=list)
     rest_targets: list[int] = field(default_factory=list)
 
+    def plain(self) -> list[int]:
+        """S without masks."""
+        ids = [*self.whole]
+        for place, target in zip(self.masked, self.targets, strict=True):
+            ids[place] = target
+        return ids
+
 
 @dataclass(frozen=True, slots=True)
 class Masking:

@@ -37,6 +37,9 @@ _option = option_of(UlrRequest)
 @_option("--misad-weight", "misad_weight", type=click.FloatRange(0), help="Weight of MiSAD; 0 trains MLM alone.")
 @_option("--mlm-weight", "mlm_weight", type=click.FloatRange(0), help="Weight of the MLM loss; 0 trains MiSAD alone.")
 @_option("--renormalise", "renormalise", is_flag=True, help="Scale the sum of n-gram and rest to unit length.")
+@_option("--hold", "hold", type=click.FloatRange(0),
+         help="Hold whole sequences where BASE has them: weight of their square error beside MiSAD, whose target they "
+              "are then. Not in the paper.")  # fmt: skip
 @_option("--mlm-on-rest", "mlm_on_rest", is_flag=True, help="Mask the rest too, and predict its masked tokens.")
 @_option("--mask-share", "mask_share", type=click.FloatRange(0, 1, min_open=True, max_open=True),
          help="Share of the tokens that are masked.")  # fmt: skip
