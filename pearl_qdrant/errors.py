@@ -14,6 +14,7 @@
     │   ├── ModelMismatchError   the collection was made by another model
     │   ├── IncompleteError      a load or an update of the collection did not finish
     │   ├── StoreLockedError     another process has the embedded collection open for writing
+    │   ├── CollectionMovedError another version of the collection took its place; open it again
     │   ├── ReadOnlyError        a change of something that was opened read-only
     │   ├── StoreForkedError     a handle of another process was used in its fork
     │   ├── StoreClosedError     a store, collection or writer was used after it was closed
@@ -124,11 +125,12 @@ class CollectionNotFoundError(StoreError):
 class CollectionExistsError(StoreError):
     """A collection of that name exists already."""
 
-    def __init__(self, collection: str) -> None:
+    def __init__(self, collection: str, *, option: str | None = None) -> None:
         self.collection = collection
         super().__init__(
             f"Collection '{collection}' exists already. Choose another name, or delete it with: "
-            f"pearl-qdrant collections delete {collection}"
+            f"pearl-qdrant collections delete {collection}",
+            option=option,
         )
 
 
@@ -163,8 +165,25 @@ class ModelMismatchError(StoreError):
             advice = "The model of that name has changed since: query with the old one"
         super().__init__(
             f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
-            f"{advice}, or ingest again into another collection.",
+            f"{advice}, or encode its names again with another model: pearl-qdrant reencode {collection}",
             option="model",
+        )
+
+
+class CollectionMovedError(StoreError):
+    """Another version of a collection took the place of the one that is open, so that what was written may not count.
+
+    A linker reloads and repeats what it wrote.
+
+    Attributes:
+        collection: Name of the collection.
+    """
+
+    def __init__(self, collection: str) -> None:
+        self.collection = collection
+        super().__init__(
+            f"Collection '{collection}' was replaced by another version of it while it was open here. Open it again, "
+            f"and repeat the last change."
         )
 
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pearl_qdrant.cli.common.bars import progress_bar
 from pearl_qdrant.cli.common.options import json_option, model_option, store_option, wait_option, yes_option
 from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json, table_lines
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import CollectionSummary
     from pearl_qdrant.store.verify import Problem
+    from pearl_qdrant.transfer.records import TransferResult, Way
 
 
 @click.group()
@@ -138,6 +140,87 @@ def verify(context: click.Context, name: str, store: str, model: str | None, as_
             echo(f"{name}: {verified.points:,} points, complete, indexed, model verified.")
     if problems:
         context.exit(1)
+
+
+_way_option = click.option(
+    "--way",
+    type=click.Choice(["auto", "snapshot", "stream"]),
+    default="auto",
+    show_default=True,
+    help="As the finished shard with its graph (snapshot), as names with their vectors (stream), or the first where it "
+    "can (auto).",
+)
+
+_replace_option = click.option(
+    "--replace", is_flag=True, help="Replace a collection of that name, which stays hidden until it is pruned."
+)
+
+
+@collections.command("push")
+@click.argument("name")
+@click.option("--to", required=True, metavar="URL", help="The server, or a folder (key of a server: QDRANT_API_KEY).")
+@store_option
+@_replace_option
+@_way_option
+@wait_option
+@json_option
+def push(name: str, to: str, store: str, replace: bool, way: Way, wait_s: float, as_json: bool) -> None:
+    """Copy a collection to a server, without encoding a name again."""
+    from pearl_qdrant.transfer.push import push_collection
+
+    with progress_bar(name) as on_progress:
+        result = push_collection(
+            name, to=to, store=store, replace=replace, way=way, wait_s=wait_s, on_progress=on_progress
+        )
+    _print_transfer(result, as_json=as_json)
+
+
+@collections.command("pull")
+@click.argument("name")
+@click.option("--from", "source", required=True, metavar="URL", help="The server (key: QDRANT_API_KEY), or a folder.")
+@store_option
+@_replace_option
+@_way_option
+@wait_option
+@json_option
+def pull(name: str, source: str, store: str, replace: bool, way: Way, wait_s: float, as_json: bool) -> None:
+    """Copy a collection from a server, without encoding a name again."""
+    from pearl_qdrant.transfer.pull import pull_collection
+
+    with progress_bar(name) as on_progress:
+        result = pull_collection(
+            name, source=source, store=store, replace=replace, way=way, wait_s=wait_s, on_progress=on_progress
+        )
+    _print_transfer(result, as_json=as_json)
+
+
+@collections.command("prune")
+@click.argument("name")
+@store_option
+@yes_option
+def prune(name: str, store: str, yes: bool) -> None:
+    """Delete the hidden versions of a collection that another one took the place of."""
+    from pearl_qdrant.transfer.versions import prune_collection
+
+    if not yes:
+        confirm(f"Delete all older versions of collection '{name}' in {store}? This cannot be undone.")
+    echo(f"{name}: {prune_collection(name, store=store)} older versions deleted.", err=True)
+
+
+def _print_transfer(result: TransferResult, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(result.to_json())
+        return
+    how = "as a snapshot" if result.way == "snapshot" else "streamed"
+    because = f" ({result.reason})" if result.reason else ""
+    echo(
+        f"{result.collection}: {result.names:,} names {how}{because} to {result.target} in {result.seconds:.1f} s; "
+        f"{result.checked:,} compared.",
+        err=True,
+    )
+    if result.replaced:
+        remove = f"pearl-qdrant collections prune {result.collection} --store {result.target}"
+        echo(f"The collection before it is kept, hidden. Remove it with: {remove}", err=True)
 
 
 def _format_problem(problem: Problem) -> str:

@@ -19,6 +19,7 @@ from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.protocol import IsMatch
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import ScoredName, SearchEngine, check_limit, chunks, keep_valid, search_dense
+from pearl_qdrant.store.versions.rows import NameRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,10 @@ class BaseCollection(ABC):
     @abstractmethod
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
         """Yield the points that pass, ordered by id; `page` points for each call of the engine."""
+
+    @abstractmethod
+    def _scroll_rows(self) -> Iterator[NameRows]:
+        """Yield all points with their dense vectors, ordered by id, in pages."""
 
     @abstractmethod
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
@@ -204,6 +209,10 @@ class BaseCollection(ABC):
     def scroll(self) -> Iterator[NamePoint]:
         """Yield all points, ordered by point id."""
         return self._scroll(None, self._page_size)
+
+    def scroll_rows(self) -> Iterator[NameRows]:
+        """Yield all points with their vectors, ordered by point id; see `protocol.Collection.scroll_rows`."""
+        return self._scroll_rows()
 
     def count(self) -> int:
         """Return the exact number of points."""

@@ -17,6 +17,8 @@ from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import ScoredName
+from pearl_qdrant.store.versions.protocol import Versions
+from pearl_qdrant.store.versions.rows import NameRows
 
 IsMatch = Callable[[int, NamePoint], bool]
 """Takes the row of a query and a name; whether the name is so much the query's own that no other search is needed."""
@@ -74,7 +76,6 @@ class Writer(Protocol):
 
     def flush(self) -> None:
         """Return when all points so far are stored durably."""
-        ...
 
 
 class Collection(Protocol):
@@ -89,12 +90,10 @@ class Collection(Protocol):
     @property
     def is_remote(self) -> bool:
         """Whether a search mostly waits for another process."""
-        ...
 
     @property
     def is_outdated(self) -> bool:
         """Whether it is an older state of the collection: it was opened read-only, and changed since (embedded)."""
-        ...
 
     @property
     def state_token(self) -> str | None:
@@ -116,19 +115,15 @@ class Collection(Protocol):
 
     def read_manifest(self) -> Manifest:
         """Read the current manifest: on a server, another process may have written it meanwhile."""
-        ...
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically."""
-        ...
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Record how much of an input is stored; another process may do this for another input at the same time."""
-        ...
 
     def remove_checkpoint(self, input_name: str) -> None:
         """Remove the checkpoint of an input: its load is complete."""
-        ...
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names, in the order in which they were appended.
@@ -150,7 +145,6 @@ class Collection(Protocol):
 
     def writer(self) -> Writer:
         """Start a bulk load. While it is open, the collection must not be searched."""
-        ...
 
     def upsert(
         self,
@@ -161,7 +155,6 @@ class Collection(Protocol):
         descriptions: FloatArray | None = None,
     ) -> None:
         """Write a few points; search finds them when this returns. Arguments as in `Writer.write`."""
-        ...
 
     def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
         """Find the nearest names of each query vector, best first.
@@ -221,11 +214,9 @@ class Collection(Protocol):
         self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
     ) -> list[NamePoint]:
         """Find points by exact entity id or exact name (at least one must be given), ordered by point id."""
-        ...
 
     def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
         """Return points by id; missing ones are left out."""
-        ...
 
     def description_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
         """Return the vector of the description of each point's entity: (n, dim) float32, L2-normalised.
@@ -244,15 +235,15 @@ class Collection(Protocol):
 
     def scroll(self) -> Iterator[NamePoint]:
         """Yield all points, ordered by point id."""
-        ...
+
+    def scroll_rows(self) -> Iterator[NameRows]:
+        """Yield all points with their vectors, ordered by point id, in pages; the last one may be empty."""
 
     def count(self) -> int:
         """Return the exact number of points."""
-        ...
 
     def count_entities(self) -> int:
         """Return the exact number of points with a canonical name: one for each entity."""
-        ...
 
     def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
         """Count points by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}.
@@ -263,11 +254,9 @@ class Collection(Protocol):
 
     def has_type(self, name: str) -> bool:
         """Whether any point passes a filter for this type; always exact, while `type_counts` may be cut."""
-        ...
 
     def delete_entities(self, entity_ids: Sequence[str]) -> int:
         """Delete all points of these entities; return how many points were deleted."""
-        ...
 
     def delete_points(self, ids: AbstractSet[str]) -> None:
         """Delete points by id; unknown ids do not matter."""
@@ -334,6 +323,11 @@ class Store(Protocol):
     @property
     def location(self) -> str:
         """Folder or URL, without any key."""
+        ...
+
+    @property
+    def versions(self) -> Versions:
+        """The versions of its collections, hidden ones too."""
         ...
 
     def collections(self) -> list[str]:

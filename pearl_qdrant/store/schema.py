@@ -147,7 +147,7 @@ class NamePoint:
             ManifestError: If it was not written by pearl-qdrant.
         """
         given = dict(payload or {})
-        # Before it was a field of its own, a column called popularity was an extra field, which is text.
+        # A column called popularity was an extra field once, which is text.
         text = {"popularity": given.pop("popularity")} if isinstance(given.get("popularity"), str) else {}
         try:
             parsed = msgspec.convert(given, _Payload)
@@ -262,6 +262,7 @@ class Manifest(BaseModel):
         has_head: Whether points have predicted phrase types.
         quantization: How vectors are kept for finding candidates.
         has_descriptions: Whether descriptions have vectors (`DESCRIPTION`), set on creation.
+        has_plain_payloads: Whether an embedded collection has points as a server keeps them (`versions.layouts`).
         lexical_version: `ngrams.VERSION` of its sparse vectors, set on creation; None: it was made before these.
         ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
         calibration: Result of `pearl-qdrant calibrate`; None: the values shipped with the package.
@@ -290,6 +291,7 @@ class Manifest(BaseModel):
     has_head: bool
     quantization: Quantization = "int8"
     has_descriptions: bool = False
+    has_plain_payloads: bool = False
     lexical_version: int | None = None
     ngram_rarity: str | None = None
     calibration: LinkCalibration | None = None
@@ -348,14 +350,14 @@ class Manifest(BaseModel):
 
     def as_created(self) -> Manifest:
         """Return the manifest that a store writes with a new collection."""
-        return self.model_copy(update={"lexical_version": ngrams.VERSION})
+        return self.model_copy(update={"lexical_version": ngrams.VERSION, "has_plain_payloads": False})
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> Manifest:
         """Return a copy with a checkpoint, which replaces the one of the same input."""
         return self.with_checkpoints((*self.without_input(checkpoint.input).checkpoints, checkpoint))
 
     def without_input(self, name: str) -> Manifest:
-        """Return a copy without the checkpoint of an input."""
+        """Return a copy without an input's checkpoint."""
         return self.with_checkpoints(tuple(one for one in self.checkpoints if one.input != name))
 
     def with_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> Manifest:
@@ -365,11 +367,7 @@ class Manifest(BaseModel):
 
     @classmethod
     def parse(cls, text: str | bytes | Mapping[str, Any] | None, collection: str) -> Manifest:
-        """Read a manifest from JSON text or from an object.
-
-        Raises:
-            ManifestError: If there is none, it is not valid, or it has a newer format.
-        """
+        """Read a manifest from JSON text or an object; ManifestError if none is valid, or it has a newer format."""
         if text is None:
             raise ManifestError(collection, "there is none")
         try:

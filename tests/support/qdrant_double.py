@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from qdrant_client import QdrantClient, models
 from qdrant_double_http import DoubleServer, Fault, Kind, Refused, handler_of
-from qdrant_double_routes import MAY_BE_ABSENT, ROUTES
+from qdrant_double_routes import BY_NAME_ALONE, MAY_BE_ABSENT, ROUTES
 
 
 @final
@@ -142,6 +142,9 @@ class QdrantDouble:
             match = re.fullmatch(pattern, path)
             if route_method == method and match:
                 name = unquote(match.groupdict().get("name", ""))
+                if handle not in BY_NAME_ALONE:
+                    aliases = self.client.get_aliases().aliases if name else []
+                    name = next((one.collection_name for one in aliases if one.alias_name == name), name)
                 with self.lock:
                     if name and not self.client.collection_exists(name) and handle not in MAY_BE_ABSENT:
                         raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")

@@ -23,9 +23,20 @@ def _info(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _aliases(double: QdrantDouble, name: str, body: bytes) -> Any:
+    """Change aliases, all or none; a server refuses an alias with the name of a collection."""
     if double.read_only:
         raise Refused(403, "Forbidden: Global manage access is required")
-    return True
+    actions = _parse(models.ChangeAliasesOperation, body).actions
+    names = {one.name for one in double.client.get_collections().collections}
+    for action in actions:
+        created = getattr(action, "create_alias", None)
+        if created is not None and created.alias_name in names:
+            raise Refused(409, f"Wrong input: Collection with the same name already exists: `{created.alias_name}`")
+    return double.client.update_collection_aliases(actions)
+
+
+def _list_aliases(double: QdrantDouble, name: str, body: bytes) -> Any:
+    return double.client.get_aliases()
 
 
 def _cluster(double: QdrantDouble, name: str, body: bytes) -> Any:
@@ -237,11 +248,14 @@ def _facet(double: QdrantDouble, name: str, body: bytes) -> Any:
 _COLLECTION = r"/collections/(?P<name>[^/]+)"
 
 MAY_BE_ABSENT = (_create, _exists, _delete, _restore)
+BY_NAME_ALONE = (_create, _delete)
+"""What takes no alias."""
 
 ROUTES: list[tuple[str, str, Callable[[QdrantDouble, str, bytes], Any]]] = [
     ("GET", "/", _info),
     ("GET", "/cluster", _cluster),
     ("POST", "/collections/aliases", _aliases),
+    ("GET", "/aliases", _list_aliases),
     ("GET", "/collections", _list),
     ("GET", _COLLECTION, _get),
     ("PUT", _COLLECTION, _create),

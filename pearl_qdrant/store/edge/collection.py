@@ -17,15 +17,17 @@ from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
 from pearl_qdrant.store.edge.child_process import EdgeProcess
 from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.points import CANONICAL_FIELD, RECORD_FIELD, check_points, checked_payload, read_record
+from pearl_qdrant.store.edge.points import CANONICAL_FIELD, check_points, checked_payload, payload_fields
 from pearl_qdrant.store.edge.search import is_narrow, run_queries
 from pearl_qdrant.store.edge.views import operations
 from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
 from pearl_qdrant.store.edge.views.operations import to_filter
 from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
-from pearl_qdrant.store.schema import DESCRIPTION, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
+from pearl_qdrant.store.versions.layouts import read_payload, read_record
+from pearl_qdrant.store.versions.rows import NameRows, pack_rows
 
 _PAGE_POINTS = 1000  # points in one scroll
 _MAX_VALUES = 1000  # values in one condition of a filter, or points in one delete: other threads wait meanwhile
@@ -261,9 +263,24 @@ class EdgeCollection(BaseCollection):
             if offset is None:
                 return
 
+    def _scroll_rows(self) -> Iterator[NameRows]:
+        folder = self._folder
+        wanted = [DENSE, DESCRIPTION] if folder.manifest.has_descriptions else [DENSE]
+        offset = None
+        while True:
+            request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=True, with_vector=wanted)
+            with folder.shard("reading it") as shard:
+                records, offset = shard.scroll(request)
+            points = [self._read(record.payload) for record in records]
+            vectors = [cast("dict[str, list[float]]", record.vector or {}) for record in records]
+            yield pack_rows(points, vectors, dim=folder.manifest.dim, has_descriptions=folder.manifest.has_descriptions)
+            if offset is None:
+                return
+
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
-        with self._folder.shard("reading it") as shard:
-            records = shard.retrieve([*ids], [RECORD_FIELD], False)
+        folder = self._folder
+        with folder.shard("reading it") as shard:
+            records = shard.retrieve([*ids], payload_fields(folder.manifest), False)
             return {str(record.id): self._read(record.payload) for record in records}
 
     def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
@@ -306,4 +323,6 @@ class EdgeCollection(BaseCollection):
             folder.record(operations.DELETE, operations.delete_body(ids))
 
     def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
+        if self._folder.manifest.has_plain_payloads:
+            return read_payload(payload, self._name)
         return read_record(payload, self._name)

@@ -77,14 +77,14 @@ def _end_of_torn_line(path: Path, size: int) -> bytes:
         return b"" if file.read(1) == b"\n" else b"\n"
 
 
-def keep_ledger(store: Path, name: str) -> None:
-    """Move the ledger of a collection beside its folder, before the folder is deleted; the opposite of `adopt_ledger`.
+def keep_ledger(store: Path, name: str, folder: Path) -> None:
+    """Move the ledger in a collection's folder beside it, before it is deleted; the opposite of `adopt_ledger`.
 
     Raises:
         OSError: If it cannot be moved.
     """
     with suppress(FileNotFoundError):
-        (store / name / LEDGER_FILE).replace(_kept_path(store, name))
+        (folder / LEDGER_FILE).replace(_kept_path(store, name))
         sync_folder(store)
 
 
@@ -93,15 +93,15 @@ def is_kept(store: Path, name: str) -> bool:
     return _kept_path(store, name).exists()
 
 
-def adopt_ledger(store: Path, name: str) -> bool:
+def adopt_ledger(store: Path, name: str, folder: Path) -> bool:
     """Move a kept ledger into the folder of a collection that was made again; returns False if there is none.
 
     Raises:
         OSError: If it cannot be moved.
     """
-    if not (store / name / LEDGER_FILE).exists():
+    if not (folder / LEDGER_FILE).exists():
         with suppress(FileNotFoundError):
-            _kept_path(store, name).replace(store / name / LEDGER_FILE)
+            _kept_path(store, name).replace(folder / LEDGER_FILE)
             return True
     return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,20 +14,17 @@ import numpy as np
 from qdrant_edge import Point, SparseVector
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.points import check_descriptions, check_vectors, invalid_payload
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint
+from pearl_qdrant.store.versions.layouts import RECORD_FIELD
 
 BATCH_POINTS = 1000
 """Points in one update. Edge holds the interpreter lock for its 50 ms."""
 
 CANONICAL_FIELD = "is_canonical"
 """Indexed beside `INDEXED_FIELDS`. A filter cannot match a bool (MatchValue(True) becomes 1), but a facet can."""
-
-RECORD_FIELD = "record"
-"""The whole `NamePoint` as JSON."""
 
 _HEADER = struct.Struct("!III")  # points, width of the vectors, vectors of descriptions
 
@@ -135,16 +132,9 @@ def edge_payload(point: NamePoint) -> dict[str, Any]:
     return payload
 
 
-def read_record(payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
-    """Reverse `edge_payload`.
-
-    Raises:
-        ManifestError: If it was not written by pearl-qdrant.
-    """
-    try:
-        return _decode((payload or {}).get(RECORD_FIELD, ""))
-    except msgspec.DecodeError as error:
-        raise ManifestError(collection, f"a point has no valid record in its payload ({error})") from error
+def payload_fields(manifest: Manifest) -> list[str] | bool:
+    """Return which fields of a payload are read: the record alone, or all where there are points without one."""
+    return True if manifest.has_plain_payloads else [RECORD_FIELD]
 
 
 def _plain(value: Any) -> Any:
@@ -155,7 +145,6 @@ def _plain(value: Any) -> Any:
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
-_decode = msgspec.json.Decoder(NamePoint).decode
 
 
 def check_points(

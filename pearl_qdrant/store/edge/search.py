@@ -19,7 +19,7 @@ from qdrant_edge import (
 
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.points import RECORD_FIELD
+from pearl_qdrant.store.edge.points import payload_fields
 from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.schema import DENSE, LEXICAL
 from pearl_qdrant.store.search import EnginePoint, NameQuery
@@ -58,13 +58,17 @@ def run_queries(
         q lists; payloads are records (`edge.points`).
     """
     dense_params = _make_dense_params(folder, query_filter, is_narrow)
-    requests = [_make_request(query, query_filter, dense_params) for query in queries]
+    fields = payload_fields(folder.manifest)
+    requests = [_make_request(query, query_filter, dense_params, fields) for query in queries]
     with folder.shard("searching it") as shard:
         return shard.query_batch(QueryBatchRequest(requests))
 
 
 def _make_request(
-    query: NameQuery, query_filter: Filter | None, dense_params: Callable[[NameQuery], SearchParams]
+    query: NameQuery,
+    query_filter: Filter | None,
+    dense_params: Callable[[NameQuery], SearchParams],
+    fields: list[str] | bool,
 ) -> QueryRequest:
     """Make one query as Edge takes it."""
     params = None
@@ -80,7 +84,7 @@ def _make_request(
         filter=query_filter if query.ids is None else Filter(must=[HasIdCondition({*query.ids})]),
         limit=query.limit,
         params=params,
-        with_payload=[RECORD_FIELD] if query.has_payload else False,
+        with_payload=fields if query.has_payload else False,
     )
 
 

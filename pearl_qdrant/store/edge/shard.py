@@ -372,6 +372,15 @@ def edge_errors(collection: str, doing: str) -> Iterator[None]:
         raise translate_error(str(error), collection, doing) from error
 
 
+@contextmanager
+def file_errors(collection: str, doing: str) -> Iterator[None]:
+    """Turn errors of the file system into our errors; arguments as for `edge_errors`."""
+    try:
+        yield
+    except OSError as error:
+        raise translate_error(str(error), collection, doing) from error
+
+
 def translate_error(message: str, collection: str, doing: str) -> StoreError:
     """Turn an error of Qdrant Edge into one of ours, by its message: Edge gives nothing else."""
     lower = message.lower()

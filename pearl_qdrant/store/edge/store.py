@@ -14,7 +14,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from pearl_qdrant.errors import (
@@ -33,6 +33,7 @@ from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
+from pearl_qdrant.store.edge.versions.versions import EdgeVersions, is_plain
 from pearl_qdrant.store.edge.views.content import (
     LOCK_FILE,
     MANIFEST_FILE,
@@ -40,11 +41,13 @@ from pearl_qdrant.store.edge.views.content import (
     read_index_state,
     read_manifest,
 )
+from pearl_qdrant.store.edge.views.current import POINTER_FILE, current_path, write_mark
 from pearl_qdrant.store.edge.views.published import Published, new_token, write_published
 from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.versions.protocol import VersionMark
 
 MAX_NAME_BYTES = 200
 """The longest name of a collection, in UTF-8. File systems allow 255; temporary folders have longer names."""
@@ -78,6 +81,7 @@ class EdgeStore:
         self._opened: list[EdgeCollection] = []
         self._views: weakref.WeakSet[EdgeCollection] = weakref.WeakSet()  # one that nobody uses any more closes itself
         self._guard = ProcessGuard(f"The store {self.location}")
+        self._versions = EdgeVersions(self)
 
     def __repr__(self) -> str:
         return f"EdgeStore({self.location!r})"
@@ -86,6 +90,11 @@ class EdgeStore:
     def location(self) -> str:
         """The folder."""
         return str(self._path)
+
+    @property
+    def versions(self) -> EdgeVersions:
+        """The versions of its collections."""
+        return self._versions
 
     def collections(self) -> list[str]:
         """Return the names of the folders that hold a collection, usable or not; sorted."""
@@ -107,7 +116,7 @@ class EdgeStore:
             try:
                 manifest = read_manifest(path, name)
             except ManifestError as error:
-                if _is_collection(path):  # else it was deleted meanwhile
+                if _is_collection(self.root(name)):  # else it was deleted meanwhile
                     yield Glance(name, None, problem=str(error))
                 continue
             graph = read_index_state(path)
@@ -118,13 +127,19 @@ class EdgeStore:
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> EdgeCollection:
         """Create a collection; see `protocol.Store.create`. If this fails, nothing of it is left."""
+        self.create_folder(self.root(manifest.collection), manifest, placement)
+        return self.open(manifest.collection)
+
+    def create_folder(
+        self, path: Path, manifest: Manifest, placement: Placement | None = None, *, mark: VersionMark | None = None
+    ) -> None:
+        """Create the folder of a collection, or of a version of one; see `create`."""
         if placement not in (None, Placement()):
             raise SettingsError(
                 f"The embedded store at {self.location} has no shards or replicas. Use a Qdrant server as the store.",
                 option="store",
             )
         name = manifest.collection
-        path = self._folder(name)
         try:
             if path.exists():
                 raise CollectionExistsError(name)
@@ -142,6 +157,8 @@ class EdgeStore:
             write_checksums(temporary / SHARD_FOLDER)
             write_published(temporary, Published(new_token()))
             write_atomically(temporary / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
+            if mark is not None:
+                write_mark(temporary, mark)
             temporary.chmod(0o777 & ~_umask())  # mkdtemp makes folders that only their owner may read
             temporary.rename(path)
         except OSError as error:
@@ -150,15 +167,27 @@ class EdgeStore:
             raise self._create_error(name, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        return self.open(name)
 
     def open(self, name: str, *, read_only: bool = False) -> EdgeCollection:
         """Open a collection; see `protocol.Store.open`.
 
         Opened for writing twice in a process, both handles share one shard. Each read-only handle has its own view.
         """
-        path = self._folder(name)
-        self._check_exists(path)
+        while True:
+            path = self._folder(name)
+            self._check_exists(self.root(name))
+            try:
+                collection = self.open_folder(path, name, read_only=read_only)
+            except StoreError:
+                if self._folder(name) == path:
+                    raise
+                continue  # another version took its place meanwhile
+            if read_only or self._folder(name) == path:
+                return collection
+            collection.close()
+
+    def open_folder(self, path: Path, name: str, *, read_only: bool = False) -> EdgeCollection:
+        """Open a version of a collection by its folder; errors as for `open`."""
         if read_only:
             view = EdgeCollection(CollectionView.open(path, name))
             self._views.add(view)
@@ -168,7 +197,7 @@ class EdgeStore:
         self._opened.append(collection)
         if edge_ledger.is_kept(self._path, name):
             with folder.editing():
-                if edge_ledger.adopt_ledger(self._path, name):
+                if edge_ledger.adopt_ledger(self._path, name, path):
                     folder.record_ledger()
         return collection
 
@@ -179,12 +208,15 @@ class EdgeStore:
             CollectionNotFoundError: If there is none of that name.
             StoreLockedError: If it is open, here or in another process.
         """
-        path = self._folder(name)
+        path = self.root(name)
         self._check_exists(path)
-        if CollectionFolder.is_open(path):
+        if any(map(CollectionFolder.is_open, self._versions.paths(name))):
             raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
         try:
-            renamed = self._rename_for_deletion(path, keep_ledger=keep_ledger)
+            with ExitStack() as stack:
+                for other in set(self._versions.paths(name)) - {path}:
+                    stack.callback(CollectionLock.acquire(other / LOCK_FILE, name).release)
+                renamed = self._rename_for_deletion(path, keep_ledger=keep_ledger)
         except FileNotFoundError as error:  # another process has deleted it meanwhile
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
@@ -210,7 +242,7 @@ class EdgeStore:
             if os.name == "nt":  # Windows cannot rename a folder with an open file
                 lock.release()
             if keep_ledger:
-                edge_ledger.keep_ledger(self._path, path.name)
+                edge_ledger.keep_ledger(self._path, path.name, current_path(path))
             else:
                 edge_ledger.delete_kept_ledger(self._path, path.name)
             temporary = Path(tempfile.mkdtemp(prefix=".deleted-", dir=self._path))
@@ -230,8 +262,8 @@ class EdgeStore:
         for view in list(self._views):
             view.close()
 
-    def _folder(self, name: str) -> Path:
-        """Return the folder of a collection of that name.
+    def root(self, name: str) -> Path:
+        """Return the folder of a collection of that name, with all its versions.
 
         Raises:
             StoreForkedError: If another process opened this store.
@@ -240,6 +272,10 @@ class EdgeStore:
         self._guard.check()
         check_name(name)
         return self._path / name
+
+    def _folder(self, name: str) -> Path:
+        """Return the folder of the current version of a collection of that name; errors as for `root`."""
+        return current_path(self.root(name))
 
     def _check_exists(self, path: Path) -> None:
         """Refuse a missing collection.
@@ -279,7 +315,7 @@ class EdgeStore:
 
 def _is_collection(path: Path) -> bool:
     """Whether a folder holds a collection, or a part of one."""
-    return not path.name.startswith(".") and ((path / MANIFEST_FILE).is_file() or (path / SHARD_FOLDER).is_dir())
+    return not path.name.startswith(".") and (is_plain(path) or (path / POINTER_FILE).is_file())
 
 
 def _umask() -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -12,19 +14,23 @@ from pydantic import ValidationError
 from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import ManifestError, StoreClosedError
+from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
 from pearl_qdrant.store.base_collection import BaseCollection, PointFilter
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import ServerLedger
 from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
-from pearl_qdrant.store.server.queries import retrieve_vectors, run_queries, to_filter
+from pearl_qdrant.store.server.queries import retrieve_vectors, run_queries, scroll_rows, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
+from pearl_qdrant.store.versions.layouts import PayloadReader, read_payload
+from pearl_qdrant.store.versions.protocol import PLAIN
+from pearl_qdrant.store.versions.rows import NameRows
 
 MANIFEST_KEY = "pearl_qdrant"
 """Key of the manifest in the collection's metadata; other keys there are never changed."""
@@ -33,6 +39,8 @@ CHECKPOINT_PREFIX = "pearl_qdrant_checkpoint_"
 """Each input that is being loaded has its own key, so that processes do not overwrite each other's checkpoints."""
 
 _PAGE_POINTS = 512  # points in one scroll request
+_ROWS = 256  # points in one page with vectors: 1.5 MB
+_LOOK_S = 1.0
 _BATCH_MENTIONS = 32  # mentions in one request: enough to hide a round trip, few enough for several requests in flight
 _MAX_VALUES = 512  # values in one condition of a filter
 
@@ -41,11 +49,36 @@ class ServerCollection(BaseCollection):
     """One open collection on a server; see `protocol.Collection`. Many threads may search at the same time."""
 
     def __init__(
-        self, connection: Connection, name: str, manifest: Manifest, *, limits: Limits, indexing: Indexing
+        self,
+        connection: Connection,
+        name: str,
+        manifest: Manifest,
+        *,
+        limits: Limits,
+        indexing: Indexing,
+        version: str = PLAIN,
+        is_hidden: bool = False,
     ) -> None:
+        """Use a version of a collection.
+
+        Args:
+            connection: To the server.
+            name: The collection.
+            manifest: Its manifest.
+            limits: Limits of strict mode.
+            indexing: How `finalize` waits.
+            version: The version behind the name.
+            is_hidden: Whether it is being built, so that no other process writes it or waits for it.
+        """
         self._connection = connection
         self._client = connection.client
         self._name = name
+        self._version = version
+        self._physical = physical_name(name, version)
+        self._is_hidden = is_hidden
+        self._payloads = PayloadReader(name)
+        self._seen_at = time.monotonic()
+        self._is_outdated = False
         self._manifest = manifest
         self._limits = limits
         self._indexing = indexing
@@ -69,9 +102,28 @@ class ServerCollection(BaseCollection):
         """The manifest as read on opening, or as last written here."""
         return self._manifest
 
+    @property
+    def version(self) -> str:
+        """Which version it is of those behind its name; the empty text is the collection that a load makes."""
+        return self._version
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether another version is current by now. The server is asked once in `_LOOK_S` seconds at most."""
+        if not self._is_hidden and not self._is_outdated and time.monotonic() - self._seen_at > _LOOK_S:
+            self._seen_at = time.monotonic()
+            with suppress(StoreError):
+                self._is_outdated = find_current(self._connection, self._name)[0] != self._version
+        return self._is_outdated
+
+    def _confirm(self) -> None:
+        """Return when what was written counts; see `confirm_write`."""
+        if not self._is_hidden:
+            confirm_write(self._connection, self._name, self._version)
+
     def read_manifest(self) -> Manifest:
         """Read the manifest as it is on the server now."""
-        info = self._call(lambda: self._client.get_collection(self._name))
+        info = self._call(lambda: self._client.get_collection(self._physical))
         self._manifest = parse_manifest(info.config.metadata, self._name)
         self._limits = Limits.of(info)
         return self._manifest
@@ -79,6 +131,7 @@ class ServerCollection(BaseCollection):
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one request; other metadata stays, checkpoints included."""
         self._merge_metadata({MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})})
+        self._confirm()
         self._manifest = manifest
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -91,24 +144,24 @@ class ServerCollection(BaseCollection):
 
     def _merge_metadata(self, metadata: dict[str, object]) -> None:
         """Set some keys of the collection's metadata, in one request; None removes a key."""
-        self._call(lambda: self._client.update_collection(self._name, metadata=metadata))
+        self._call(lambda: self._client.update_collection(self._physical, metadata=metadata))
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
         self._check_open()
-        return ServerLedger(self._connection, self._name).read_lines()
+        return ServerLedger(self._connection, self._name, self._physical).read_lines()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._check_open()
-        ServerLedger(self._connection, self._name).append_lines(lines)
+        ServerLedger(self._connection, self._name, self._physical).append_lines(lines)
 
     def writer(self) -> ServerWriter:
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
         self._check_open()
-        server_indexing.ensure_payload_indexes(self._connection, self._name)
-        server_indexing.begin_load(self._connection, self._name)
-        return ServerWriter(self._connection, self._name, self._manifest, self._limits)
+        server_indexing.ensure_payload_indexes(self._connection, self._physical)
+        server_indexing.begin_load(self._connection, self._physical)
+        return ServerWriter(self._connection, self._physical, self._manifest, self._limits, confirm=self._confirm)
 
     def upsert(
         self,
@@ -120,14 +173,16 @@ class ServerCollection(BaseCollection):
     ) -> None:
         """Write a few points; search finds them when this returns."""
         self._check_open()
-        uploader = Uploader(self._connection, self._name, self._limits)
+        uploader = Uploader(self._connection, self._physical, self._limits)
         for batch in uploader.batches(check_points(points, vectors, encodable, self._manifest, descriptions)):
             uploader.send(batch)
+        self._confirm()
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points."""
         self._check_open()
-        Uploader(self._connection, self._name, self._limits).replace_payloads(points)
+        Uploader(self._connection, self._physical, self._limits).replace_payloads(points)
+        self._confirm()
 
     def count_entities(self) -> int:
         """Return the exact number of points that carry a canonical name."""
@@ -141,13 +196,13 @@ class ServerCollection(BaseCollection):
             StoreError: If the server reports a failure, or makes no progress for `Indexing.stall_s`.
         """
         self._check_open()
-        server_indexing.ensure_payload_indexes(self._connection, self._name)
-        server_indexing.end_load(self._connection, self._name)
-        server_indexing.wait_until_built(self.status, self._connection, self._name, self._indexing, on_progress)
+        server_indexing.ensure_payload_indexes(self._connection, self._physical)
+        server_indexing.end_load(self._connection, self._physical)
+        server_indexing.wait_until_built(self.status, self._connection, self._physical, self._indexing, on_progress)
 
     def status(self) -> CollectionStatus:
         """Return counts, segments and indexes."""
-        info = self._call(lambda: self._client.get_collection(self._name))
+        info = self._call(lambda: self._client.get_collection(self._physical))
         n_vectors = self._count_vectors(DENSE)
         n_sparse = self._count_vectors(LEXICAL) if LEXICAL in (info.config.params.sparse_vectors or {}) else 0
         n_descriptions = self._count_vectors(DESCRIPTION) if self._manifest.has_descriptions else 0
@@ -186,7 +241,7 @@ class ServerCollection(BaseCollection):
             run=partial(
                 run_queries,
                 self._connection,
-                self._name,
+                self._physical,
                 query_filter=to_filter(PointFilter(types=types)),
                 quantization=self._manifest.quantization,
                 limits=self._limits,
@@ -214,23 +269,29 @@ class ServerCollection(BaseCollection):
     ) -> tuple[list[models.Record], models.ExtendedPointId | None]:
         """Send one request of a scroll; return its points and the offset of the next one."""
         answer: tuple[list[models.Record], models.ExtendedPointId | None] = self._call(
-            lambda: self._client.scroll(self._name, scroll_filter=scroll_filter, limit=limit, offset=offset)
+            lambda: self._client.scroll(self._physical, scroll_filter=scroll_filter, limit=limit, offset=offset)
         )
         return answer
 
+    def _scroll_rows(self) -> Iterator[NameRows]:
+        self._check_open()
+        return scroll_rows(
+            self._connection, self._physical, self._manifest, read=self._read, page=at_most(_ROWS, self._limits.query)
+        )
+
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
-        records = self._call(partial(self._client.retrieve, self._name, ids, with_payload=True))
+        records = self._call(partial(self._client.retrieve, self._physical, ids, with_payload=True))
         return {str(record.id): self._read(record.payload) for record in records}
 
     def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
         self._check_open()
-        return retrieve_vectors(self._connection, self._name, ids, vector, dim=self._manifest.dim)
+        return retrieve_vectors(self._connection, self._physical, ids, vector, dim=self._manifest.dim)
 
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))
 
     def _count_filtered(self, count_filter: models.Filter | None) -> int:
-        answer = self._call(lambda: self._client.count(self._name, count_filter=count_filter, exact=True))
+        answer = self._call(lambda: self._client.count(self._physical, count_filter=count_filter, exact=True))
         return int(answer.count)
 
     def _count_vectors(self, vector: str) -> int:
@@ -239,7 +300,7 @@ class ServerCollection(BaseCollection):
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
         n_values = at_most(limit, self._limits.query)
-        answer = self._call(partial(self._client.facet, self._name, field, limit=n_values, exact=True))
+        answer = self._call(partial(self._client.facet, self._physical, field, limit=n_values, exact=True))
         return {str(hit.value): hit.count for hit in answer.hits if hit.count}
 
     def _delete_matching(self, point_filter: PointFilter) -> int:
@@ -248,17 +309,19 @@ class ServerCollection(BaseCollection):
         # Counted first: if the answer of a delete is lost and it is sent again, there is nothing left to count.
         n_points = self._count_filtered(selector)
         if n_points:
-            self._call(partial(self._client.delete, self._name, selector, wait=True))
+            self._call(partial(self._client.delete, self._physical, selector, wait=True))
+        self._confirm()
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
         points: list[models.ExtendedPointId] = [*ids]
-        self._call(partial(self._client.delete, self._name, models.PointIdsList(points=points), wait=True))
+        self._call(partial(self._client.delete, self._physical, models.PointIdsList(points=points), wait=True))
+        self._confirm()
 
     def _read(self, payload: Mapping[str, Any] | msgspec.Raw | None) -> NamePoint:
         if isinstance(payload, msgspec.Raw):
-            return NamePoint.from_json(payload, self._name)
-        return NamePoint.from_payload(payload, self._name)
+            return self._payloads.read(payload)
+        return read_payload(payload, self._name)
 
     def _call(self, request: Callable[[], Any]) -> Any:
         """Send a request; retried and with our errors, see `Connection.call`."""

@@ -39,10 +39,12 @@ class ServerLedger:
     Attributes:
         connection: Its server.
         collection: Name of the collection.
+        like: The server's name of the version behind it, whose replicas the ledger gets; by default the same.
     """
 
     connection: Connection
     collection: str
+    like: str = ""
 
     @property
     def name(self) -> str:
@@ -96,7 +98,8 @@ class ServerLedger:
     def _create(self) -> None:
         """Make the collection, with as many copies as the one that it belongs to; another process may be faster."""
         client = self.connection.client
-        info = self.connection.call(partial(client.get_collection, self.collection), collection=self.collection)
+        like = self.like or self.collection
+        info = self.connection.call(partial(client.get_collection, like), collection=like)
         params = info.config.params
         create = partial(
             client.create_collection,

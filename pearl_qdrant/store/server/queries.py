@@ -7,7 +7,7 @@ it took a quarter of the time of a link.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,10 +17,11 @@ from qdrant_client import models
 
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.base_collection import PointFilter
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, Quantization
+from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint, Quantization
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.limits import Limits, at_most
+from pearl_qdrant.store.versions.rows import NameRows, pack_rows
 
 _FULL_PRECISION = {"quantization": {"ignore": True}}  # for given points: compare vectors at full precision
 
@@ -158,6 +159,82 @@ def retrieve_vectors(
         collection=collection,
         read=lambda content: _vectors(_read_vectors(content).result, vector, dim),
     )
+
+
+class _Row(msgspec.Struct, gc=False):
+    """A point with its vectors."""
+
+    payload: msgspec.Raw
+    vector: dict[str, list[float]] | None = None
+
+
+class _RowsPage(msgspec.Struct, gc=False):
+    """A page of a scroll, and where the next one begins."""
+
+    points: list[_Row]
+    next_page_offset: str | int | None = None
+
+
+class _RowsAnswer(msgspec.Struct, gc=False):
+    """The answer to a scroll."""
+
+    result: _RowsPage
+
+
+_read_rows = msgspec.json.Decoder(_RowsAnswer).decode
+
+
+def scroll_rows(
+    connection: Connection, collection: str, manifest: Manifest, *, read: Callable[[Any], NamePoint], page: int
+) -> Iterator[NameRows]:
+    """Yield all points with their dense vectors, ordered by point id, in pages.
+
+    Args:
+        connection: To the server.
+        collection: Name of the collection.
+        manifest: Gives the width of the vectors, and whether descriptions have some.
+        read: Turns a payload into a point.
+        page: Points in one request.
+
+    Raises:
+        StoreError: If the server does not answer, refuses a request, or sends an answer of another form.
+    """
+    wanted = [DENSE, DESCRIPTION] if manifest.has_descriptions else [DENSE]
+    offset: str | int | None = None
+    while True:
+        request = {"limit": page, "offset": offset, "with_payload": True, "with_vector": wanted}
+        if connection.is_local:
+            answer = _scroll_local(connection, collection, request)
+        else:
+            answer = connection.call_rest(
+                "POST",
+                "/collections/{name}/points/scroll",
+                orjson.dumps(request),
+                collection=collection,
+                read=lambda content: _read_rows(content).result,
+            )
+        points, offset = answer.points, answer.next_page_offset
+        vectors = [point.vector or {} for point in points]
+        yield pack_rows(
+            [read(point.payload) for point in points],
+            vectors,
+            dim=manifest.dim,
+            has_descriptions=manifest.has_descriptions,
+        )
+        if offset is None:
+            return
+
+
+def _scroll_local(connection: Connection, collection: str, request: dict[str, Any]) -> _RowsPage:
+    """Scroll in qdrant-client's local mode."""
+    records, following = connection.call(
+        lambda: connection.client.scroll(
+            collection, limit=request["limit"], offset=request["offset"], with_vectors=request["with_vector"]
+        ),
+        collection=collection,
+    )
+    rows = [record.model_dump(mode="json", include={"payload", "vector"}) for record in records]
+    return _RowsPage([_Row(msgspec.Raw(orjson.dumps(row["payload"])), row["vector"]) for row in rows], following)
 
 
 def _vectors(points: Sequence[_Vectors], vector: str, dim: int) -> dict[str, list[float]]:

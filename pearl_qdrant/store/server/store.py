@@ -7,7 +7,7 @@ in the metadata, in one request; `finalize` restores it. So if a process dies in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from qdrant_client import QdrantClient, models
 
@@ -21,9 +21,12 @@ from pearl_qdrant.store.server import connection as server_connection
 from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
 from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.current import find_current, split_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import LEDGER_SUFFIX, ServerLedger
 from pearl_qdrant.store.server.limits import Limits
+from pearl_qdrant.store.server.versions import ServerVersions
+from pearl_qdrant.store.versions.protocol import PLAIN
 
 
 class ServerStore:
@@ -32,6 +35,7 @@ class ServerStore:
     def __init__(self, connection: Connection, *, indexing: Indexing | None = None) -> None:
         self._connection = connection
         self._indexing = indexing or Indexing()
+        self._versions = ServerVersions(self)
 
     @classmethod
     def connect(
@@ -93,8 +97,22 @@ class ServerStore:
         return self._connection.location
 
     def collections(self) -> list[str]:
-        """Return the names of all collections on the server, sorted, also those of other programs, without ledgers."""
-        return [name for name in self._connection.collections() if not name.endswith(LEDGER_SUFFIX)]
+        """Return the names of all collections on the server, sorted, also those of other programs.
+
+        Ledgers and hidden versions are left out; an alias of a version counts as a collection.
+        """
+        names = [name for name in self._connection.collections() if not name.endswith(LEDGER_SUFFIX)]
+        plain = [name for name in names if split_name(name)[1] == PLAIN]
+        if len(plain) == len(names):
+            return plain
+        answer = self._connection.call(self._connection.client.get_aliases)
+        hidden = {one.alias_name for one in answer.aliases if split_name(one.collection_name)[0] == one.alias_name}
+        return sorted({*plain, *(hidden - set(plain))})
+
+    @property
+    def versions(self) -> ServerVersions:
+        """The versions of its collections."""
+        return self._versions
 
     def glance(self, names: Sequence[str]) -> Iterator[Glance]:
         """Look at collections with one request each, a few at the same time; see `protocol.Store.glance`."""
@@ -102,9 +120,8 @@ class ServerStore:
 
     def _glance(self, name: str) -> Glance | None:
         """Look at one collection; None if it was deleted meanwhile."""
-        client = self._connection.client
         try:
-            info = self._connection.call(lambda: client.get_collection(name), collection=name)
+            _, info = find_current(self._connection, name)
         except CollectionNotFoundError:
             return None
         metadata = info.config.metadata or {}
@@ -118,7 +135,31 @@ class ServerStore:
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> ServerCollection:
         """Create a collection with its payload indexes; see `protocol.Store.create`."""
-        name, client, tries = manifest.collection, self._connection.client, 0
+        if manifest.collection in self.collections():
+            raise CollectionExistsError(manifest.collection)
+        self.create_physical(manifest.collection, manifest, placement)
+        return self.open(manifest.collection)
+
+    def create_physical(
+        self,
+        name: str,
+        manifest: Manifest,
+        placement: Placement | None = None,
+        *,
+        metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a collection under the server's own name for it, with its payload indexes.
+
+        Args:
+            name: The server's name, which differs from the manifest's for a version.
+            manifest: As for `create`.
+            placement: As for `create`.
+            metadata: More metadata of it.
+
+        Raises:
+            CollectionExistsError: If a collection of that name exists.
+        """
+        client, tries = self._connection.client, 0
         manifest, placement = manifest.as_created(), placement or Placement()
 
         def create() -> bool:
@@ -134,31 +175,48 @@ class ServerStore:
                 shard_number=placement.shards,
                 replication_factor=placement.replicas,
                 write_consistency_factor=placement.write_consistency,
-                metadata={MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})},
+                metadata={MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"}), **(metadata or {})},
             )
 
-        if name in self.collections():
-            raise CollectionExistsError(name)
         try:
             self._connection.call(create, collection=name)
         except CollectionExistsError:
             # An earlier try may have created it, but its answer was lost.
-            if tries == 1 or self.open(name).manifest != manifest:
+            if tries == 1 or self._manifest(name) != manifest:
                 raise
         try:
-            collection = self.open(name)
+            self._manifest(name)
         except ManifestError as error:
-            self.delete(name)
+            self._connection.call(lambda: client.delete_collection(name), collection=name)
             raise StoreRejectedError(
                 f"Qdrant at {self.location} does not store metadata of collections. Update the server to 1.16 or later."
             ) from error
         server_indexing.ensure_payload_indexes(self._connection, name)
-        return collection
+
+    def _manifest(self, physical: str) -> Manifest:
+        client = self._connection.client
+        info = self._connection.call(lambda: client.get_collection(physical), collection=physical)
+        return parse_manifest(info.config.metadata, physical)
 
     def open(self, name: str, *, read_only: bool = False) -> ServerCollection:
         """Open a collection; see `protocol.Store.open`. The key decides whether it can be written."""
-        client = self._connection.client
-        info = self._connection.call(lambda: client.get_collection(name), collection=name)
+        version, info = find_current(self._connection, name)
+        return self.open_physical(name, version, info)
+
+    def open_physical(
+        self, name: str, version: str, info: models.CollectionInfo, *, is_hidden: bool = False
+    ) -> ServerCollection:
+        """Open a version of a collection.
+
+        Args:
+            name: The collection.
+            version: The version.
+            info: What the server says of it.
+            is_hidden: As for `ServerCollection`.
+
+        Raises:
+            ManifestError: If it was not made by pearl-qdrant.
+        """
         manifest = parse_manifest(info.config.metadata, name)
         params = info.config.params.vectors
         vectors = params if isinstance(params, dict) else {}
@@ -170,14 +228,22 @@ class ServerStore:
             raise ManifestError(name, f"there should be vectors '{DESCRIPTION}'")
         if manifest.has_lexical and LEXICAL not in (info.config.params.sparse_vectors or {}):
             raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
-        return ServerCollection(self._connection, name, manifest, limits=Limits.of(info), indexing=self._indexing)
+        return ServerCollection(
+            self._connection,
+            name,
+            manifest,
+            limits=Limits.of(info),
+            indexing=self._indexing,
+            version=version,
+            is_hidden=is_hidden,
+        )
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
-        """Delete a collection, even one without a manifest; see `protocol.Store.delete`."""
-        existing, client = self.collections(), self._connection.client
+        """Delete a collection with all its versions, even one without a manifest; see `protocol.Store.delete`."""
+        existing = self.collections()
         if name not in existing:
             raise CollectionNotFoundError(name, existing)
-        self._connection.call(lambda: client.delete_collection(name), collection=name)
+        self._versions.delete_all(name)
         if not keep_ledger:
             ServerLedger(self._connection, name).delete()
 

@@ -135,7 +135,16 @@ class ServerWriter:
     the error, and so does every later one: nothing more is written.
     """
 
-    def __init__(self, connection: Connection, collection: str, manifest: Manifest, limits: Limits) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        collection: str,
+        manifest: Manifest,
+        limits: Limits,
+        *,
+        confirm: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._confirm = confirm
         self._uploader = Uploader(connection, collection, limits)
         self._guard = connection.guard
         self._name = collection
@@ -185,6 +194,7 @@ class ServerWriter:
         """Return when all points so far are stored; see `protocol.Writer.flush`."""
         self._open_pool()
         self._collect(block_above=0)
+        self._confirm()
 
     def _open_pool(self) -> ThreadPoolExecutor:
         self._guard.check()

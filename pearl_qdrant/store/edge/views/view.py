@@ -35,6 +35,7 @@ from pearl_qdrant.store.edge.views.content import (
     read_index_state,
     read_manifest,
 )
+from pearl_qdrant.store.edge.views.current import current_path, current_version, root_of
 from pearl_qdrant.store.edge.views.operations import replay
 from pearl_qdrant.store.edge.views.places import ViewPlace, make_places, may_work_elsewhere
 from pearl_qdrant.store.edge.views.placing import LOG_FOLDER, copy_file, make_log, place, shard_files, without_log
@@ -123,6 +124,7 @@ class CollectionView:
         self._mutex = threading.RLock()
         self._source = source
         self._seen = _stat(source.path)
+        self._root = root_of(source.path)
         self.manifest, self._index = _read_content(source)
         self._shard: EdgeShard | None = _open_shard(source, view.path, has_lexical=self.manifest.has_lexical)
         self._end = weakref.finalize(self, _close, self._shard, view, self.guard)
@@ -163,7 +165,7 @@ class CollectionView:
 
     @classmethod
     def _open(cls, source: _Source) -> CollectionView:
-        for view in make_places(source.path.parent, source.name):
+        for view in make_places(root_of(source.path).parent, source.name):
             try:
                 return cls(source, view)
             except OSError as error:
@@ -186,7 +188,11 @@ class CollectionView:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a writer has committed another state since this view was opened. It takes one look at a file."""
+        """Whether another state was committed since this view was opened; it takes a look at two files."""
+        if self._source.path != self._root and current_path(self._root) != self._source.path:
+            return True
+        if self._source.path == self._root and current_version(self._root):
+            return True
         seen = _stat(self._source.path)
         if seen == self._seen:
             return False

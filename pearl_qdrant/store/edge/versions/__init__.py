@@ -1,0 +1,1 @@
+"""Versions of embedded collections, and their shards as snapshots of a server."""

@@ -1,0 +1,40 @@
+"""Collections moved between stores, or encoded again with another model, without downtime.
+
+    from pearl_qdrant.transfer import push_collection, reencode_collection
+
+    push_collection("umls", to="http://localhost:6333")
+    reencode_collection("umls", model="pearl-base")
+
+What is built is hidden until it is complete and checked; then one change makes it current (`store/versions`).
+`push.py` and `pull.py` are the calls, `moving.py` what they share: `streaming.py` and `packing.py` are the two ways.
+`reencoding.py` encodes again and `catching_up.py` follows what writers do meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pearl_qdrant._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pearl_qdrant.transfer.pull import pull_collection
+    from pearl_qdrant.transfer.push import push_collection
+    from pearl_qdrant.transfer.records import TransferResult
+    from pearl_qdrant.transfer.versions import prune_collection
+
+__all__ = [
+    "TransferResult",
+    "prune_collection",
+    "pull_collection",
+    "push_collection",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "TransferResult": "pearl_qdrant.transfer.records",
+        "prune_collection": "pearl_qdrant.transfer.versions",
+        "pull_collection": "pearl_qdrant.transfer.pull",
+        "push_collection": "pearl_qdrant.transfer.push",
+    },
+)

@@ -1,0 +1,57 @@
+"""What a transfer returns, and how it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Way = Literal["auto", "snapshot", "stream"]
+"""How a collection moves: as its finished shard, as points with their vectors, or the first where it can."""
+
+OnProgress = Callable[[int, int], None]
+"""Called with (names moved, all names)."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferResult:
+    """What `push_collection` or `pull_collection` did.
+
+    Attributes:
+        collection: Its name.
+        source, target: Locations of the stores.
+        way: "snapshot": the finished shard, with its graph; "stream": points with their vectors.
+        reason: Why this way.
+        names: Names of the collection; as many points are in the target, counted exactly.
+        checked: Names whose points were compared, and that were searched in both stores with the same answer.
+        replaced: Whether a collection of that name was there. It stays hidden in the target, until it is pruned.
+        seconds: Time of all of it.
+    """
+
+    collection: str
+    source: str
+    target: str
+    way: Literal["snapshot", "stream"]
+    reason: str
+    names: int
+    checked: int
+    replaced: bool
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all facts as one flat JSON object."""
+        return {
+            "collection": self.collection,
+            "source": self.source,
+            "target": self.target,
+            "way": self.way,
+            "reason": self.reason,
+            "names": self.names,
+            "checked": self.checked,
+            "replaced": self.replaced,
+            "seconds": round(self.seconds, 3),
+        }

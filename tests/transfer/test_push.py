@@ -1,0 +1,154 @@
+"""`push_collection` and `pull_collection`, streamed: over the double, and in qdrant-client's local mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from qdrant_client import QdrantClient
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+from transfer_cases import NAME, content, fill
+
+from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, IncompleteError, StoreError
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.upload import Uploader
+from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
+
+
+def physical(double: QdrantDouble) -> list[str]:
+    """The server's own names of all collections."""
+    return sorted(one.name for one in double.client.get_collections().collections)
+
+
+def test_a_pushed_collection_has_the_same_points_and_answers(local: EdgeStore, server: ServerStore) -> None:
+    """A push brings points, vectors, manifest and what was learned to the server under the same name."""
+    with local.open(NAME).editing():
+        local.open(NAME).append_ledger([b'{"a": 1}', b'{"b": 2}'])
+    result = push_collection(NAME, to=server, store=local, way="stream")
+    ours, theirs = local.open(NAME), server.open(NAME)
+
+    assert (result.names, result.way, result.replaced, result.checked) == (60, "stream", False, 60)
+    assert server.collections() == [NAME]
+    assert content(theirs) == content(ours)
+    assert theirs.manifest == ours.manifest
+    assert list(theirs.read_ledger()) == [b'{"a": 1}', b'{"b": 2}']
+    assert theirs.status().is_finalized
+
+
+def test_a_pulled_collection_is_the_pushed_one(local: EdgeStore, server: ServerStore, tmp_path: Path) -> None:
+    """There and back again nothing is lost."""
+    push_collection(NAME, to=server, store=local, way="stream")
+    result = pull_collection(NAME, source=server, store=tmp_path / "other", way="stream")
+    back = EdgeStore(tmp_path / "other")
+
+    assert result.names == 60
+    assert content(back.open(NAME)) == content(local.open(NAME))
+    assert back.open(NAME).manifest == local.open(NAME).manifest
+    back.close()
+
+
+def test_local_mode_takes_a_collection(local: EdgeStore) -> None:
+    """qdrant-client's local mode is a target as well."""
+    client = QdrantClient(":memory:")
+    target = ServerStore.from_client(client)
+    push_collection(NAME, to=target, store=local)
+
+    assert content(target.open(NAME)) == content(local.open(NAME))
+    client.close()
+
+
+def test_nothing_is_overwritten_unless_told(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+    """A collection of that name is refused; with `replace` it is replaced at once, and pruned later."""
+    fill(server, 10, start=1000)
+    with pytest.raises(CollectionExistsError) as error:
+        push_collection(NAME, to=server, store=local)
+    assert error.value.option == "replace"
+    assert server.open(NAME).count() == 10
+
+    before = server.open(NAME)
+    result = push_collection(NAME, to=server, store=local, replace=True)
+
+    assert result.replaced
+    assert before.count() == 10, "a reader keeps what it opened"
+    assert server.open(NAME).count() == 60
+    assert server.collections() == [NAME]
+    assert prune_collection(NAME, store=server) == 1
+    assert len(physical(double)) == 1
+    assert server.open(NAME).count() == 60
+    server.delete(NAME)
+    assert physical(double) == []
+
+
+def test_a_broken_push_leaves_nothing_visible(
+    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is left of a push that died is hidden, and the next push removes it."""
+
+    def die(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Uploader, "send", die)
+        patch.setattr(type(server.versions), "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            push_collection(NAME, to=server, store=local, way="stream")
+    (left,) = physical(double)
+
+    assert server.collections() == []
+    assert left.startswith(f"{NAME}.pearl-qdrant-v.")
+    push_collection(NAME, to=server, store=local, way="stream")
+    assert server.collections() == [NAME]
+    assert left not in physical(double)
+    assert len(physical(double)) == 1
+
+
+def test_a_refused_push_leaves_nothing(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+    """If the server refuses a batch, the hidden collection is deleted again."""
+    double.faults = [Fault("status", status=400, error="no")]
+    with pytest.raises(StoreError):
+        push_collection(NAME, to=server, store=local, way="stream")
+
+    assert physical(double) == []
+
+
+def test_a_lost_name_is_noticed(
+    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that loses a point gets no alias."""
+    send = Uploader.send
+    monkeypatch.setattr(Uploader, "send", lambda self, batch: send(self, batch[1:]))
+    with pytest.raises(StoreError, match="60 names were read and 59 arrived"):
+        push_collection(NAME, to=server, store=local, way="stream")
+
+    assert physical(double) == []
+
+
+def test_an_unfinished_collection_is_refused(local: EdgeStore, server: ServerStore) -> None:
+    """A collection whose load did not finish is not pushed."""
+    collection = local.open(NAME)
+    collection.write_manifest(collection.manifest.model_copy(update={"state": "loading"}))
+    with pytest.raises(IncompleteError):
+        push_collection(NAME, to=server, store=local)
+    with pytest.raises(CollectionNotFoundError):
+        push_collection("none", to=server, store=local)
+    assert server.collections() == []
+
+
+def test_a_pull_replaces_a_folder_at_once(local: EdgeStore, server: ServerStore) -> None:
+    """`replace` changes one file of the embedded store; an open reader keeps its state, and notices."""
+    fill(server, 10, start=1000)
+    reader = local.open(NAME, read_only=True)
+    pull_collection(NAME, source=server, store=local, way="stream", replace=True)
+
+    assert reader.count() == 60
+    assert reader.is_outdated
+    assert local.open(NAME, read_only=True).count() == 10
+    assert local.collections() == [NAME]
+    reader.close()
+    assert prune_collection(NAME, store=local) == 1
+    assert local.open(NAME, read_only=True).count() == 10
+    local.close()
+    local.delete(NAME)
+    assert local.collections() == []

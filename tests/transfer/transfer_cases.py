@@ -1,0 +1,66 @@
+"""Shared by the tests of transfers: an embedded collection, and stores that do not wait long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edge_cases import manifest_of, many
+from qdrant_double import QdrantDouble
+
+from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.store import ServerStore
+
+NAME = "toy"
+QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)
+
+
+def connect(double: QdrantDouble) -> ServerStore:
+    """A store on the double that does not wait long."""
+    return ServerStore.connect(double.url, retry=QUICK, indexing=Indexing(poll_s=0.005, stall_s=5.0))
+
+
+def ready(collection: Collection) -> Manifest:
+    """Write the manifest of a complete load."""
+    names = [point.name for point in collection.scroll()]
+    changed = {
+        "state": "ready",
+        "names": len(names),
+        "entities": collection.count_entities(),
+        "ngram_rarity": IdfTable.from_names(names).to_text(),
+    }
+    manifest = collection.manifest.model_copy(update=changed)
+    collection.write_manifest(manifest)
+    return manifest
+
+
+def fill(store: Store, n: int = 60, *, name: str = NAME, start: int = 0, dim: int = 8) -> Collection:
+    """Make a complete collection of n names, two for each entity."""
+    collection = store.create(manifest_of(name, dim=dim))
+    points, vectors, encodable = many(n, start=start, dim=dim)
+    encodable[0] = False
+    collection.upsert(points, vectors, encodable)
+    ready(collection)
+    return collection
+
+
+def embedded(path: Path, n: int = 60, *, name: str = NAME) -> EdgeStore:
+    """An embedded store with one complete collection, closed."""
+    store = EdgeStore(path)
+    fill(store, n, name=name)
+    store.close()
+    return EdgeStore(path)
+
+
+def content(collection: Collection) -> dict[str, tuple[object, list[float], list[float]]]:
+    """Points by id with their vectors, rounded."""
+    found: dict[str, tuple[object, list[float], list[float]]] = {}
+    for rows in collection.scroll_rows():
+        for i, point in enumerate(rows.points):
+            description = [] if rows.descriptions is None else rows.descriptions[i].round(2).tolist()
+            found[point.id] = (point, [round(float(x), 5) for x in rows.vectors[i]], description)
+    return found
