@@ -24,13 +24,17 @@ class ServiceError(PearlQdrantError):
         self.retry_after_s = retry_after_s
 
 
+_LARGEST = 2**53
+"""Larger numbers are not exact in JSON."""
+
+
 class LimitError(ServiceError):
     """Something in a request is over a limit.
 
     Args:
         limit: Name of the limit, a field of `ServiceSettings`.
         allowed: Its value.
-        found: What the request has.
+        found: What the request has; numbers over 2**53 are shown as that.
         where: The field of the body, as in ``mentions``.
     """
 
@@ -38,6 +42,7 @@ class LimitError(ServiceError):
     code = "over_limit"
 
     def __init__(self, limit: str, *, allowed: int, found: int, where: str) -> None:
+        found = min(found, _LARGEST)
         super().__init__(
             f"{where} is over the limit {limit}: {found:,}, allowed are {allowed:,}. Send less in one request.",
             limit=limit,

@@ -49,6 +49,23 @@ def test_a_search_over_a_limit_is_refused(client: TestClient) -> None:
     assert client.get("/v1/search", params={"q": "x", "limit": 21}).json()["limit"] == "max_limit"
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, 10**400], ids=["2**63", "2**64", "10**400"])
+def test_a_number_without_end_is_over_the_limit(client: TestClient, number: int) -> None:
+    """A number that no JSON reader knows is refused as any other that is too large."""
+    answers = [
+        client.get("/v1/search", params={"q": "x", "limit": number}),
+        client.get("/v1/map", params={"size": number}),
+        client.get("/reconcile/base/suggest/entity", params={"prefix": "x", "cursor": number}),
+        client.post(
+            "/v1/link",
+            content=f'{{"mentions": ["x"], "limit": {number}}}',
+            headers={"Content-Type": "application/json"},
+        ),
+    ]
+
+    assert [(one.status_code, one.json()["found"]) for one in answers] == [(422, 2**53)] * 4
+
+
 def test_a_large_body_is_refused(client: TestClient) -> None:
     """A body over the limit is answered with 413, whether or not its length is known before."""
 

@@ -28,7 +28,8 @@ def test_a_map_has_a_place_for_each_entity(client: TestClient) -> None:
 
 def test_a_map_may_be_a_sample(client: TestClient) -> None:
     """Fewer entities than there are can be asked for, and more than the limit cannot."""
-    assert len(client.get("/v1/map", params={"size": 3}).json()["points"]) == 3
+    whole = client.get("/v1/map", params={"size": 50}).json()["points"]
+    assert client.get("/v1/map", params={"size": 3}).json()["points"] == whole[:3]
     refused = client.get("/v1/map", params={"size": 51})
     assert refused.status_code == 422
     assert refused.json()["limit"] == "max_map_size"
@@ -114,7 +115,7 @@ def test_a_map_is_kept_until_the_collection_changes(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(maps, "make_map", make_map)
 
     async def ask() -> None:
-        kept, handle = maps.Maps(clock=lambda: now[0]), _Handle()
+        kept, handle = maps.Maps(2000, clock=lambda: now[0]), _Handle()
         both = [kept.get(handle, 5, wait_s=60), kept.get(handle, 5, wait_s=60)]  # type: ignore[arg-type]
         first, second = await asyncio.gather(*both)
         assert first is second
@@ -133,7 +134,7 @@ def test_who_asks_for_a_long_map_is_asked_to_come_again(monkeypatch: pytest.Monk
     """While a map is made, a request ends in time with Retry-After, and a later one gets the map."""
 
     async def ask() -> None:
-        kept, handle = maps.Maps(), _Handle()
+        kept, handle = maps.Maps(2000), _Handle()
         ready = asyncio.Event()
 
         async def slow(handle: object, size: int) -> maps.EntityMap:
@@ -148,3 +149,30 @@ def test_who_asks_for_a_long_map_is_asked_to_come_again(monkeypatch: pytest.Monk
         assert (await kept.get(handle, 5, wait_s=60)).method == "pca"  # type: ignore[arg-type]
 
     asyncio.run(ask())
+
+
+def test_any_number_of_sizes_takes_two_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of many sizes, while the collection changes, make one map up to the default size and one above it."""
+    made: list[int] = []
+
+    async def ask() -> None:
+        kept, handle = maps.Maps(2000), _Handle()
+        ready = asyncio.Event()
+
+        async def slow(handle: object, size: int) -> maps.EntityMap:
+            made.append(size)
+            await ready.wait()
+            return maps.EntityMap("pca", tuple(maps.MapPoint(0, 0, str(i), "", None) for i in range(size)))
+
+        monkeypatch.setattr(kept, "_make", slow)
+        asked = [asyncio.create_task(kept.get(handle, size, wait_s=60)) for size in range(1, 2000, 13)]  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        handle.token = "two"
+        asked.append(asyncio.create_task(kept.get(handle, 600, wait_s=60)))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        ready.set()
+        found = await asyncio.gather(*asked)
+        assert [len(one.points) for one in found] == [*range(1, 2000, 13), 600]
+
+    asyncio.run(ask())
+    assert made == [600, 2000]

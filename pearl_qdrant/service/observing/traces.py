@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry. FastAPI makes those of requests itself; without a configured SDK they cost next to nothing."""
+"""Spans of OpenTelemetry. FastAPI makes those of requests itself; unless an SDK is configured they cost little."""
 
 from __future__ import annotations
 

@@ -27,10 +27,9 @@ def lay_out(vectors: FloatArray) -> tuple[FloatArray, str]:
     Returns:
         Places, (n, 2), in [0, 1] with the proportions kept, and the method: ``t-sne`` or ``pca``.
     """
-    reduced = principal_components(vectors, _COMPONENTS)
     if len(vectors) >= MIN_NEIGHBOURS and find_spec("sklearn") is not None:
-        return _fitted(_tsne(reduced)), "t-sne"
-    return _fitted(reduced[:, :2]), "pca"
+        return _fitted(_tsne(vectors)), "t-sne"
+    return _fitted(principal_components(vectors, 2)), "pca"
 
 
 def principal_components(vectors: FloatArray, count: int) -> FloatArray:
@@ -52,10 +51,15 @@ def principal_components(vectors: FloatArray, count: int) -> FloatArray:
 
 def _tsne(vectors: FloatArray) -> FloatArray:
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)  # scikit-learn looks at three times as many neighbours
     placing = TSNE(n_components=2, perplexity=perplexity, max_iter=_ITERATIONS, init="pca", random_state=0)
-    return np.asarray(placing.fit_transform(vectors), dtype=np.float32)
+    # One thread: the threads of each of the 500 steps wait for each other, which takes ten times as long where other
+    # programs or batches have the cores.
+    with threadpool_limits(1):
+        reduced = principal_components(vectors, _COMPONENTS)
+        return np.asarray(placing.fit_transform(reduced), dtype=np.float32)
 
 
 def _fitted(places: FloatArray) -> FloatArray:

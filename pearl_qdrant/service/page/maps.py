@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from pearl_qdrant.encoder.protocol import Encoder
@@ -15,6 +15,9 @@ from pearl_qdrant.service.errors import NotReadyError
 from pearl_qdrant.service.linkers.handle import CollectionHandle
 from pearl_qdrant.service.page.layout import lay_out
 from pearl_qdrant.store.schema import NamePoint
+
+DEFAULT_SIZE = 600
+"""Entities of a map, if nobody says how many."""
 
 KEPT_MAPS = 16
 KEPT_S = 3600.0
@@ -68,11 +71,16 @@ class _Kept:
 class Maps:
     """The maps of a service. Those that are asked for at the same time are made one after the other.
 
+    A collection has two maps at most, of `DEFAULT_SIZE` and of `largest` entities; smaller ones are parts of them. So
+    the work is bounded, whatever is asked for.
+
     Args:
+        largest: Entities of the largest map.
         clock: Seconds of a clock that only goes forward.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, largest: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._largest = largest
         self._clock = clock
         self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
         self._one_at_a_time = asyncio.Lock()
@@ -82,26 +90,32 @@ class Maps:
 
         Args:
             handle: The collection.
-            size: Most entities of the map.
+            size: Most entities of the map; more than the largest map has are not there.
             wait_s: How long to wait for it; it is made to its end in any case.
 
         Raises:
             NotReadyError: If it is not made in that time. Ask again.
         """
-        key = handle.name, size
+        made = min(DEFAULT_SIZE, self._largest) if size <= DEFAULT_SIZE else self._largest
+        key = handle.name, made
         token = await handle.call(_state)
         kept = self._kept.get(key)
-        if kept is None or kept.token != token or self._clock() > kept.until or _has_failed(kept.task):
-            task = asyncio.create_task(self._make(handle, size))
+        # One that is being made is waited for, even if the collection has changed: else they pile up.
+        if kept is None or (kept.task.done() and not self._is_current(kept, token)):
+            task = asyncio.create_task(self._make(handle, made))
             self._kept[key] = kept = _Kept(task, token, self._clock() + KEPT_S)
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAPS:
             self._kept.popitem(last=False)
         try:
-            return await asyncio.wait_for(asyncio.shield(kept.task), wait_s)
+            found = await asyncio.wait_for(asyncio.shield(kept.task), wait_s)
         except (asyncio.TimeoutError, TimeoutError) as error:
             text = f"The map of '{handle.name}' is being made. Ask again in a few seconds."
             raise NotReadyError(text, retry_after_s=_ASK_AGAIN_S) from error
+        return found if len(found.points) <= size else replace(found, points=found.points[:size])
+
+    def _is_current(self, kept: _Kept, token: object) -> bool:
+        return kept.token == token and self._clock() <= kept.until and not _has_failed(kept.task)
 
     async def _make(self, handle: CollectionHandle, size: int) -> EntityMap:
         async with self._one_at_a_time:

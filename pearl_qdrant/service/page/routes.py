@@ -12,19 +12,18 @@ from pydantic import BaseModel, Field
 from pearl_qdrant._version import __version__
 from pearl_qdrant.service.bodies.limits import Limit
 from pearl_qdrant.service.page.files import PREFIX
-from pearl_qdrant.service.page.maps import Maps
+from pearl_qdrant.service.page.maps import DEFAULT_SIZE, Maps
 from pearl_qdrant.service.web.answers import declared, json_answer
 from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 router = APIRouter(tags=["collections"])
 
-DEFAULT_MAP_SIZE = 600
-
 LIMITS = (Limit("size", "max_map_size", "value"),)
 """Limits of the parameters of /v1/map."""
 
-_MAP_WAIT_SHARE = 0.5  # of the time that a request has
+_MAP_WAIT_S = 5.0
+"""A client waits so long for a map that is being made; many give up after ten seconds."""
 
 
 class PageSettings(BaseModel):
@@ -73,10 +72,10 @@ class MapAnswer(BaseModel):
     points: list[MapPointAnswer]
 
 
-def _maps(request: Request) -> Maps:
+async def _maps(request: Request) -> Maps:
     state = request.app.state
     if not hasattr(state, "maps"):
-        state.maps = Maps()
+        state.maps = Maps(largest=state.settings.max_map_size)
     return cast("Maps", state.maps)
 
 
@@ -105,14 +104,17 @@ async def entity_map(
     settings: SettingsHere,
     maps: Annotated[Maps, Depends(_maps)],
     collection: str | None = None,
-    size: Annotated[int | None, Query(ge=1, description=f"Most entities; by default {DEFAULT_MAP_SIZE}.")] = None,
+    size: Annotated[int | None, Query(ge=1, description=f"Most entities; by default {DEFAULT_SIZE}.")] = None,
 ) -> Response:
-    """A sample of the collection's entities on a plane. It is made at the first request, and kept."""
+    """A sample of the collection's entities on a plane. It is made at the first request, and kept.
+
+    While it is made, the answer is 503 with Retry-After, where it takes longer than five seconds.
+    """
     for limit in LIMITS:
         limit.check(size, settings)
-    size = size or min(DEFAULT_MAP_SIZE, settings.max_map_size)
+    size = size or min(DEFAULT_SIZE, settings.max_map_size)
     handle = await collections.get(collection)
-    made = await maps.get(handle, size, wait_s=settings.timeout_s * _MAP_WAIT_SHARE)
+    made = await maps.get(handle, size, wait_s=min(_MAP_WAIT_S, settings.timeout_s / 2))
     return json_answer({"collection": handle.name, "kb": handle.kb, "method": made.method, "points": made.points})
 
 
