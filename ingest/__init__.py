@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ingest.load.read_entities import read_entities
     from ingest.load.update import UpdateResult
     from ingest.readers.tables.columns import TableColumns
+    from ingest.spread.load import load_base_in_parts
 
 __all__ = [
     "IngestResult",
@@ -32,6 +33,7 @@ __all__ = [
     "TableColumns",
     "UpdateResult",
     "load_base",
+    "load_base_in_parts",
     "load_or_update_base",
     "make_entity",
     "read_entities",
@@ -47,6 +49,7 @@ _MODULE_OF = {
     "TableColumns": "ingest.readers.tables.columns",
     "UpdateResult": "ingest.load.update",
     "load_base": "ingest.load.load_base",
+    "load_base_in_parts": "ingest.spread.load",
     "load_or_update_base": "ingest.load.load_base",
     "make_entity": "ingest.base.new_entity",
     "read_entities": "ingest.load.read_entities",

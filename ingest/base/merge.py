@@ -224,7 +224,7 @@ class _RowStore:
     def add(self, runs: Iterable[Entity]) -> None:
         """Add rows."""
         # Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL.
-        records = [(run.entity_id.encode("utf-8", "surrogatepass"), _to_json(run)) for run in runs]
+        records = [(run.entity_id.encode("utf-8", "surrogatepass"), entity_to_json(run)) for run in runs]
         try:
             self._database.execute("BEGIN")
             self._database.executemany("INSERT OR IGNORE INTO ids (id) VALUES (?)", [(id_,) for id_, _ in records])
@@ -238,12 +238,13 @@ class _RowStore:
         order = "SELECT record FROM rows JOIN ids USING (id) ORDER BY place, sequence"
         try:
             for (record,) in self._database.execute(order):
-                yield _from_json(record)
+                yield entity_from_json(record)
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
 
 
-def _to_json(entity: Entity) -> str:
+def entity_to_json(entity: Entity) -> str:
+    """An entity as one line of JSON, lone surrogates included."""
     return json.dumps(
         [
             entity.entity_id,
@@ -258,6 +259,7 @@ def _to_json(entity: Entity) -> str:
     )
 
 
-def _from_json(record: str) -> Entity:
+def entity_from_json(record: str) -> Entity:
+    """Reverse `entity_to_json`."""
     entity_id, canonical_name, aliases, kb_types, types, *others = json.loads(record)
     return Entity(entity_id, canonical_name, tuple(aliases), tuple(kb_types), tuple(types), *others)

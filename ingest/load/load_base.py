@@ -84,7 +84,7 @@ def scan_base(
         EmptyBaseError: If no entity is left.
         OptionError: If an option belongs to another format, or its value makes no sense.
     """
-    with _opened(paths, kind, options, _type_map(type_map)) as reader:
+    with open_base(paths, kind, options, type_map_of(type_map)) as reader:
         return _scan(reader, paths, max_errors, events or LoadEvents())
 
 
@@ -146,7 +146,7 @@ def load_base(  # long: all arguments of a load are documented here
         ModelMismatchError: If the collection was made by another model.
         StoreError: If the store fails after all retries. What is stored is kept; the same call resumes.
     """
-    name, events = _checked_name(collection, paths, store), events or LoadEvents()
+    name, events = checked_name(collection, paths, store), events or LoadEvents()
     reading = Reading(paths, kind, options, type_map, max_errors)
     encoding = Encoding(model, device, pooling, prefix, embed_descriptions)
     with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
@@ -188,7 +188,7 @@ def update_base(  # long: all arguments of an update are documented here
         CollectionNotFoundError: If there is no such collection.
         InputError, EmptyBaseError, OptionError, ModelError, ModelMismatchError, StoreError: As `load_base`.
     """
-    name, events = _checked_name(collection, paths, store), events or LoadEvents()
+    name, events = checked_name(collection, paths, store), events or LoadEvents()
     _refuse_limit(options)
     reading = Reading(paths, kind, options, type_map, max_errors)
     encoding = Encoding(model, device, pooling, prefix, embed_descriptions)
@@ -229,7 +229,7 @@ def load_or_update_base(
     Raises:
         InputError, EmptyBaseError, OptionError, ModelError, ModelMismatchError, StoreError: As `load_base`.
     """
-    name, events = _checked_name(collection, paths, store), events or LoadEvents()
+    name, events = checked_name(collection, paths, store), events or LoadEvents()
     reading = Reading(paths, kind, options, type_map, max_errors)
     encoding = Encoding(model, device, pooling, prefix, embed_descriptions)
     with _session(reading, encoding, name, store, kb, kb_version, wait_s, events) as session:
@@ -256,15 +256,15 @@ def collection_name(path: str | os.PathLike[str]) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "base"
 
 
-def _listed(paths: Paths) -> list[str]:
+def listed_paths(paths: Paths) -> list[str]:
     """One or several paths as a list of strings."""
     many = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [os.fspath(path) for path in many]
 
 
-def _checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
+def checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
     """The collection's name. One that the store would refuse is refused before anything is read."""
-    listed = _listed(paths)
+    listed = listed_paths(paths)
     if not listed:
         raise OptionError("paths", "No file is given: name at least one.")
     name = collection or collection_name(listed[0])
@@ -272,20 +272,25 @@ def _checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str
     return name
 
 
-def _type_map(given: TypeMap | str | os.PathLike[str] | None) -> TypeMap:
+def type_map_of(given: TypeMap | str | os.PathLike[str] | None) -> TypeMap:
+    """The table of types that an argument names."""
     return given if isinstance(given, TypeMap) else TypeMap.load(given)
 
 
-def _opened(paths: Paths, kind: str, options: ReadOptions | None, types: TypeMap) -> Reader:
-    return open_reader(_listed(paths), kind, options, type_map=types)
+def open_base(paths: Paths, kind: str, options: ReadOptions | None, types: TypeMap) -> Reader:
+    """A reader of the base; raises as `open_reader`."""
+    return open_reader(listed_paths(paths), kind, options, type_map=types)
 
 
 def _scan(reader: Reader, paths: Paths, max_errors: int | None, events: LoadEvents) -> ScanResult:
-    """Count the base; refuse an empty one."""
-    scanned = scan(reader, ReadReport(max_errors=max_errors))
+    return report_scan(scan(reader, ReadReport(max_errors=max_errors)), paths, events)
+
+
+def report_scan(scanned: ScanResult, paths: Paths, events: LoadEvents) -> ScanResult:
+    """Report what was counted, and return it; raises EmptyBaseError for an empty base."""
     events.scanned(scanned)
     if not scanned.names:
-        raise EmptyBaseError(_listed(paths), scanned.report.skip_counts)
+        raise EmptyBaseError(listed_paths(paths), scanned.report.skip_counts)
     return scanned
 
 
@@ -301,15 +306,15 @@ def _session(
     events: LoadEvents,
 ) -> Iterator[Session]:
     """Read and count a base, load the model, and open the store, in this order."""
-    types = _type_map(reading.type_map)
-    with _opened(reading.paths, reading.kind, reading.options, types) as reader:
+    types = type_map_of(reading.type_map)
+    with open_base(reading.paths, reading.kind, reading.options, types) as reader:
         scanned = _scan(reader, reading.paths, reading.max_errors, events)
-        encoder = _encoder(encoding, events)
+        encoder = load_model(encoding, events)
         with use_store(store, wait_s=wait_s) as opened:
             yield Session(
                 reader,
                 scanned,
-                " ".join(_listed(reading.paths)),
+                " ".join(listed_paths(reading.paths)),
                 encoder,
                 opened,
                 name,
@@ -322,7 +327,8 @@ def _session(
             )
 
 
-def _encoder(encoding: Encoding, events: LoadEvents) -> Encoder:
+def load_model(encoding: Encoding, events: LoadEvents) -> Encoder:
+    """The encoder that arguments name."""
     model = encoding.model
     if isinstance(model, (str, os.PathLike)):
         model = load_encoder(os.fspath(model), device=encoding.device, pooling=encoding.pooling, prefix=encoding.prefix)

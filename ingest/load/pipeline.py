@@ -251,6 +251,7 @@ def ingest(
     on_checkpoint: Progress = lambda entities: None,
     on_finalize: Callable[[int, int], None] | None = None,
     finalize: bool = True,
+    is_part: bool = False,
 ) -> IngestResult:
     """Load a scanned base into a collection, and build its graph.
 
@@ -268,6 +269,7 @@ def ingest(
         on_checkpoint: Called with the number of entities that are stored durably.
         on_finalize: As in `Collection.finalize`.
         finalize: Whether to build the graph; search is exact without it.
+        is_part: Whether the caller completes the load with `finish_load`, when all parts of the base are stored.
 
     Raises:
         InputError: If the input cannot be read, or has too many bad rows.
@@ -285,11 +287,12 @@ def ingest(
     checkpoints = collection.read_manifest().checkpoints
     unfinished = tuple(one.input for one in checkpoints if not one.is_done)
     is_exact = is_exact and len(checkpoints) == 1
-    points, rewritten = _write_lost(reader, scan, encoder, collection, max_errors=max_errors, is_exact=is_exact)
+    points, rewritten = write_lost(reader, scan, encoder, collection, max_errors=max_errors, is_exact=is_exact)
     index_seconds = 0.0
     if not unfinished:
         index_seconds = _finalize(collection, on_finalize) if finalize else 0.0
-        _finish(collection, scan, checkpoints, points)
+        if not is_part:
+            finish_load(collection, scan, checkpoints, points)
     return load.make_result(points, rewritten, unfinished, seconds, index_seconds)
 
 
@@ -311,7 +314,7 @@ def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_nam
     return resumed_at, is_exact
 
 
-def _write_lost(
+def write_lost(
     reader: Reader,
     scan: ScanResult,
     encoder: Encoder,
@@ -337,7 +340,7 @@ def _finalize(collection: Collection, on_finalize: Callable[[int, int], None] | 
     return time.perf_counter() - start
 
 
-def _finish(collection: Collection, scan: ScanResult, checkpoints: Sequence[Checkpoint], points: int) -> None:
+def finish_load(collection: Collection, scan: ScanResult, checkpoints: Sequence[Checkpoint], points: int) -> None:
     """Remove the checkpoints, and write the inputs, the counts and the IDF table to the manifest."""
     for one in checkpoints:
         collection.remove_checkpoint(one.input)

@@ -149,7 +149,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
     with_torch = base | distributions(extras["torch"])
     libraries_of = {
         "training": with_torch | distributions([*extras["train"], *extras["corpus"]]),
-        "ingest": with_torch | distributions(extras["arrow"]),
+        "ingest": with_torch | distributions([*extras["arrow"], *extras["ray"]]),
         "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
         "service": base | distributions([*extras["serve"], *extras["map"]]),
         "crosswalk": base | distributions(extras["crosswalk"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +33,7 @@ _MANY = 0.1  # share of a collection that an update deletes without asking
 _HINTS = {
     "collection": "Give one with --collection.",
     "kb": "Choose another --collection.",
+    "partitions": "Start over with --restart, choose another --collection, or omit --ray and --partitions.",
     "embed_descriptions": "Start over with --restart, or choose another --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
@@ -79,6 +81,19 @@ _HINTS = {
     is_flag=True,
     help="Also keep a vector of each description in a new collection: it tells namesakes apart in a context.",
 )
+@click.option(
+    "--ray",
+    metavar="ADDRESS|auto",
+    help="Build a new collection in parts by the workers of a Ray cluster: HOST:PORT, or auto for one on this machine.",
+)
+@click.option(
+    "--partitions",
+    type=int,
+    help="Build a new collection in so many parts, each with its graph. [default: with --ray by size and workers]",
+)
+@click.option(
+    "--work", type=click.Path(file_okay=False), help="Folder for parts until all are built. [default: the store's]"
+)
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option(
     "--max-errors",
@@ -120,12 +135,18 @@ def ingest(
     pearl-qdrant ingest 2024AB/META --collection umls --sab SNOMEDCT_US --semantic-type DISO
     pearl-qdrant ingest latest-all.json.gz --collection wikidata --language fi --language en
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
+    pearl-qdrant ingest umls.tsv --ray auto
     """
     from ingest.load.load_base import collection_name, scan_base
     from pearl_qdrant.store.open import check_collection_name
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
+    in_parts = given["ray"] is not None or given["partitions"] is not None
+    if in_parts and is_update is not None:
+        raise click.UsageError("--ray and --partitions make a new collection: omit --update and --no-update.")
+    if given["work"] is not None and not in_parts:
+        raise click.UsageError("--work is for --ray and --partitions.")
     reading = {**_pick(given, "kind", "type_map", "max_errors"), "options": read_options(given)}
     with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
         name = collection or collection_name(paths[0])
@@ -134,7 +155,8 @@ def ingest(
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
         else:
             loading = {**reading, **_pick(given, *_LOADING)}
-            counts = _ingest(paths, name, loading, given, output, is_update=is_update, yes=yes)
+            load = partial(_ingest_parts, yes=yes) if in_parts else partial(_ingest, is_update=is_update, yes=yes)
+            counts = load(paths, name, loading, given, output)
     print_counts(counts, as_json)
 
 
@@ -179,6 +201,29 @@ def _ingest(
     if isinstance(result, UpdateResult):
         report_kept(result.kept, has_bad_rows=output.has_bad_rows)
         return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
+    report_result(result)
+    return result.to_json()
+
+
+def _ingest_parts(
+    paths: tuple[str, ...],
+    name: str,
+    loading: dict[str, Any],
+    given: Mapping[str, Any],
+    output: LoadOutput,
+    *,
+    yes: bool,
+) -> dict[str, Any]:
+    """Load a base in parts; the counts."""
+    from ingest.spread.load import load_base_in_parts
+    from pearl_qdrant.store.protocol import Placement
+
+    if given["restart"] and not yes:
+        _ask_before_deleting(given["store"], name, given["wait_s"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
+    parts = _pick(given, "ray", "partitions", "work", "quantization", "restart")
+    result = load_base_in_parts(paths, name, **loading, **parts, placement=placement, events=output)
+    output.close()
     report_result(result)
     return result.to_json()
 

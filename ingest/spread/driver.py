@@ -1,0 +1,339 @@
+"""The driver of a load over several workers: scan and cut, build the parts, join them.
+
+    scan and cut    one pass over the input (`cutting.py`)
+    build           each part by a worker: read, encode, write, graph (`worker.py`); workers come from a `Runner`
+    join            embedded: the segments of the parts become those of one collection (`store/edge/parts/`);
+                    on a server the points are there already, and the server builds the graph
+
+The collection appears whole, when all of it is done; on a server it is there from the start, and is marked as loading.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ingest.base.scan import ScanResult, scan
+from ingest.io.report import ReadReport
+from ingest.load.pipeline import IngestResult, finish_load, write_lost
+from ingest.load.session import is_unchanged
+from ingest.spread.cutting import BUCKETS, cut_and_scan
+from ingest.spread.work import PartResult, Plan, Work
+from ingest.spread.worker import Job, OnNames, PartBuilder, part_input, part_name
+from pearl_qdrant.errors import OptionError, StoreError
+from pearl_qdrant.linking.learned.aliases import sync_aliases
+from pearl_qdrant.settings import ServerAccess, is_url
+from pearl_qdrant.store.atomic import sync_folder
+from pearl_qdrant.store.edge.parts.joining import join_parts
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.schema import Checkpoint, Manifest
+
+if TYPE_CHECKING:
+    from ingest.base.reader import Reader
+    from ingest.load.events import LoadEvents
+    from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+    from pearl_qdrant.store.protocol import Placement, Store
+
+NAMES_PER_PART = 2_000_000
+"""Names of a part, at most, unless told: its graph takes 2 GB of memory to build. More parts are more graphs, and each
+adds to every search."""
+
+LEAST_NAMES = 25_000
+"""Names of a part, at least, unless told: smaller ones have no graph, and are indexed when they are joined."""
+
+
+class Runner(Protocol):
+    """Builds parts.
+
+    Attributes:
+        workers: How many it builds at once.
+    """
+
+    workers: int
+
+    def __call__(self, job: Job, parts: Sequence[int], on_names: OnNames) -> Iterator[PartResult]:
+        """Yield the counts of each part when it is built; `on_names` is called as in `PartBuilder.build`."""
+        ...
+
+    def close(self) -> None:
+        """End the workers."""
+        ...
+
+
+class RunnerHere:
+    """Builds the parts in this process, one after the other: memory is bounded by the largest part."""
+
+    workers = 1
+
+    def __call__(self, job: Job, parts: Sequence[int], on_names: OnNames) -> Iterator[PartResult]:
+        """Build the parts."""
+        builder = PartBuilder(job)
+        for part in parts:
+            yield builder.build(part, on_names)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def count_parts(names: int, workers: int) -> int:
+    """How many parts a base is cut into: a multiple of the workers, unless it is small."""
+    rounds = -(-names // (NAMES_PER_PART * workers))
+    return max(1, min(BUCKETS, rounds * workers, names // LEAST_NAMES))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A load over several workers, with all that does not change while it runs.
+
+    Attributes:
+        reader: The base.
+        paths: Its paths.
+        encoder: Of this process, for what is left when the workers are done.
+        model, device, pooling, prefix: For the workers, as in `load_encoder`.
+        store: Where the collection goes.
+        name: The collection.
+        manifest: Of the new collection.
+        placement: Shards and replicas on a server.
+        work: The work folder.
+        partitions: Parts; None: by size and workers.
+        workers: Workers that build.
+        restart: Whether a collection of that name is replaced.
+        max_errors: As in `ReadReport`.
+        wait_s: As in `load_base`.
+        events: Receives progress.
+    """
+
+    reader: Reader
+    paths: Sequence[str]
+    encoder: Encoder
+    model: str | Encoder
+    device: str
+    pooling: str | None
+    prefix: str | None
+    store: Store
+    name: str
+    manifest: Manifest
+    placement: Placement
+    work: Work
+    partitions: int | None
+    workers: int
+    restart: bool
+    max_errors: int | None
+    wait_s: float
+    events: LoadEvents
+
+    @property
+    def input_name(self) -> str:
+        """How the base is called among the inputs of the collection."""
+        return " ".join(self.paths)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the collection is on a server."""
+        return is_url(self.store.location)
+
+    def run(self, run: Runner, report: Callable[[ScanResult], ScanResult]) -> IngestResult:
+        """Load the base.
+
+        Args:
+            run: Builds the parts.
+            report: Called with the counts of the base; refuses an empty one.
+        """
+        scanned, plan = self._prepare(report)
+        if plan is None:
+            return self._unchanged(scanned)
+        start = time.perf_counter()
+        results = self._build(run, scanned, plan)
+        seconds, start = time.perf_counter() - start, time.perf_counter()
+        points, rewritten = self._complete(scanned, plan)
+        return IngestResult(
+            collection=self.name,
+            entities=scanned.entities,
+            names=scanned.names,
+            distinct_names=scanned.distinct_names,
+            points=points,
+            unencodable=sum(one.unencodable for one in results),
+            resumed_at=sum(one.entities for one in results if one.repeated),
+            rewritten=rewritten,
+            unfinished=(),
+            skipped=scanned.report.skip_counts,
+            seconds=seconds,
+            encode_seconds=sum(one.encode_seconds for one in results),
+            index_seconds=time.perf_counter() - start,
+            model=self.encoder.info.name,
+            device=next((one.device for one in results), self.encoder.info.device),
+        )
+
+    def _prepare(self, report: Callable[[ScanResult], ScanResult]) -> tuple[ScanResult, Plan | None]:
+        """Scan the base, and cut it unless that was done; None if the collection holds it already."""
+        before = self.work.read_plan()
+        exists = self.name in self.store.collections()
+        scanned = None
+        if before is not None or exists:
+            scanned = report(scan(self.reader, ReadReport(max_errors=self.max_errors)))
+            if before == (plan := self._plan(scanned, before.parts if before else 1)):
+                self.work.forget_starts()
+                return scanned, plan
+            if exists and not self.restart and self._holds(scanned):
+                self.work.clear()
+                return scanned, None
+            if before is not None:
+                self.events.input_changed()
+        self.work.clear()
+        cut = cut_and_scan(self.reader, ReadReport(max_errors=self.max_errors), self.work.cut)
+        scanned = report(cut) if scanned is None else cut
+        plan = self._plan(scanned, self.partitions or count_parts(scanned.names, self.workers))
+        if self.is_remote:
+            self._create_on_server(exists)
+        self.work.write_plan(plan)
+        return scanned, plan
+
+    def _plan(self, scanned: ScanResult, parts: int) -> Plan:
+        return Plan(
+            digest=scanned.digest,
+            input=self.input_name,
+            parts=self.partitions or parts,
+            location=self.store.location,
+            collection=self.name,
+            kb=self.manifest.kb,
+            model=_model_of(self.encoder.info),
+            quantization=self.manifest.quantization,
+            has_descriptions=self.manifest.has_descriptions,
+        )
+
+    def _holds(self, scanned: ScanResult) -> bool:
+        """Whether the collection holds this base, False if it is empty; refuses one that holds something else."""
+        with closing(self.store.open(self.name)) as target:
+            target.manifest.check_model(self.encoder.info)
+            if is_unchanged(target, scanned):
+                self.events.unchanged(target.manifest.edited)
+                return True
+            if self.is_remote and not target.count():  # a driver was killed when it had created it
+                return False
+            raise OptionError(
+                "partitions",
+                f"Collection '{self.name}' exists and holds something else; a load in parts makes a new collection.",
+            )
+
+    def _create_on_server(self, exists: bool) -> None:
+        if exists:
+            self.store.delete(self.name, keep_ledger=True)
+        self.store.create(self.manifest, self.placement).close()
+
+    def _build(self, run: Runner, scanned: ScanResult, plan: Plan) -> list[PartResult]:
+        """Build what is left of the parts; the counts of all."""
+        results = [done for part in range(plan.parts) if (done := self.work.read_done(part)) is not None]
+        left = sorted({*range(plan.parts)} - {one.part for one in results})
+        results = [msgspec.structs.replace(one, repeated=True) for one in results]
+        stored = sum(one.entities for one in results)
+        if stored:
+            self.events.resumed(stored)
+            self.events.entities_stored(stored)
+        self.events.started(scanned.names)
+        self.events.names_done(sum(one.names for one in results))
+        if left:
+            access = ServerAccess.from_environment() if self.is_remote else None
+            job = Job(
+                str(self.work.path),
+                plan,
+                self.manifest,
+                self.model,
+                self.device,
+                self.pooling,
+                self.prefix,
+                access,
+                self.wait_s,
+            )
+            for one in run(job, left, lambda part, names: self.events.names_done(names)):
+                results.append(one)
+                stored += one.entities
+                self.events.entities_stored(stored)
+        return sorted(results, key=lambda one: one.part)
+
+    def _complete(self, scanned: ScanResult, plan: Plan) -> tuple[int, int]:
+        """Make one collection of the parts; its points, and the names that were written again."""
+        points, rewritten = (self._complete_server if self.is_remote else self._join)(scanned, plan)
+        self.work.clear()
+        return points, rewritten
+
+    def _complete_server(self, scanned: ScanResult, plan: Plan) -> tuple[int, int]:
+        with closing(self.store.open(self.name)) as target:
+            points, rewritten = write_lost(
+                self.reader, scanned, self.encoder, target, max_errors=self.max_errors, is_exact=True
+            )
+            target.finalize(self.events.graph_built)
+            done = self._checkpoint(scanned)
+            target.write_checkpoint(done)
+            for part in range(plan.parts):
+                target.remove_checkpoint(part_input(plan, part))
+            finish_load(target, scanned, [done], points)
+            sync_aliases(target, self.encoder)
+        return points, rewritten
+
+    def _join(self, scanned: ScanResult, plan: Plan) -> tuple[int, int]:
+        """Join the parts beside the store, and move the collection into it when it is complete."""
+        joined, target = self.work.joined / self.name, Path(self.store.location) / self.name
+        if not self.work.is_joined():
+            shutil.rmtree(self.work.joined, ignore_errors=True)
+            self._join_in(EdgeStore(self.work.joined), joined, scanned, plan)
+            self.work.write_joined()
+        if joined.exists():  # else a driver was killed just after it had moved it
+            if self.name in self.store.collections():
+                self.store.delete(self.name, keep_ledger=True)
+            joined.rename(target)
+            sync_folder(target.parent)
+        with closing(self.store.open(self.name)) as collection, collection.editing():
+            sync_aliases(collection, self.encoder)
+            return collection.count(), 0
+
+    def _join_in(self, store: EdgeStore, folder: Path, scanned: ScanResult, plan: Plan) -> None:
+        with closing(store):
+            store.create(self.manifest).close()
+            parts = [self.work.parts / part_name(part) for part in range(plan.parts)]
+            join_parts(folder, [path for path in parts if path.is_dir()], self.name)
+            with closing(store.open(self.name)) as collection, collection.editing():
+                points = collection.count()
+                if points != scanned.names:
+                    raise StoreError(
+                        f"The parts hold {points:,} points of {scanned.names:,} names: files of the work folder "
+                        f"{self.work.path} were lost or changed. Delete it and run the same command again."
+                    )
+                if not collection.status().is_finalized:
+                    collection.finalize(self.events.graph_built)
+                finish_load(collection, scanned, [self._checkpoint(scanned)], points)
+
+    def _checkpoint(self, scanned: ScanResult) -> Checkpoint:
+        return Checkpoint(input=self.input_name, digest=scanned.digest, entities=scanned.entities, is_done=True)
+
+    def _unchanged(self, scanned: ScanResult) -> IngestResult:
+        info = self.encoder.info
+        return IngestResult(
+            collection=self.name,
+            entities=scanned.entities,
+            names=scanned.names,
+            distinct_names=scanned.distinct_names,
+            points=scanned.names,
+            unencodable=0,
+            resumed_at=0,
+            rewritten=0,
+            unfinished=(),
+            skipped=scanned.report.skip_counts,
+            seconds=0.0,
+            encode_seconds=0.0,
+            index_seconds=0.0,
+            model=info.name,
+            device=info.device,
+            unchanged=True,
+        )
+
+
+def _model_of(info: ModelInfo) -> str:
+    """What the vectors depend on, as text."""
+    return " ".join((info.weights_hash, str(info.dim), info.pooling, repr(info.prefix)))

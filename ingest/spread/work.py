@@ -1,0 +1,167 @@
+"""The work folder of a load over several workers: what was cut, what is built, and what is left to do.
+
+    WORK/.lock            locked while a driver works
+    WORK/plan.json        what is built; written when the cut is complete
+    WORK/cut/             the buckets of the base
+    WORK/parts/           an embedded store with a collection a part; empty for a server
+    WORK/done/PART.json   the counts of a part that is built
+    WORK/starts/PART.json how often a part was started where it is now
+    WORK/joined/          an embedded store with the collection that is joined of the parts
+
+Everything is kept until the collection is complete, so that the same command goes on after any kill. Machines of a
+cluster share it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.atomic import read_at_most, write_atomically
+
+MAX_STARTS = 20
+"""A part that was started so often, and got no further, is given up: its worker is killed each time, probably because
+memory runs out."""
+
+_MAX_BYTES = 1 << 20
+
+_T = TypeVar("_T")
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is built. A command with another plan starts over.
+
+    Attributes:
+        digest: Of the base, as in `ScanResult`.
+        input: Its paths.
+        parts: Parts of the base.
+        location, collection: Where it goes.
+        kb: As in `Manifest`.
+        model: Hash of the weights, width, pooling and prefix.
+        quantization, has_descriptions: As in `Manifest`.
+    """
+
+    digest: str
+    input: str
+    parts: int
+    location: str
+    collection: str
+    kb: str
+    model: str
+    quantization: str
+    has_descriptions: bool
+
+
+class PartResult(msgspec.Struct, frozen=True):
+    """The counts of a part that is built.
+
+    Attributes:
+        part: Its number.
+        entities, names: Entities and names of the part; each is a point.
+        unencodable: Names without a dense vector.
+        encode_seconds: Time in the encoder.
+        graph_seconds: Time of building its graph.
+        device: Where the encoder ran.
+        repeated: Whether an earlier run built it.
+    """
+
+    part: int
+    entities: int
+    names: int
+    unencodable: int
+    encode_seconds: float
+    graph_seconds: float
+    device: str
+    repeated: bool = False
+
+
+class _Starts(msgspec.Struct):
+    """Where a part was when it was started last, in entities, and how often it was started there."""
+
+    entities: int = -1
+    times: int = 0
+
+
+class Work:
+    """A work folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cut = path / "cut"
+        self.parts = path / "parts"
+        self.joined = path / "joined"
+
+    def read_plan(self) -> Plan | None:
+        """The plan; None if the base was not cut completely."""
+        return _read(self.path / "plan.json", Plan)
+
+    def write_plan(self, plan: Plan) -> None:
+        """Write the plan: the cut is complete."""
+        _write(self.path / "plan.json", plan)
+
+    def read_done(self, part: int) -> PartResult | None:
+        """The counts of a part; None if it is not built."""
+        return _read(self.path / "done" / f"{part:04d}.json", PartResult)
+
+    def write_done(self, result: PartResult) -> None:
+        """Note that a part is built."""
+        _write(self.path / "done" / f"{result.part:04d}.json", result)
+
+    def count_start(self, part: int, entities: int) -> None:
+        """Note that a part is started, where an earlier start had stored so many entities.
+
+        Raises:
+            StoreError: If it was started there `MAX_STARTS` times already.
+        """
+        path = self.path / "starts" / f"{part:04d}.json"
+        before = _read(path, _Starts) or _Starts()
+        times = before.times + 1 if before.entities == entities else 1
+        if times > MAX_STARTS:
+            path.unlink(missing_ok=True)
+            raise StoreError(
+                f"The worker of part {part} was killed {MAX_STARTS} times and got no further: its memory probably runs "
+                f"out. Take more parts, which are smaller, or fewer workers a machine. What is built is kept.",
+                option="partitions",
+            )
+        _write(path, _Starts(entities, times))
+
+    def is_joined(self) -> bool:
+        """Whether the joined collection is complete; it may have been moved to its place."""
+        return (self.path / "done" / "joined.json").exists()
+
+    def write_joined(self) -> None:
+        """Note that the joined collection is complete."""
+        _write(self.path / "done" / "joined.json", _Starts())
+
+    def forget_starts(self) -> None:
+        """Count from zero again: somebody gave the command once more."""
+        shutil.rmtree(self.path / "starts", ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove all but the lock; the plan first, so that a kill leaves no plan without its files."""
+        (self.path / "plan.json").unlink(missing_ok=True)
+        for name in ("cut", "parts", "done", "starts", "joined"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+
+def _write(path: Path, record: msgspec.Struct) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, msgspec.json.encode(record).decode())
+    except OSError as error:
+        raise StoreError(
+            f"The work folder {path.parent} cannot be written: {error}. Choose another one, or free some space.",
+            option="work",
+        ) from error
+
+
+def _read(path: Path, kind: type[_T]) -> _T | None:
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(read_at_most(file, _MAX_BYTES), type=kind)
+    except (OSError, ValueError, RecursionError):
+        return None
