@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.transfer.moving import Transfer
-from pearl_qdrant.transfer.packing import Packer
 from pearl_qdrant.transfer.records import OnProgress, TransferResult, Way, no_progress
+from pearl_qdrant.transfer.shards import packer_between
 
 
 def pull_collection(
@@ -40,6 +40,5 @@ def pull_collection(
         StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed in the store.
     """
     with use_store(source, wait_s=wait_s) as server, use_store(store, wait_s=wait_s) as target:
-        packer: Packer | None = None
-        reason = "the fast way is not written yet"
+        packer, reason = packer_between(server, target, None)
         return Transfer(name, server, target, "pull", replace, way, None, on_progress, packer, reason).run()

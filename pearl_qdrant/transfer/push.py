@@ -5,8 +5,8 @@ from __future__ import annotations
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.transfer.moving import Transfer
-from pearl_qdrant.transfer.packing import Packer
 from pearl_qdrant.transfer.records import OnProgress, TransferResult, Way, no_progress
+from pearl_qdrant.transfer.shards import packer_between
 
 
 def push_collection(
@@ -43,6 +43,5 @@ def push_collection(
         StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed on the server.
     """
     with use_store(store, wait_s=wait_s) as source, use_store(to, wait_s=wait_s) as target:
-        packer: Packer | None = None
-        reason = "the fast way is not written yet"
+        packer, reason = packer_between(source, target, placement)
         return Transfer(name, source, target, "push", replace, way, placement, on_progress, packer, reason).run()

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from qdrant_client import QdrantClient, models
 from qdrant_double_http import DoubleServer, Fault, Kind, Refused, handler_of
 from qdrant_double_routes import BY_NAME_ALONE, MAY_BE_ABSENT, ROUTES
+from qdrant_double_shards import SHARD_ROUTES
 
 
 @final
@@ -40,7 +41,9 @@ class QdrantDouble:
         optimizer_error: Error that the optimizer reports.
         keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
         version, read_only, cluster, replica_states: Facts that it reports about itself and replicas on another node.
-        snapshots: Backups by name.
+        snapshots, shard_snapshots: Backups by name.
+        segment_version: What the segments of its shards are said to be; None: as the engine writes them.
+        is_deaf: Collections that ignore changes, since the log of an uploaded shard is too old.
         created: The request that created each collection.
         schema, config: Payload indexes and optimizer settings by collection.
     """
@@ -77,6 +80,9 @@ class QdrantDouble:
         self.optimizer_error: str | None = None
         self.keeps_metadata = True
         self.snapshots: dict[str, bytes] = {}
+        self.shard_snapshots: dict[str, bytes] = {}
+        self.segment_version: str | None = None
+        self.is_deaf: dict[str, bool] = {}
         self.version = "1.19.0"
         self.read_only = False
         self.cluster: dict[str, Any] = {"status": "disabled"}
@@ -138,7 +144,7 @@ class QdrantDouble:
 
     def answer(self, method: str, path: str, body: bytes) -> Any:
         """Return the `result` for a request; raises `Refused`."""
-        for route_method, pattern, handle in ROUTES:
+        for route_method, pattern, handle in (*ROUTES, *SHARD_ROUTES):
             match = re.fullmatch(pattern, path)
             if route_method == method and match:
                 name = unquote(match.groupdict().get("name", ""))

@@ -45,7 +45,8 @@ def _cluster(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _placed(double: QdrantDouble, name: str, body: bytes) -> Any:
     shards = [{"shard_id": i, "peer_id": 2, "state": state} for i, state in enumerate(double.replica_states)]
-    return {"peer_id": 1, "shard_count": 1, "local_shards": [], "remote_shards": shards, "shard_transfers": []}
+    local = [] if shards else [{"shard_id": 0, "points_count": 0, "state": "Active"}]
+    return {"peer_id": 1, "shard_count": 1, "local_shards": local, "remote_shards": shards, "shard_transfers": []}
 
 
 def _snapshot(double: QdrantDouble, name: str, body: bytes) -> Any:

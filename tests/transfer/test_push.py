@@ -8,7 +8,7 @@ import pytest
 from qdrant_client import QdrantClient
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from transfer_cases import NAME, content, fill
+from transfer_cases import NAME, check_same, fill
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, IncompleteError, StoreError
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -31,7 +31,7 @@ def test_a_pushed_collection_has_the_same_points_and_answers(local: EdgeStore, s
 
     assert (result.names, result.way, result.replaced, result.checked) == (60, "stream", False, 60)
     assert server.collections() == [NAME]
-    assert content(theirs) == content(ours)
+    check_same(theirs, ours)
     assert theirs.manifest == ours.manifest
     assert list(theirs.read_ledger()) == [b'{"a": 1}', b'{"b": 2}']
     assert theirs.status().is_finalized
@@ -44,7 +44,7 @@ def test_a_pulled_collection_is_the_pushed_one(local: EdgeStore, server: ServerS
     back = EdgeStore(tmp_path / "other")
 
     assert result.names == 60
-    assert content(back.open(NAME)) == content(local.open(NAME))
+    check_same(back.open(NAME), local.open(NAME))
     assert back.open(NAME).manifest == local.open(NAME).manifest
     back.close()
 
@@ -55,7 +55,7 @@ def test_local_mode_takes_a_collection(local: EdgeStore) -> None:
     target = ServerStore.from_client(client)
     push_collection(NAME, to=target, store=local)
 
-    assert content(target.open(NAME)) == content(local.open(NAME))
+    check_same(target.open(NAME), local.open(NAME))
     client.close()
 
 

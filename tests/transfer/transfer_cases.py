@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
 
@@ -56,11 +57,11 @@ def embedded(path: Path, n: int = 60, *, name: str = NAME) -> EdgeStore:
     return EdgeStore(path)
 
 
-def content(collection: Collection) -> dict[str, tuple[object, list[float], list[float]]]:
-    """Points by id with their vectors, rounded."""
-    found: dict[str, tuple[object, list[float], list[float]]] = {}
-    for rows in collection.scroll_rows():
-        for i, point in enumerate(rows.points):
-            description = [] if rows.descriptions is None else rows.descriptions[i].round(2).tolist()
-            found[point.id] = (point, [round(float(x), 5) for x in rows.vectors[i]], description)
-    return found
+def check_same(first: Collection, second: Collection) -> None:
+    """Two collections have the same points, with the same vectors but for the last digits."""
+    assert list(first.scroll()) == list(second.scroll())
+    ours, theirs = list(first.scroll_rows()), list(second.scroll_rows())
+    for field, tolerance in (("vectors", 1e-6), ("encodable", 0), ("descriptions", 1e-3)):
+        a, b = ([getattr(rows, field) for rows in pages if rows.points] for pages in (ours, theirs))
+        if a and a[0] is not None:
+            np.testing.assert_allclose(np.concatenate(a), np.concatenate(b), rtol=0, atol=tolerance)

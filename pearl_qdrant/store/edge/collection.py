@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
@@ -112,6 +113,14 @@ class EdgeCollection(BaseCollection):
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._writable("learning names").append_ledger(lines)
+
+    @contextmanager
+    def flushed_shard(self) -> Iterator[Path]:
+        """Yield the folder of the engine's files, with all that is stored; nothing uses them until the block ends."""
+        folder = self._folder
+        with folder.shard("packing it") as shard:
+            shard.flush()
+            yield folder.path / SHARD_FOLDER
 
     def writer(self) -> EdgeWriter:
         """Start a bulk load, in a child process; see `protocol.Collection.writer`."""

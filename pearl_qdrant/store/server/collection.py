@@ -103,6 +103,21 @@ class ServerCollection(BaseCollection):
         return self._manifest
 
     @property
+    def connection(self) -> Connection:
+        """The connection of its requests."""
+        return self._connection
+
+    @property
+    def physical(self) -> str:
+        """The server's own name of this version."""
+        return self._physical
+
+    def hold_indexing_back(self) -> None:
+        """Make missing payload indexes, and build no graph until `finalize`."""
+        server_indexing.ensure_payload_indexes(self._connection, self._physical)
+        server_indexing.begin_load(self._connection, self._physical)
+
+    @property
     def version(self) -> str:
         """Which version it is of those behind its name; the empty text is the collection that a load makes."""
         return self._version
@@ -159,8 +174,7 @@ class ServerCollection(BaseCollection):
     def writer(self) -> ServerWriter:
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
         self._check_open()
-        server_indexing.ensure_payload_indexes(self._connection, self._physical)
-        server_indexing.begin_load(self._connection, self._physical)
+        self.hold_indexing_back()
         return ServerWriter(self._connection, self._physical, self._manifest, self._limits, confirm=self._confirm)
 
     def upsert(

@@ -30,6 +30,11 @@ _log = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 2.5
 """To connect; shorter than the time-out of an answer, to notice a host that drops packets."""
 
+PATIENT = "pearl_qdrant_patient"
+"""Extension of a request whose answer may take as long as a server needs to pack or unpack a shard."""
+
+_PATIENT_S = 3600.0
+
 _LOG_EVERY_S = 30.0
 
 _SEARCH_THREADS = 3
@@ -233,9 +238,11 @@ def connect(
     if key is not None:
         _check_key(key, host, is_safe=is_encrypted or _is_loopback(host), allow_plain_http=allow_plain_http)
     exact = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S)).as_dict()
+    patient = {**exact, "read": max(timeout, _PATIENT_S), "write": max(timeout, _PATIENT_S)}
 
     def limit_times(request: httpx.Request) -> None:
-        request.extensions["timeout"] = exact  # qdrant-client rounds its timeout up to whole seconds
+        # qdrant-client rounds its timeout up to whole seconds
+        request.extensions["timeout"] = patient if request.extensions.pop(PATIENT, False) else exact
 
     tls: dict[str, Any] = {"verify": _tls_context(ca_file)} if ca_file else {}
     client = QdrantClient(

@@ -1,0 +1,1 @@
+"""Versions of collections on a server, and snapshots of their shards."""
