@@ -23,6 +23,7 @@ from pearl_qdrant.cli.evaluate import evaluate
 from pearl_qdrant.cli.learn import learn
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.loading.ingest import ingest
+from pearl_qdrant.cli.loading.reencode import reencode
 from pearl_qdrant.cli.loading.size import size
 from pearl_qdrant.cli.mcp import mcp
 from pearl_qdrant.cli.models import models
@@ -48,7 +49,7 @@ def cli(verbose: bool) -> None:
     start_logging(verbose=verbose)
 
 
-_WORK = (ingest, link, annotate, learn, calibrate, collections, entities, resolve, crosswalk)
+_WORK = (ingest, link, annotate, learn, calibrate, collections, reencode, entities, resolve, crosswalk)
 for _command in (*_WORK, models, evaluate, train, doctor, serve, mcp, size):
     cli.add_command(_command)
 

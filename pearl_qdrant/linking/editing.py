@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from reprlib import repr as short_repr
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,26 @@ from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 _BATCH = 1024
+
+
+class Replayed:
+    """Items of an iterable that may be read again from the start: those that were read are kept."""
+
+    def __init__(self, items: Any) -> None:
+        self._given = items
+        self._seen: list[Any] = []
+
+    def items(self) -> Any:
+        """The items from the start; anything that is not a lazy iterable is returned as it was given."""
+        if not isinstance(self._given, Iterator):
+            return self._given
+        return self._replay()
+
+    def _replay(self) -> Iterator[Any]:
+        yield from list(self._seen)
+        for item in self._given:
+            self._seen.append(item)
+            yield item
 
 
 def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[Entity]) -> int:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from pearl_qdrant.errors import LinkerClosedError, ReadOnlyError
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import CollectionMovedError, LinkerClosedError, ReadOnlyError
 from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Manifest
 
 T = TypeVar("T")
+
+MOST_MOVES = 3
+"""How often an edit is repeated because the collection was moved."""
+
+
+def encoder_of(manifest: Manifest, model: str | None = None, *, device: str) -> Encoder:
+    """Load the model that encoded a collection, or another one that the caller names."""
+    return load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
 
 
 class Lifetime:
@@ -91,12 +102,23 @@ class Reloader(ABC):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a writer has changed a collection since it was opened here read-only (embedded store).
+        """Whether a newer state of a collection exists than the one that is open here.
 
-        `reload` brings the newer state. Asking takes one look at a file for each collection.
+        `reload` brings it. Embedded, that is any change of a collection that was opened read-only; asking takes one
+        look at two files. On a server, it is another version of it, as after `reencode`; the server is asked once in a
+        second at most.
         """
         with self._lifetime.in_use():
             return any(collection.is_outdated for collection in self._collections)
+
+    def _repeat_if_moved(self, edit: Callable[[], T]) -> T:
+        """Do an edit; once more in the new version if another one took the collection's place meanwhile."""
+        for _ in range(MOST_MOVES):
+            try:
+                return edit()
+            except CollectionMovedError:
+                self.reload()
+        return edit()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -117,7 +139,8 @@ class Reloader(ABC):
 
         Raises:
             CollectionNotFoundError: If a collection does not exist any more; the linker keeps its state.
-            ModelMismatchError: If it was made again with another model; as before.
+            ModelMismatchError: If another model encoded it since, and this linker was opened with a model of its own;
+                as before.
             StoreError: If it cannot be opened; as before.
         """
         with self._lifetime.in_use(), self._lifetime.reloading:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.building.methods import Builder
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.methods import DocumentLinker
-from pearl_qdrant.linking.editing import add_entities, delete_entities, points_of
+from pearl_qdrant.linking.editing import Replayed, add_entities, delete_entities, points_of
 from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
-from pearl_qdrant.linking.lifetime import Lifetime, Reloader
+from pearl_qdrant.linking.lifetime import Lifetime, Reloader, encoder_of
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.name_windows import names_in
@@ -39,6 +39,7 @@ from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete, incomplete_warnings
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
         model: RankingModel | None = None,
         reranker: Reranker | None = None,
         read_only: bool = False,
+        encoder_for: Callable[[Manifest], Encoder] | None = None,
     ) -> None:
         """Build a linker from parts that are already open; `open` builds one from names.
 
@@ -82,6 +84,8 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
             model: Coefficients of the ranking; the same default as for `calibration`.
             reranker: Scores the best candidates a second time; see `linking.ranking.reranker`.
             read_only: Whether the collections were opened read-only.
+            encoder_for: Returns the encoder of a collection that was encoded again with another model, for `reload`;
+                None: the encoder stays.
 
         Raises:
             ModelMismatchError: If another model encoded a collection.
@@ -94,14 +98,18 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
         check_threshold(threshold)
         self._store = store
         self._encoder = encoder
+        self._encoder_for = encoder_for
         self._given = (calibration, threshold, model, reranker)
         self._pool = WorkerPool()
         self._take(collections)
         self._lifetime = Lifetime([collection.name for collection in collections], is_read_only=read_only)
 
     def _take(self, collections: Sequence[Collection]) -> None:
+        encoder = self._encoder
+        if self._encoder_for is not None and not collections[0].manifest.is_of(encoder.info):
+            encoder = self._encoder_for(collections[0].manifest)
         for collection in collections:
-            collection.manifest.check_model(self._encoder.info)
+            collection.manifest.check_model(encoder.info)
         calibration, threshold, model, reranker = self._given
         stored = common_calibration(collections)
         chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
@@ -109,7 +117,8 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
         statistics.targets()  # raises now if a collection is damaged
         model = model or (None if stored is None else model_of(stored)) or shipped_model()
         learned = LearnedNames(self._store.location, collections)
-        self._stream = MentionStream(self._encoder, statistics, model, baseline_similarity(self._encoder), reranker)
+        self._stream = MentionStream(encoder, statistics, model, baseline_similarity(encoder), reranker)
+        self._encoder = encoder
         self._collections, self._statistics, self._learned = tuple(collections), statistics, learned
         self._calibration = chosen if threshold is None else replace(chosen, threshold=threshold)
         self._warnings = incomplete_warnings(collections)
@@ -167,10 +176,9 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
             if strict:
                 check_complete(opened)
             manifest = opened[0].manifest
-            encoder = load_encoder(
-                model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix
-            )
-            return cls(opened_store, opened, encoder, threshold=threshold, reranker=reranker, read_only=read_only)
+            encoder, again = encoder_of(manifest, model, device=device), partial(encoder_of, device=device)
+            make = partial(cls, opened_store, opened, encoder, encoder_for=None if model else again)
+            return make(threshold=threshold, reranker=reranker, read_only=read_only)
         except BaseException:
             opened_store.close()
             raise
@@ -329,16 +337,25 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
                 TypeError.
             ValueError: If several collections are open and `collection` is missing.
         """
-        with self._editing():
-            return add_entities(self._target(collection), self._encoder, entities)
+        given = Replayed(entities)
+
+        def add() -> int:
+            with self._editing():
+                return add_entities(self._target(collection), self._encoder, given.items())
+
+        return self._repeat_if_moved(add)
 
     def delete(self, entity_ids: Iterable[str]) -> int:
         """Delete entities with all their names from every open collection; returns the number of deleted names."""
         if isinstance(entity_ids, (str, bytes)):
             raise TypeError(f"entity_ids is a list of ids, not one: write [{entity_ids!r}]")
         wanted = list(entity_ids)
-        with self._editing():
-            return sum(delete_entities(collection, wanted) for collection in self._collections)
+
+        def delete() -> int:
+            with self._editing():
+                return sum(delete_entities(collection, wanted) for collection in self._collections)
+
+        return self._repeat_if_moved(delete)
 
     def close(self) -> None:
         """Close the collections and the store. Closing twice is allowed; any later use raises `LinkerClosedError`."""

@@ -381,14 +381,14 @@ class Manifest(BaseModel):
             raise ManifestError(collection, f"format version {manifest.format_version}, this program knows 1")
         return manifest
 
-    def check_model(self, info: ModelInfo) -> None:
-        """Refuse a model whose vectors cannot be compared with the collection's.
-
-        Raises:
-            ModelMismatchError: If weights, width, pooling or prefix differ.
-        """
+    def is_of(self, info: ModelInfo) -> bool:
+        """Whether a model's vectors can be compared with the collection's."""
         theirs = (self.weights_hash, self.dim, self.pooling, self.prefix)
-        if theirs != (info.weights_hash, info.dim, info.pooling, info.prefix):
+        return theirs == (info.weights_hash, info.dim, info.pooling, info.prefix)
+
+    def check_model(self, info: ModelInfo) -> None:
+        """Raise ModelMismatchError if a model's vectors cannot be compared with the collection's."""
+        if not self.is_of(info):
             expected = f"{self.model} ({self.dim} dim, {self.pooling} pooling, prefix {self.prefix!r}, "
             raise ModelMismatchError(
                 self.collection,

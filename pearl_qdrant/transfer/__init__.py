@@ -20,21 +20,28 @@ if TYPE_CHECKING:
     from pearl_qdrant.transfer.pull import pull_collection
     from pearl_qdrant.transfer.push import push_collection
     from pearl_qdrant.transfer.records import TransferResult
+    from pearl_qdrant.transfer.reencoding import ReencodeResult, reencode_collection, rollback_collection
     from pearl_qdrant.transfer.versions import prune_collection
 
 __all__ = [
+    "ReencodeResult",
     "TransferResult",
     "prune_collection",
     "pull_collection",
     "push_collection",
+    "reencode_collection",
+    "rollback_collection",
 ]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "ReencodeResult": "pearl_qdrant.transfer.reencoding",
         "TransferResult": "pearl_qdrant.transfer.records",
         "prune_collection": "pearl_qdrant.transfer.versions",
         "pull_collection": "pearl_qdrant.transfer.pull",
         "push_collection": "pearl_qdrant.transfer.push",
+        "reencode_collection": "pearl_qdrant.transfer.reencoding",
+        "rollback_collection": "pearl_qdrant.transfer.reencoding",
     },
 )

@@ -65,3 +65,8 @@ def check_same(first: Collection, second: Collection) -> None:
         a, b = ([getattr(rows, field) for rows in pages if rows.points] for pages in (ours, theirs))
         if a and a[0] is not None:
             np.testing.assert_allclose(np.concatenate(a), np.concatenate(b), rtol=0, atol=tolerance)
+
+
+def connect_url(url: str) -> ServerStore:
+    """A store on a server that does not wait long, for another process."""
+    return ServerStore.connect(url, retry=QUICK, indexing=Indexing(poll_s=0.005, stall_s=5.0))

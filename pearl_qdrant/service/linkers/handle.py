@@ -187,9 +187,9 @@ class CollectionHandle:
         collection = self.linker.collections[0]
         if not collection.is_remote:
             return self.linker.is_outdated and self.linker.reload()
-        is_newer = collection.read_manifest() != collection.manifest
+        before = collection.manifest
         self.linker.reload()  # what others have taught it has no sign in the manifest
-        return is_newer
+        return self.linker.collections[0].manifest != before
 
     @property
     def is_idle(self) -> bool:

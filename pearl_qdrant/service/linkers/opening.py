@@ -16,6 +16,7 @@ from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.open import location_of, open_store
 from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store.schema import Manifest
 
 
 @dataclass
@@ -53,13 +54,19 @@ class Opener:
             ModelError: If its model cannot be loaded.
             StoreError: If it cannot be opened.
         """
+
+        def again(manifest: Manifest) -> Encoder:
+            return self._encoder(manifest.model, manifest.pooling, manifest.prefix)
+
         store = timed_store(self.store(), self.metrics.search_seconds.labels(name).observe)
         read_only = not self.settings.allow_writing
         try:
             collection = store.open(name, read_only=read_only)
             manifest = collection.manifest
             encoder = self._encoder(self.settings.model or manifest.model, manifest.pooling, manifest.prefix)
-            return EntityLinker(store, [collection], encoder, read_only=read_only)
+            return EntityLinker(
+                store, [collection], encoder, read_only=read_only, encoder_for=None if self.settings.model else again
+            )
         except BaseException:
             store.close()
             raise

@@ -58,6 +58,7 @@ class Connection:
         location: URL without any key, or a name for local mode.
         is_local: Whether this is qdrant-client's local mode: no optimizer, no payload indexes, no parallel writes.
         redact: Removes the key from a text that came from the server.
+        known_versions: Versions of collections that were seen on the server (`current.py`).
         guard: Refuses use in a forked process: two processes on one connection would read each other's answers.
     """
 
@@ -77,6 +78,7 @@ class Connection:
         self.redact = server_errors.make_redactor(secret)
         self._owns_client = owns_client
         self._closed = False
+        self.known_versions: set[str] = set()
         self.guard = ProcessGuard(f"The store {location}")
         self._last_logged: float | None = None
         self._waiting_lock = threading.Lock()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -79,8 +80,10 @@ def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) ->
             info = _get(connection, name, PLAIN)
             metadata = info.config.metadata or {}
             if isinstance(version := metadata.get(POINTER_KEY), str) and version:
-                return version, _get(connection, name, version)
-            return read_mark(metadata, name).id, info
+                with suppress(CollectionNotFoundError):  # somebody deleted it by hand
+                    return version, _get(connection, name, version)
+                return PLAIN, info
+            return _existing(connection, name, read_mark(metadata, name).id), info
         except CollectionNotFoundError as error:
             # The collection may just be replaced by an alias.
             if all(split_name(one) == (one, PLAIN) or split_name(one)[0] != name for one in error.existing):
@@ -89,6 +92,19 @@ def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) ->
             if time.monotonic() >= deadline:
                 raise
         time.sleep(_POLL_S)
+
+
+def _existing(connection: Connection, name: str, version: str) -> str:
+    """Return a version if there is one; a backup of it may have been restored as the collection itself."""
+    physical = physical_name(name, version)
+    if version == PLAIN or physical in connection.known_versions:
+        return version
+    try:
+        _get(connection, name, version)
+    except CollectionNotFoundError:
+        return PLAIN
+    connection.known_versions.add(physical)
+    return version
 
 
 def _get(connection: Connection, name: str, version: str) -> models.CollectionInfo:

@@ -77,8 +77,7 @@ class ServerVersions:
     def open(self, name: str, version: str, *, read_only: bool = False) -> ServerCollection:
         """Open a version."""
         info = self._info(physical_name(name, version))
-        is_hidden = not read_mark(info.config.metadata, name).is_complete
-        return self._store.open_physical(name, version, info, is_hidden=is_hidden)
+        return self._store.open_physical(name, version, info, is_hidden=True)
 
     def complete(self, name: str, version: str) -> None:
         """Note that a version was built and checked."""

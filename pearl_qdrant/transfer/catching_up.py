@@ -1,0 +1,199 @@
+"""Names of one version brought to another one, encoded with another model; also while writers change the first.
+
+A pass compares both versions by point id and by what does not depend on the model. It encodes what the second one lacks
+or has in another state, and deletes what the first one has no longer. So a pass that was killed is simply repeated, and
+a later pass finds only what changed since. The comparison takes 24 bytes a name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
+from pearl_qdrant.encoder.type_head import predict_types
+from pearl_qdrant.store.points import description_text
+from pearl_qdrant.store.protocol import Collection, Writer
+from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.transfer.records import OnProgress
+
+WINDOW = 4096
+"""Names encoded together: enough to sort by length with little padding, and 0.3 to 1.5 s between two reports."""
+
+BULK_NAMES = 2000
+"""More missing names than these are loaded, fewer are written like an edit."""
+
+FLUSH_EVERY = 65_536
+"""Names between two flushes: what a killed pass loses at most, with the window that was being encoded."""
+
+_ID_BYTES = 16
+
+
+@dataclass(slots=True)
+class Inventory:
+    """The points of a collection, in the order of their ids.
+
+    Attributes:
+        ids: 16 bytes each.
+        digests: Of what does not depend on the model.
+    """
+
+    ids: bytearray
+    digests: array[int]
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    def id(self, i: int) -> bytes:
+        """The id of a point."""
+        return bytes(self.ids[i * _ID_BYTES : (i + 1) * _ID_BYTES])
+
+    @classmethod
+    def of(cls, collection: Collection) -> Inventory:
+        """Read all points of a collection."""
+        inventory = cls(bytearray(), array("Q"))
+        for point in collection.scroll():
+            inventory.ids += uuid.UUID(point.id).bytes
+            inventory.digests.append(digest_of(point))
+        return inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a pass did.
+
+    Attributes:
+        names: Names of the source.
+        encoded: Names that were encoded and written.
+        deleted: Names that were deleted from the target.
+    """
+
+    names: int
+    encoded: int
+    deleted: int
+
+    @property
+    def changes(self) -> int:
+        """Names that were written or deleted."""
+        return self.encoded + self.deleted
+
+
+def digest_of(point: NamePoint) -> int:
+    """Digest of what does not depend on the model: all but the predicted types."""
+    plain = replace(point, phrase_type=None, lexical_class=None, predicted_type=None, type_probability=None)
+    return int.from_bytes(blake2b(_encode(plain), digest_size=8).digest(), "big")
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def catch_up(
+    source: Collection, target: Collection, encoder: Callable[[], Encoder], *, on_progress: OnProgress
+) -> Pass:
+    """Do one pass.
+
+    Args:
+        source: Open for reading.
+        target: A hidden version, open for writing.
+        encoder: Returns the encoder of the target; called only if there is something to encode.
+        on_progress: See `OnProgress`.
+
+    Raises:
+        StoreError: If one of the two fails.
+        ModelError: If the encoder cannot be loaded.
+    """
+    known = Inventory.of(target)
+    total = source.count()
+    is_bulk = total - len(known) > BULK_NAMES
+    retired: list[bytes] = []
+    done, encoded, since = 0, 0, 0
+    with target.writer() if is_bulk else nullcontext() as writer:
+        for n_read, window in _windows(_missing(source, known, retired)):
+            if window:
+                _write(window, target, encoder(), writer)
+                encoded += len(window)
+                since += len(window)
+            if writer is not None and since >= FLUSH_EVERY:
+                writer.flush()
+                since = 0
+            done += n_read
+            on_progress(done, max(done, total))
+    target.delete_points({str(uuid.UUID(bytes=one)) for one in retired})
+    return Pass(done, encoded, len(retired))
+
+
+def _missing(source: Collection, known: Inventory, retired: list[bytes]) -> Iterator[NamePoint | None]:
+    """For each point of the source: the point if the target lacks it or has another state, else None.
+
+    Both are in the order of ids. The ids that only the target has are added to `retired`.
+    """
+    i = 0
+    for point in source.scroll():
+        wanted = uuid.UUID(point.id).bytes
+        while i < len(known) and known.id(i) < wanted:
+            retired.append(known.id(i))
+            i += 1
+        is_there = i < len(known) and known.id(i) == wanted
+        yield None if is_there and known.digests[i] == digest_of(point) else point
+        i += is_there
+    retired.extend(known.id(rest) for rest in range(i, len(known)))
+
+
+def _windows(points: Iterator[NamePoint | None]) -> Iterator[tuple[int, list[NamePoint]]]:
+    """Windows of points to write, each with the number of points read for it."""
+    n_read, window = 0, []
+    for point in points:
+        n_read += 1
+        if point is not None:
+            window.append(point)
+        if len(window) == WINDOW or n_read == 16 * WINDOW:
+            yield n_read, window
+            n_read, window = 0, []
+    yield n_read, window
+
+
+def _write(points: Sequence[NamePoint], target: Collection, encoder: Encoder, writer: Writer | None) -> None:
+    distinct = list(dict.fromkeys(point.name for point in points))
+    rows = {name: row for row, name in enumerate(distinct)}
+    encoded = encoder.encode(distinct).take([rows[point.name] for point in points])
+    described = _descriptions(points, encoder) if target.manifest.has_descriptions else None
+    write = target.upsert if writer is None else writer.write
+    write(retyped(points, encoded), encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
+
+
+def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:
+    """Return points with the types that another model predicts.
+
+    Args:
+        points: n points.
+        encoded: n rows; without type probabilities, and for a name without a vector, no type is predicted.
+    """
+    typed = None if encoded.type_probabilities is None else predict_types(encoded.type_probabilities)
+    kinds = [typed if typed is not None and ok else None for ok in np.asarray(encoded.encodable).tolist()]
+    return [
+        replace(
+            point,
+            phrase_type=kind.phrase_types[row] if kind else None,
+            lexical_class=kind.lexical_classes[row] if kind else None,
+            predicted_type=kind.predicted_types[row] if kind else None,
+            type_probability=kind.type_probabilities[row] if kind else None,
+        )
+        for row, (point, kind) in enumerate(zip(points, kinds, strict=True))
+    ]
+
+
+def _descriptions(points: Sequence[NamePoint], encoder: Encoder) -> FloatArray:
+    """Vectors of the descriptions of canonical names: (n, dim), zeros for the others."""
+    texts = {row: text for row, point in enumerate(points) if point.is_canonical and (text := description_text(point))}
+    vectors: FloatArray = np.zeros((len(points), encoder.info.dim), dtype=np.float32)
+    if texts:
+        encoded = encoder.encode(list(texts.values()))
+        vectors[list(texts)] = np.where(np.asarray(encoded.encodable)[:, None], encoded.vectors, 0)
+    return vectors

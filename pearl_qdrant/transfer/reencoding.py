@@ -1,0 +1,313 @@
+"""`reencode_collection` and `rollback_collection`: another model for the names that are stored, without downtime.
+
+    1. A hidden version is made, and filled with the names of the current one (`catching_up.py`).
+    2. Its graph is built, and a sample of its names is searched.
+    3. Passes bring what writers changed meanwhile, until little is left.
+    4. Writers wait for the last pass, and the version becomes current in one step.
+
+Readers keep the version that they opened, with its model, until they reload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+from pearl_qdrant.errors import CollectionNotFoundError, OptionError, StoreError
+from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.verify import check_complete
+from pearl_qdrant.store.versions.protocol import Version
+from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
+from pearl_qdrant.transfer.records import OnProgress, no_progress
+
+MOVE_WAIT_S = 600.0
+"""How long the switch waits for a writer of an embedded collection, in seconds."""
+
+FEW_CHANGES = 500
+"""With fewer changes in a pass, writers are asked to wait for the last one."""
+
+MOST_PASSES = 5
+
+SAMPLE = 200
+"""Names whose own vector is searched."""
+
+LEAST_RECALL = 0.95
+"""Share of these that must be found first; with a graph of these parameters it is 0.99 or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReencodeResult:
+    """What `reencode_collection` or `rollback_collection` did.
+
+    Attributes:
+        collection: Its name.
+        model_before, model: The models before and now.
+        names: Names of the collection.
+        encoded: Names that were encoded by this call; the others were encoded by an earlier one.
+        recall: Share of a sample of names that a search for their own vector finds first; None if nothing was done.
+        switched: Whether another version is current now. If not, it was encoded with this model already.
+        seconds: Time of all of it.
+        switch_seconds: The part of it in which writers had to wait.
+    """
+
+    collection: str
+    model_before: str
+    model: str
+    names: int
+    encoded: int
+    recall: float | None
+    switched: bool
+    seconds: float
+    switch_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all facts as one flat JSON object."""
+        return {
+            "collection": self.collection,
+            "model_before": self.model_before,
+            "model": self.model,
+            "names": self.names,
+            "encoded": self.encoded,
+            "recall": self.recall,
+            "switched": self.switched,
+            "seconds": round(self.seconds, 3),
+            "switch_seconds": round(self.switch_seconds, 3),
+        }
+
+
+def reencode_collection(
+    name: str,
+    *,
+    model: str,
+    store: StoreLike = None,
+    device: str = DEFAULT_DEVICE,
+    wait_s: float | None = None,
+    on_progress: OnProgress = no_progress,
+) -> ReencodeResult:
+    """Encode the names of a collection again with another model, and switch to it without downtime.
+
+    Readers and writers go on meanwhile. The version before it stays, for `rollback_collection`, until
+    `prune_collection`. A calibration belongs to its model, so the new version has none; what was learned stays. If the
+    call is killed, the same call goes on.
+
+    Args:
+        name: The collection.
+        model: Shipped name, folder or hub id.
+        store: An open store, a folder or a URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
+            folder. The key of a server is read from the environment.
+        device: auto, cpu, cuda or cuda:N.
+        wait_s: How long to wait for a server that does not answer, in seconds; None as in `open_store`.
+        on_progress: Called from time to time with (names compared, all names).
+
+    Raises:
+        CollectionNotFoundError: If there is no such collection.
+        ModelError: If the model cannot be loaded.
+        IncompleteError: If a load or an update of the collection did not finish.
+        StoreLockedError: If another process, or this one, keeps an embedded collection open for writing.
+        StoreError: If the store fails, or the new version is not as it must be. Then the old one stays current.
+    """
+    from pearl_qdrant.encoder.loading import load_encoder
+
+    encoder = load_encoder(model, device=device)
+    with use_store(store, wait_s=wait_s) as opened:
+        with _current(opened, name) as current:
+            before = current.manifest
+            if before.is_of(encoder.info):
+                return ReencodeResult(name, before.model, before.model, before.names, 0, None, False, 0.0, 0.0)
+        version = next((one for one in _others(opened, name) if _fits(one, encoder.info)), None)
+        if version is not None:
+            version_id = version.id
+        else:
+            version_id = _version_of(name, encoder.info)
+            _create(opened, before, encoder.info, version_id)
+        return _Reencoding(opened, name, version_id, lambda: encoder, on_progress).run()
+
+
+def rollback_collection(
+    name: str,
+    *,
+    store: StoreLike = None,
+    device: str = DEFAULT_DEVICE,
+    wait_s: float | None = None,
+    on_progress: OnProgress = no_progress,
+) -> ReencodeResult:
+    """Make the version before the current one current again; arguments and errors as for `reencode_collection`.
+
+    Names that were added or deleted since are brought to it first, encoded with its model. A second rollback goes back
+    to the version that this one left.
+
+    Raises:
+        OptionError: If there is no version before the current one.
+    """
+    from pearl_qdrant.encoder.loading import load_encoder
+
+    with use_store(store, wait_s=wait_s) as opened:
+        versions = opened.versions.list(name)
+        if not versions or not versions[0].is_current:
+            raise CollectionNotFoundError(name, opened.collections())
+        before = next((one for one in versions if one.id == versions[0].mark.replaced and not one.is_current), None)
+        if before is None or before.manifest is None:
+            raise OptionError(
+                "model",
+                f"Collection '{name}' has no version before the current one: it was not replaced, or the old ones were "
+                f"pruned. Encode its names again with the model that you want.",
+            )
+        manifest, loaded = before.manifest, list[Encoder]()
+
+        def encoder() -> Encoder:
+            if not loaded:
+                loaded.append(
+                    load_encoder(manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+                )
+                manifest.check_model(loaded[0].info)
+            return loaded[0]
+
+        return _Reencoding(opened, name, before.id, encoder, on_progress).run()
+
+
+def _others(store: Store, name: str) -> Iterator[Version]:
+    return (one for one in store.versions.list(name) if not one.is_current)
+
+
+def _fits(version: Version, info: ModelInfo) -> bool:
+    """Whether a version that is not current has vectors of this model, complete or not."""
+    is_usable = version.mark.is_complete or version.mark.made_by == "reencode"
+    return is_usable and version.manifest is not None and version.manifest.is_of(info)
+
+
+def _version_of(name: str, info: ModelInfo) -> str:
+    """The id of a version of this model: the same for each call, so that a killed one is found again."""
+    text = "\0".join((name, info.weights_hash, str(info.dim), info.pooling, info.prefix))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _create(store: Store, before: Manifest, info: ModelInfo, version: str) -> None:
+    manifest = Manifest.for_model(
+        info,
+        collection=before.collection,
+        kb=before.kb,
+        kb_version=before.kb_version,
+        quantization=before.quantization,
+        has_descriptions=before.has_descriptions,
+        type_map_version=before.type_map_version,
+    )
+    store.versions.create(manifest, version=version, made_by="reencode").close()
+
+
+@contextmanager
+def _current(store: Store, name: str) -> Iterator[Collection]:
+    """The current version, open for reading for the block."""
+    collection = store.open(name, read_only=True)
+    try:
+        yield collection
+    finally:
+        collection.close()
+
+
+@dataclass(slots=True)
+class _Reencoding:
+    """Brings one version up to date with the current one, and switches to it."""
+
+    store: Store
+    name: str
+    version: str
+    encoder: Callable[[], Encoder]
+    on_progress: OnProgress
+    _encoded: int = 0
+    _token: str | None = field(default=None)
+
+    def run(self) -> ReencodeResult:
+        start = time.perf_counter()
+        target = self.store.versions.open(self.name, self.version)
+        model = target.manifest.model
+        try:
+            before = self._catch_up(target)
+            recall = self._check_sample(target)
+            started = time.perf_counter()
+            names = self._switch(target)
+        finally:
+            target.close()
+        now = time.perf_counter()
+        return ReencodeResult(self.name, before, model, names, self._encoded, recall, True, now - start, now - started)
+
+    def _catch_up(self, target: Collection) -> str:
+        """Do passes until little is left; returns the model of the current version."""
+        for number in range(MOST_PASSES):
+            with _current(self.store, self.name) as current:
+                check_complete([current])
+                self._token = current.state_token
+                found = catch_up(current, target, self.encoder, on_progress=self.on_progress)
+                before = current.manifest.model
+            self._encoded += found.encoded
+            if number == 0 or found.encoded > BULK_NAMES:
+                target.finalize()
+            if found.changes <= FEW_CHANGES and (number > 0 or self._token is not None):
+                break
+        return before
+
+    def _check_sample(self, target: Collection) -> float:
+        """Search a sample of names by their own vectors.
+
+        Raises:
+            StoreError: If too few are found.
+        """
+        rng = random.Random(0)
+        chosen: list[tuple[str, Any]] = []
+        n_seen = 0
+        for rows in target.scroll_rows():
+            for i in np.flatnonzero(rows.encodable).tolist():
+                n_seen += 1
+                place = len(chosen) if len(chosen) < SAMPLE else rng.randrange(n_seen)
+                if place < SAMPLE:
+                    chosen[place : place + 1] = [(rows.points[i].name, np.array(rows.vectors[i]))]
+        if not chosen:
+            return 1.0
+        answers = target.search(np.stack([vector for _, vector in chosen]), limit=1)
+        # Another name may have the same vector.
+        n_found = sum(bool(found) and (found[0].score or 0.0) > 1 - 1e-3 for found in answers)
+        recall = n_found / len(chosen)
+        if recall < LEAST_RECALL:
+            raise StoreError(
+                f"Collection '{self.name}' stays as it was: of {len(chosen)} names with their new vectors, a search "
+                f"finds {n_found}. Run the same command again; if that does not help, please report it."
+            )
+        return recall
+
+    def _switch(self, target: Collection) -> int:
+        """Hold writers back, do the last pass, and make the version current; returns its names."""
+        with self.store.versions.moving(self.name, wait_s=MOVE_WAIT_S) as current:
+            manifest = current.read_manifest()
+            check_complete([current])
+            if self._token is None or current.state_token != self._token:
+                found = catch_up(current, target, self.encoder, on_progress=lambda done, total: None)
+                self._encoded += found.encoded
+                if found.encoded > BULK_NAMES:
+                    target.finalize()
+            names, wanted = target.count(), current.count()
+            if names != wanted:
+                raise StoreError(
+                    f"Collection '{self.name}' stays as it was: it has {wanted:,} names, and its new version has "
+                    f"{names:,}. Run the same command again."
+                )
+            changed = {
+                "state": "ready",
+                "entities": target.count_entities(),
+                "names": names,
+                **{field: getattr(manifest, field) for field in ("kb_version", "type_map_version", "loaded", "edited")},
+                **({} if manifest.ngram_rarity is None else {"ngram_rarity": manifest.ngram_rarity}),
+            }
+            target.write_manifest(target.read_manifest().model_copy(update=changed))
+            target.close()
+            self.store.versions.switch(self.name, self.version)
+        return names

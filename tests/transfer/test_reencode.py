@@ -1,0 +1,224 @@
+"""`reencode_collection` and `rollback_collection`, with tiny models, over both stores."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from linker_base import ENTITIES, fill
+from qdrant_double import QdrantDouble
+from tiny_models import make_pearl
+from transfer_cases import QUICK
+
+from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import CollectionMovedError, ModelMismatchError, OptionError, StoreLockedError
+from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.transfer import (
+    catching_up,
+    prune_collection,
+    push_collection,
+    reencode_collection,
+    reencoding,
+    rollback_collection,
+)
+
+NAME = "demo"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two models of one width."""
+    folders = [tmp_path_factory.mktemp("models") / name for name in ("first", "second")]
+    for seed, folder in enumerate(folders):
+        make_pearl(folder, seed=seed)
+    return str(folders[0]), str(folders[1])
+
+
+@pytest.fixture(scope="module")
+def filled(models: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An embedded store with a collection of the first model, never opened by a test."""
+    folder = tmp_path_factory.mktemp("filled") / "store"
+    fill(folder, NAME, models[0], ENTITIES, is_loaded=True)
+    return folder
+
+
+@pytest.fixture(params=["embedded", "plain", "alias"])
+def location(
+    request: pytest.FixtureRequest, filled: Path, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Where a collection of the first model is: a folder, a server that loaded it, or one that it was pushed to."""
+    shutil.copytree(filled, tmp_path / "store")
+    if request.param == "embedded":
+        yield str(tmp_path / "store")
+        return
+    monkeypatch.setattr(reencoding, "MOVE_WAIT_S", 0.2)
+    server = ServerStore.connect(double.url, retry=QUICK, indexing=Indexing(poll_s=0.005))
+    push_collection(NAME, to=server, store=str(tmp_path / "store"), way="stream")
+    if request.param == "plain":
+        version = server.versions.list(NAME)[0].id
+        pushed = server.versions.open(NAME, version)
+        rows, manifest = list(pushed.scroll_rows()), pushed.manifest
+        server.delete(NAME)
+        plain = server.create(manifest)
+        for page in rows:
+            plain.upsert(page.points, page.vectors, page.encodable)
+        plain.write_manifest(manifest)
+    server.close()
+    yield double.url
+
+
+def names(location: str) -> set[str]:
+    """Names of the current version."""
+    store = open_store(location)
+    try:
+        return {point.name for point in store.open(NAME, read_only=True).scroll()}
+    finally:
+        store.close()
+
+
+def model_of(location: str) -> str:
+    """The model that the current version names."""
+    store = open_store(location)
+    try:
+        return store.open(NAME, read_only=True).manifest.model
+    finally:
+        store.close()
+
+
+def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
+    """All names get the other model's vectors; the way back needs no encoding, and pruning ends it."""
+    before = names(location)
+    result = reencode_collection(NAME, model=models[1], store=location)
+    expected = load_encoder(models[1]).encode(["heart attack"]).vectors[0]
+    store = open_store(location)
+    found = store.open(NAME, read_only=True).search(expected[None], limit=1)[0][0]
+    store.close()
+
+    assert (result.model_before, result.model, result.switched) == (*models, True)
+    assert (result.names, result.encoded, result.recall) == (len(before), len(before), 1.0)
+    assert (found.point.name, round(found.score or 0, 4)) == ("heart attack", 1.0)
+    assert names(location) == before
+    assert not reencode_collection(NAME, model=models[1], store=location).switched
+    back = rollback_collection(NAME, store=location)
+    assert (back.model, back.encoded, model_of(location)) == (models[0], 0, models[0])
+    again = reencode_collection(NAME, model=models[1], store=location)
+    assert (again.encoded, model_of(location)) == (0, models[1])
+    assert prune_collection(NAME, store=location) == 1
+    assert names(location) == before
+    with pytest.raises(OptionError):
+        rollback_collection(NAME, store=location)
+
+
+def test_an_open_linker_notices(location: str, models: tuple[str, str]) -> None:
+    """A linker answers with its own version until it reloads, and then with the other model; never with a mixture."""
+    with EntityLinker.open(NAME, store=location, read_only=True) as linker:
+        before = linker.link("heart attack", threshold=0)
+        reencode_collection(NAME, model=models[1], store=location)
+        linker.collections[0].__dict__["_seen_at"] = -1e9
+        meanwhile = linker.link("heart attack", threshold=0)
+
+        assert linker.is_outdated
+        assert meanwhile.candidates == before.candidates
+        assert linker.reload()
+        assert linker.encoder.info.name == models[1]
+        assert linker.link("heart attack", threshold=0).candidates[0].dense_score == pytest.approx(1.0, abs=1e-3)
+        assert not linker.is_outdated
+    with EntityLinker.open(NAME, store=location, read_only=True, model=models[1]) as fixed:
+        rollback_collection(NAME, store=location)
+        with pytest.raises(ModelMismatchError):
+            fixed.reload()
+
+
+def test_edits_reach_the_new_version(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are added, changed and deleted while the names are encoded reach both versions."""
+    real = reencoding.catch_up
+    edits: list[Callable[[EntityLinker], Any]] = [
+        lambda linker: linker.add([Entity("new", "a new name", ("another new name",))]),
+        lambda linker: linker.delete(["nyp"]),
+    ]
+
+    def catch_up(*given: Any, **named: Any) -> Any:
+        found = real(*given, **named)
+        if edits:
+            edit = edits.pop()
+            with EntityLinker.open(NAME, store=location) as linker:
+                edit(linker)
+        return found
+
+    monkeypatch.setattr(reencoding, "catch_up", catch_up)
+    monkeypatch.setattr(reencoding, "FEW_CHANGES", 0)
+    result = reencode_collection(NAME, model=models[1], store=location)
+    expected = {name for entity in ENTITIES if entity.entity_id != "nyp" for name in entity.names()}
+
+    assert not edits
+    assert names(location) == expected | {"a new name", "another new name"}
+    assert result.names == len(names(location)) + 1  # two entities share a name
+    rollback_collection(NAME, store=location)
+    assert names(location) == expected | {"a new name", "another new name"}
+
+
+def test_a_killed_call_goes_on(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was encoded before the kill is not encoded again, and nobody sees it before the end."""
+
+    def die(*given: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(catching_up, "WINDOW", 4)
+    for method in ("_check_sample", "_switch"):
+        with monkeypatch.context() as patch:
+            patch.setattr(reencoding._Reencoding, method, die)
+            with pytest.raises(KeyboardInterrupt):
+                reencode_collection(NAME, model=models[1], store=location)
+        assert model_of(location) == models[0]
+    result = reencode_collection(NAME, model=models[1], store=location)
+
+    assert result.encoded == 0
+    assert model_of(location) == models[1]
+
+
+def test_an_open_writer_is_waited_for(filled: Path, tmp_path: Path, models: tuple[str, str]) -> None:
+    """An embedded collection that is open for writing is not switched under its writer."""
+    shutil.copytree(filled, tmp_path / "store")
+    location = str(tmp_path / "store")
+    with EntityLinker.open(NAME, store=location), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reencoding, "MOVE_WAIT_S", 0.1)
+        with pytest.raises(StoreLockedError):
+            reencode_collection(NAME, model=models[1], store=location)
+    assert reencode_collection(NAME, model=models[1], store=location).encoded == 0
+
+
+@pytest.mark.parametrize("location", ["plain", "alias"], indirect=True)
+def test_a_writer_on_a_server_loses_nothing(
+    location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A linker that is open for writing repeats its edit in the new version, with the new model."""
+    with EntityLinker.open(NAME, store=location) as linker:
+        stale = linker.collections[0]
+        reencode_collection(NAME, model=models[1], store=location)
+        linker.add(entity for entity in [Entity("late", "a late name")])
+
+        assert linker.encoder.info.name == models[1]
+        assert linker.link("a late name").entity_id == "late"
+        assert linker.delete(["late"]) == 1
+        with pytest.raises(CollectionMovedError):
+            stale.delete_points({"8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11"})
+
+
+def test_vectors_do_not_depend_on_the_way(location: str, models: tuple[str, str]) -> None:
+    """A collection that was encoded again has the vectors and types that a load with the new model gives it."""
+    reencode_collection(NAME, model=models[1], store=location)
+    encoder = load_encoder(models[1])
+    store = open_store(location)
+    pages = list(store.open(NAME, read_only=True).scroll_rows())
+    store.close()
+    for rows in pages:
+        encoded = encoder.encode([point.name for point in rows.points])
+        np.testing.assert_allclose(rows.vectors, np.where(encoded.encodable[:, None], encoded.vectors, 0), atol=1e-6)
+        assert rows.points == catching_up.retyped(rows.points, encoded)

@@ -1,0 +1,54 @@
+"""`collections push`, `pull`, `prune` and `reencode` at the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from linker_base import ENTITIES, fill
+from qdrant_double import QdrantDouble
+from tiny_models import make_pearl
+
+NAME = "demo"
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> str:
+    """Another model."""
+    make_pearl(tmp_path / "other", seed=1)
+    return str(tmp_path / "other")
+
+
+def test_there_and_back_with_another_model(
+    run: Run, tmp_path: Path, model: Path, other: str, double: QdrantDouble
+) -> None:
+    """A collection goes to a server, gets another model there, comes back, and nothing old is left after pruning."""
+    fill(tmp_path / "store", NAME, str(model), ENTITIES, is_loaded=True)
+    pushed = run("collections", "push", NAME, "--to", double.url, "--way", "stream", "--json")
+    again = run("collections", "push", NAME, "--to", double.url)
+    encoded = run("reencode", NAME, "--model", other, "--store", double.url)
+    listed = run("collections", "list", "--store", double.url)
+    pulled = run("collections", "pull", NAME, "--from", double.url, "--way", "stream", "--replace")
+    pruned = [
+        run("collections", "prune", NAME, "--yes", "--store", one) for one in (double.url, str(tmp_path / "store"))
+    ]
+
+    assert (pushed.status, pushed.lines()[0]["way"], pushed.lines()[0]["names"]) == (0, "stream", 17)
+    assert (again.status, "--replace" in again.err) == (1, True)
+    assert encoded.status == 0, encoded.err
+    assert "17 of 17 names encoded" in encoded.err
+    assert listed.out.count("\n") == 2
+    assert pulled.status == 0, pulled.err
+    assert "collections prune" in pulled.err
+    assert [one.err for one in pruned] == [f"{NAME}: 1 older versions deleted.\n"] * 2
+    assert other in run("collections", "show", NAME).out
+    assert len(double.client.get_collections().collections) == 1
+
+
+def test_what_is_missing_is_said(run: Run) -> None:
+    """Without a model or the way back, or with both, `reencode` says what to give."""
+    assert "--rollback" in run("reencode", NAME).err
+    assert run("reencode", NAME, "--model", "m", "--rollback").status == 2
+    assert run("reencode", NAME, "--rollback").status == 1
+    assert run("collections", "prune", NAME, "--yes").status == 1

@@ -1,0 +1,86 @@
+"""Transfers that are killed: processes that end without a word, in the middle."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from edge_cases import python
+from qdrant_double import QdrantDouble
+from transfer_cases import NAME, check_same, fill
+
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.transfer import pull_collection, push_collection
+
+pytestmark = pytest.mark.slow
+
+KILLS = 50
+
+PUSH = """
+import sys
+sys.path.insert(0, "tests/transfer")
+from transfer_cases import NAME, connect_url
+from pearl_qdrant.transfer import push_collection
+print("started", flush=True)
+push_collection(NAME, to=connect_url(sys.argv[1]), store=sys.argv[2], way="stream", replace=sys.argv[3] == "yes")
+print("done", flush=True)
+"""
+
+
+def killed_push(url: str, store: Path, *, replace: bool, seconds: float) -> bool:
+    """Kill a push some time after it began; returns whether it had ended."""
+    process = python(PUSH, url, str(store), "yes" if replace else "no")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    is_done = "done" in process.stdout.read()
+    process.wait()
+    return is_done
+
+
+def test_fifty_kills_leave_nothing_half_visible(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+    """After each kill the server has no collection of that name, or all of it; the last push brings the rest."""
+    rng = random.Random(3)
+    start = time.monotonic()
+    assert killed_push(double.url, Path(local.location), replace=False, seconds=60)
+    whole_s = time.monotonic() - start
+    server.delete(NAME)
+    n_done = 0
+    for _ in range(KILLS):
+        n_done += killed_push(double.url, Path(local.location), replace=True, seconds=rng.uniform(0, whole_s))
+        if server.collections():
+            assert server.collections() == [NAME]
+            check_same(server.open(NAME), local.open(NAME, read_only=True))
+    push_collection(NAME, to=server, store=local, way="stream", replace=True)
+
+    assert n_done < KILLS
+    check_same(server.open(NAME), local.open(NAME, read_only=True))
+    versions = server.versions.list(NAME)
+    assert all(version.mark.is_complete for version in versions), "leftovers of the killed ones are gone"
+
+
+def test_a_killed_pull_leaves_the_old_collection(server: ServerStore, local: EdgeStore, tmp_path: Path) -> None:
+    """A pull that dies before the switch changes nothing, and the next one removes what it left."""
+    fill(server, 10, start=1000)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def die(*given: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(type(local.versions), "switch", die)
+        patch.setattr(type(local.versions), "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            pull_collection(NAME, source=server, store=local, way="stream", replace=True)
+    assert local.open(NAME, read_only=True).count() == 60
+    assert len(list(Path(local.location).glob(".build-*"))) == 1
+    pull_collection(NAME, source=server, store=local, way="stream", replace=True)
+
+    assert not list(Path(local.location).glob(".build-*"))
+    assert local.open(NAME, read_only=True).count() == 10
