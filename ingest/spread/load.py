@@ -181,9 +181,12 @@ def _locked(path: Path, name: str) -> Iterator[Work]:
             f"The work folder {path} cannot be made: {error}. Choose another one.", option="work"
         ) from error
     lock = CollectionLock.acquire(path / ".lock", name)
+    work = Work(path)
     try:
-        yield Work(path)
+        yield work
     finally:
+        if work.read_plan() is None:  # the base was not cut
+            work.clear()
         lock.release()
         _remove_if_empty(path)
 

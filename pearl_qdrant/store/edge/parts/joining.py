@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 
-from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.atomic import read_at_most, write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import write_checksums
@@ -32,6 +32,7 @@ PARTS_FILE = "parts.json"
 
 _SEGMENTS = "segments"
 _POINTS = ("id_tracker.mappings", "mutable_id_tracker.mappings")  # a segment without either is empty
+_PLACING = "placing"
 _MAX_BYTES = 4096
 
 
@@ -96,15 +97,24 @@ def _place_segments(source: Path, target: Path) -> None:
         is_empty = not any(f"{_SEGMENTS}/{segment}/{file}" in names for file in _POINTS)
         if is_empty and _has_empty_segment(target):
             continue
-        if (target / _SEGMENTS / segment).exists():
-            raise StoreError(f"Two parts have a segment {segment}: each part must be given once.")
-        try:
-            place(source, names, target, only_hard_links=True)
-        except OSError:  # another disk, or a file system without hard links: then all of it is copied
-            shutil.rmtree(target / _SEGMENTS / segment, ignore_errors=True)
-            for name in names:
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
-                copy_file(source / name, target / name)
+        _place(source, names, target / _PLACING)
+        placed = target / _SEGMENTS / segment
+        while placed.exists():  # parts that began as copies of one collection
+            placed = placed.with_name(str(uuid.uuid4()))
+        placed.parent.mkdir(exist_ok=True)
+        (target / _PLACING / _SEGMENTS / segment).rename(placed)
+        shutil.rmtree(target / _PLACING)
+
+
+def _place(source: Path, names: Sequence[str], target: Path) -> None:
+    """Link or copy files of a shard."""
+    try:
+        place(source, names, target, only_hard_links=True)
+    except OSError:  # another disk, or a file system without hard links: then all of it is copied
+        shutil.rmtree(target, ignore_errors=True)
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            copy_file(source / name, target / name)
 
 
 def _has_empty_segment(shard: Path) -> bool:

@@ -1,0 +1,57 @@
+"""Bases and comparisons of loads in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.schema import DENSE, NamePoint
+
+CLOSE = 1e-6
+"""Vectors depend a little on what is encoded with them."""
+
+
+def write_base(path: Path, n: int = 90) -> Path:
+    """`n` entities; every seventh has a second row at the end, every tenth a name of the one before it."""
+    lines = ["id\tname\ttype\taliases"]
+    for i in range(n):
+        shared = i if i % 10 else max(0, i - 1)
+        lines.append(f"E{i}\tw{i} times\tORG\tw{shared} post|new york {i}")
+    lines += [f"E{i}\tlate {i}\tGPE\tw{i} times|paper {i}" for i in range(0, n, 7)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def rounded(point: NamePoint) -> NamePoint:
+    """A point whose probability is rounded as vectors are."""
+    known = point.type_probability
+    return point if known is None else replace(point, type_probability=round(known, 5))
+
+
+def assert_equal(store: Path, one: str, other: str) -> None:
+    """Two collections have the same ids, payloads and vectors."""
+    opened = EdgeStore(store)
+    try:
+        ours, theirs = opened.open(one), opened.open(other)
+        points = list(ours.scroll())
+        assert list(map(rounded, points)) == list(map(rounded, theirs.scroll()))
+        ids = [point.id for point in points]
+        assert ids == [point.id for point in theirs.scroll()]
+        assert np.abs(vectors_of(ours, ids) - vectors_of(theirs, ids)).max() < CLOSE
+        assert ours.manifest.ngram_rarity == theirs.manifest.ngram_rarity
+        assert (ours.manifest.entities, ours.manifest.names) == (theirs.manifest.entities, theirs.manifest.names)
+        assert ours.manifest.state == theirs.manifest.state == "ready"
+        assert not theirs.manifest.checkpoints
+        assert [one.digest for one in ours.manifest.loaded] == [one.digest for one in theirs.manifest.loaded]
+    finally:
+        opened.close()
+
+
+def vectors_of(collection: EdgeCollection, ids: list[str]) -> np.ndarray:
+    """Dense vectors of points; zeros without one."""
+    found = collection._retrieve_vectors(ids, DENSE)
+    return np.array([found.get(one, [0.0] * collection.manifest.dim) for one in ids])

@@ -1,0 +1,294 @@
+"""Loads in parts give the collection of a load in one piece, also after a kill at any step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spread_cases import CLOSE, assert_equal, write_base
+
+from ingest import load_base, load_base_in_parts
+from ingest.base.scan import scan
+from ingest.formats import open_reader
+from ingest.io.report import ReadReport
+from ingest.spread import driver
+from ingest.spread.cutting import BucketReader, buckets_of, cut_and_scan
+from ingest.spread.work import Work
+from ingest.spread.worker import PartBuilder
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.errors import InputError, OptionError, StoreError
+from pearl_qdrant.store.edge.store import EdgeStore
+
+N_PARTS = 3
+N_NAMES = 296
+
+
+class Killed(BaseException):
+    """In place of the end of the process."""
+
+
+class Counting:
+    """An encoder that counts names, and may be killed at a call."""
+
+    def __init__(self, inner: Encoder) -> None:
+        self._inner = inner
+        self.n_names = 0
+        self.kill_at = -1
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._inner.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        self.kill_at -= 1
+        if self.kill_at == 0:
+            raise Killed
+        self.n_names += len(names)
+        return self._inner.encode(names)
+
+
+@pytest.fixture(scope="module")
+def encoder(model: Path) -> Encoder:
+    """A tiny model."""
+    return load_encoder(str(model), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base of 90 entities."""
+    return write_base(tmp_path_factory.mktemp("base") / "base.tsv")
+
+
+@pytest.fixture(scope="module")
+def whole(base: Path, encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the base, loaded in one piece."""
+    store = tmp_path_factory.mktemp("store")
+    load_base(base, "whole", kb="kb", store=str(store), model=encoder)
+    return store
+
+
+@pytest.fixture
+def name(whole: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A collection of the store that is deleted afterwards, with what is left of its load."""
+    yield "parts"
+    opened = EdgeStore(whole)
+    if "parts" in opened.collections():
+        opened.delete("parts")
+    Work(whole / ".parts-parts").clear()
+
+
+def load(base: Path, store: Path, encoder: Encoder, **options: Any) -> Any:
+    """Load in parts into the collection `parts`."""
+    given = {"partitions": N_PARTS, "kb": "kb", **options}
+    return load_base_in_parts(base, "parts", store=str(store), model=encoder, **given)
+
+
+def links(store: Path, collection: str, model: Path, mentions: Sequence[str]) -> list[Any]:
+    """Entities and probabilities of mentions."""
+    with EntityLinker.open(collection, store=str(store), model=str(model), read_only=True) as linker:
+        found = list(linker.link_batch(mentions))
+    return [
+        (one.entity_id, one.nil_reason, one.rule, one.probability, [c.entity_id for c in one.candidates])
+        for one in found
+    ]
+
+
+def test_a_load_in_parts_equals_one_in_one_piece(
+    base: Path, whole: Path, encoder: Encoder, model: Path, name: str
+) -> None:
+    """Counts, ids, payloads, vectors, manifest and links are those of a load in one piece; nothing else is left."""
+    result = load(base, whole, encoder)
+
+    assert (result.entities, result.names, result.points) == (90, N_NAMES, N_NAMES)
+    assert not result.resumed_at
+    assert_equal(whole, "whole", name)
+    mentions = [f"w{i} times" for i in range(0, 90, 4)] + [f"w{i} pst" for i in range(0, 90, 6)] + ["nowhere at all"]
+    for one, other in zip(links(whole, "whole", model, mentions), links(whole, name, model, mentions), strict=True):
+        assert one[:3] == other[:3]
+        assert one[3] == pytest.approx(other[3], abs=CLOSE)
+        assert one[4] == other[4]
+    assert sorted(path.name for path in whole.iterdir()) == [name, "whole"]
+
+
+def test_the_collection_is_as_any_other(base: Path, whole: Path, encoder: Encoder, name: str) -> None:
+    """Names can be added and deleted; the same base again is unchanged; another process may read it."""
+    load(base, whole, encoder)
+    opened = EdgeStore(whole)
+    collection = opened.open(name)
+    assert collection.delete_entities(["E3", "E7"]) == 8
+    assert collection.count() == N_NAMES - 8
+    opened.close()
+
+    assert EdgeStore(whole).open(name, read_only=True).count() == N_NAMES - 8
+    assert load_base(base, name, kb="kb", store=str(whole), model=encoder).points == N_NAMES
+    assert_equal(whole, "whole", name)
+    assert load_base(base, name, kb="kb", store=str(whole), model=encoder).unchanged
+    assert load(base, whole, encoder).unchanged
+
+
+@pytest.mark.parametrize("call", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_killed_worker_repeats_only_its_part(
+    base: Path, whole: Path, encoder: Encoder, name: str, tmp_path: Path, call: int
+) -> None:
+    """After a kill while the n-th part is encoded, the parts before it are not encoded again."""
+    killed, again = Counting(encoder), Counting(encoder)
+    killed.kill_at = call
+    with pytest.raises(Killed):
+        load(base, whole, killed)
+
+    result = load(base, whole, again)
+
+    with open_reader([base]) as reader:
+        cut_and_scan(reader, ReadReport(), tmp_path)
+    distinct = [scan(BucketReader(tmp_path, buckets_of(part, N_PARTS))).distinct_names for part in range(N_PARTS)]
+    assert killed.n_names == sum(distinct[: call - 1])
+    assert again.n_names == sum(distinct[call - 1 :])
+    assert (result.resumed_at > 0) == (call > 1)
+    assert_equal(whole, "whole", name)
+
+
+STEPS: tuple[tuple[object, str], ...] = (
+    (driver, "cut_and_scan"),
+    (Work, "write_plan"),
+    (PartBuilder, "_finish"),
+    (driver, "join_parts"),
+    (driver, "finish_load"),
+    (Work, "write_joined"),
+    (Path, "rename"),
+    (driver, "sync_folder"),
+    (Work, "clear"),
+)
+KILLS = [(place, step, after) for place, step in STEPS for after in (False, True)]
+QUICK = {("join_parts", True), ("sync_folder", False)}
+"""In the middle of the joined collection, and just after it is in its place."""
+
+
+@pytest.mark.parametrize(
+    "place, step, after",
+    [
+        pytest.param(
+            *one, id=f"{'after' if one[2] else 'before'}-{one[1]}", marks=() if one[1:] in QUICK else pytest.mark.slow
+        )
+        for one in KILLS
+    ],
+)
+def test_a_killed_driver_goes_on(
+    base: Path,
+    whole: Path,
+    encoder: Encoder,
+    name: str,
+    place: object,
+    step: str,
+    after: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a kill before or after any step, the same call completes the collection, and nothing else is left."""
+    with monkeypatch.context() as patch:
+        patch.setattr(place, step, killed_at(getattr(place, step), after=after, n=2 if step == "clear" else 1))
+        with pytest.raises(Killed):
+            load(base, whole, encoder)
+    if (step, after) in (("write_joined", False), ("cut_and_scan", True)):
+        assert name not in EdgeStore(whole).collections()
+
+    load(base, whole, encoder)
+
+    assert_equal(whole, "whole", name)
+    assert sorted(path.name for path in whole.iterdir()) == [name, "whole"]
+
+
+def killed_at(function: Callable[..., Any], *, after: bool, n: int) -> Callable[..., Any]:
+    """A function that is killed in its n-th call, before or after it did its work."""
+    calls = iter(range(1, 1000))
+
+    def call(*given: Any, **named: Any) -> Any:
+        if next(calls) != n:
+            return function(*given, **named)
+        if after:
+            function(*given, **named)
+        raise Killed
+
+    return call
+
+
+def test_another_base_starts_over(base: Path, whole: Path, encoder: Encoder, name: str, tmp_path: Path) -> None:
+    """What is built of a base that has changed since is not used."""
+    changed = tmp_path / base.name
+    changed.write_text(base.read_text().replace("w5 times", "other 5"))
+    killed, again = Counting(encoder), Counting(encoder)
+    killed.kill_at = 3
+    with pytest.raises(Killed):
+        load(changed, whole, killed)
+
+    load(base, whole, again)
+
+    assert again.n_names > 250
+    assert_equal(whole, "whole", name)
+
+
+def test_a_collection_of_something_else_is_kept(
+    base: Path, whole: Path, encoder: Encoder, name: str, tmp_path: Path
+) -> None:
+    """It is refused, and replaced on request; until all parts are built it answers as before."""
+    other = write_base(tmp_path / "other.tsv", 5)
+    load_base(other, name, kb="kb", store=str(whole), model=encoder)
+    with pytest.raises(OptionError, match="holds something else") as found:
+        load(base, whole, encoder)
+    killed = Counting(encoder)
+    killed.kill_at = 3
+    with pytest.raises(Killed):
+        load(base, whole, killed, restart=True)
+
+    assert found.value.option == "partitions"
+    assert EdgeStore(whole).open(name, read_only=True).count() == 17
+    assert load(base, whole, encoder, restart=True).resumed_at
+    assert_equal(whole, "whole", name)
+
+
+def test_a_part_that_is_killed_each_time_is_given_up(
+    base: Path, whole: Path, encoder: Encoder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that gets no further is an error that says what to do; the same command tries it again."""
+    work = Work(whole / ".parts-parts")
+    for _ in range(20):
+        work.count_start(0, 50)
+    with pytest.raises(StoreError, match="killed 20 times and got no further"):
+        work.count_start(0, 50)
+    work.count_start(0, 50)
+    work.count_start(0, 51)
+    assert json.loads((work.path / "starts" / "0000.json").read_text()) == {"entities": 51, "times": 1}
+    load(base, whole, encoder)
+
+
+def test_lost_files_of_a_part_are_an_error(
+    base: Path, whole: Path, encoder: Encoder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that disappeared is noticed by its points, before anything is replaced."""
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "join_parts", killed_at(driver.join_parts, after=False, n=1))
+        with pytest.raises(Killed):
+            load(base, whole, encoder)
+    EdgeStore(whole / ".parts-parts" / "parts").delete("0001")
+
+    with pytest.raises(StoreError, match=r"The parts hold \d+ points of 296 names"):
+        load(base, whole, encoder)
+    assert name not in EdgeStore(whole).collections()
+
+
+def test_arguments_are_checked_first(base: Path, tmp_path: Path, encoder: Encoder) -> None:
+    """Numbers of parts, a folder that cannot be made, and bad rows are errors before anything is built."""
+    for number in (0, 257):
+        with pytest.raises(OptionError, match="from 1 to 256"):
+            load(base, tmp_path, encoder, partitions=number)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="work folder"):
+        load(base, tmp_path, encoder, work=tmp_path / "file")
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("id\tname\nE1\n\tx\n")
+    with pytest.raises(InputError):
+        load(bad, tmp_path, encoder, max_errors=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tsv", "file"]

@@ -1,0 +1,178 @@
+"""`ingest --partitions` and `--ray` from the shell; without `--ray` nothing of Ray is imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from qdrant_double import QdrantDouble
+from spread_cases import write_base
+
+from ingest.spread import ray_runner
+from ingest.spread.ray_runner import _as_error, _as_row
+from ingest.spread.work import PartResult, Plan, Work
+from ingest.spread.worker import Job, PartBuilder
+from pearl_qdrant.errors import InputError, ModelError, OptionError, PearlQdrantError, StoreError, StoreFullError
+from pearl_qdrant.store.schema import Manifest
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A base of 20 entities."""
+    return write_base(tmp_path / "towns.tsv", 20)
+
+
+def test_ingest_in_parts_reports_as_any_ingest(run: Run, base: Path, model: Path) -> None:
+    """Counts on stdout, a second run is unchanged, another base is refused with the flags that help."""
+    first = run("ingest", str(base), "--model", str(model), "--partitions", "2", "--json")
+    again = run("ingest", str(base), "--model", str(model), "--partitions", "2", "--json")
+    write_base(base, 5)
+    other = run("ingest", str(base), "--model", str(model), "--partitions", "2")
+
+    assert first.status == 0, first.err
+    assert first.lines()[-1]["points"] == 66
+    assert again.lines()[-1]["unchanged"]
+    assert other.status == 2
+    assert "Start over with --restart" in other.err
+
+
+def test_parts_go_to_a_server(run: Run, base: Path, model: Path) -> None:
+    """Parts are upserted to a server; the manifest is that of one load, and no checkpoint is left."""
+    with QdrantDouble() as double:
+        given = ("ingest", str(base), "--store", double.url, "--model", str(model), "--work", str(base.parent / "work"))
+        done = run(*given, "--partitions", "2", "--json")
+        assert done.status == 0, done.err
+        assert done.lines()[-1]["points"] == 66
+        shown = run("collections", "show", "towns", "--store", double.url, "--json")
+        again = run(*given, "--partitions", "2", "--json")
+
+    shown_json = json.loads(shown.out)
+    assert shown_json["points"] == 66, shown.out
+    assert again.lines()[-1]["unchanged"]
+    assert list((base.parent / "work").iterdir()) == []
+
+
+def test_options_that_do_not_fit_are_refused(run: Run, base: Path, model: Path) -> None:
+    """`--update` and a lone `--work` are usage errors."""
+    update = run("ingest", str(base), "--model", str(model), "--partitions", "2", "--update")
+    work = run("ingest", str(base), "--model", str(model), "--work", str(base.parent))
+
+    assert (update.status, work.status) == (2, 2)
+    assert "--ray and --partitions make a new collection" in update.err
+    assert "--work is for --ray and --partitions" in work.err
+
+
+def test_without_ray_there_is_advice(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Ray is not installed, `--ray` names the command that installs it."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+
+    done = run("ingest", str(base), "--model", str(model), "--ray", "auto")
+
+    assert done.status == 2
+    assert "Ray is not installed. Install it with: pip install" in done.err
+
+
+def test_a_load_in_parts_imports_nothing_of_ray() -> None:
+    """Only `--ray` imports Ray."""
+    code = "import sys, ingest.spread.load, ingest.spread.ray_runner; sys.exit('ray' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_encoder_does_not_travel(base: Path, tmp_path: Path) -> None:
+    """Workers of Ray load the model by name: an encoder object is refused before Ray starts."""
+    from ingest import load_base_in_parts
+
+    with pytest.raises(OptionError, match="Workers of Ray load the model themselves"):
+        load_base_in_parts(base, store=str(tmp_path), model=object(), ray="auto")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error, kind",
+    [
+        (StoreFullError("full", option="store"), StoreError),
+        (InputError("path", 3, "bad"), PearlQdrantError),
+        (ModelError("no model"), ModelError),
+        (ValueError("odd"), StoreError),
+    ],
+)
+def test_errors_of_workers_travel_as_rows(error: Exception, kind: type[PearlQdrantError]) -> None:
+    """The message and the option arrive; a class that cannot be made again becomes one above it."""
+    found = _as_error(_as_row(error))
+
+    assert type(found) is kind
+    assert str(error) in str(found)
+    assert found.option == getattr(error, "option", None)
+
+
+def test_a_worker_that_sees_another_folder_is_refused(tmp_path: Path) -> None:
+    """A machine of the cluster on which the work folder is not the shared one is an error that says so."""
+    plan = Plan("d", "i", 1, "s", "c", "kb", "m", "int8", False)
+    job = Job(str(tmp_path), plan, Manifest.model_construct(), "no-model", "cpu", None, None, None, 0.0)
+
+    with pytest.raises(StoreError, match="does not see the work folder") as found:
+        PartBuilder(job)
+
+    assert found.value.option == "work"
+
+
+def test_damaged_notes_of_the_work_folder_count_as_missing(tmp_path: Path) -> None:
+    """A note that is cut off is no note: its part is built again."""
+    work = Work(tmp_path)
+    work.write_done(PartResult(3, 1, 2, 0, 0.5, 0.1, "cpu"))
+    assert work.read_done(3) == PartResult(3, 1, 2, 0, 0.5, 0.1, "cpu")
+    (tmp_path / "done" / "0003.json").write_text('{"part": 3')
+
+    assert work.read_done(3) is None
+    assert work.read_plan() is None
+
+
+class FakeRay:
+    """What `RayRunner` asks of Ray when it connects."""
+
+    def __init__(self, resources: dict[str, float]) -> None:
+        self._resources = resources
+        self.shutdowns = 0
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, **given: object) -> None:
+        if given["address"] != "local":
+            raise ConnectionError("nobody\nthere")
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self._resources
+
+    def shutdown(self) -> None:
+        self.shutdowns += 1
+
+
+@pytest.mark.parametrize(
+    "resources, expected", [({"CPU": 16.0}, (16, 1, 0)), ({"CPU": 16.0, "GPU": 4.0}, (4, 4, 1)), ({}, (1, 1, 0))]
+)
+def test_an_actor_a_gpu_or_core(
+    resources: dict[str, float], expected: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With GPUs there is a worker for each, with its share of the cores; otherwise one for each core."""
+    fake = FakeRay(resources)
+    monkeypatch.setattr(ray_runner, "_import_ray", lambda: fake)
+    runner = ray_runner.RayRunner("auto")
+    runner.close()
+
+    assert (runner.workers, runner._cores, runner._gpus) == expected
+    assert fake.shutdowns == 1
+
+
+def test_a_cluster_that_does_not_answer_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the address, and how to start a cluster."""
+    monkeypatch.setattr(ray_runner, "_import_ray", lambda: FakeRay({}))
+
+    with pytest.raises(OptionError, match=r"No Ray cluster answers at 'host:1' \(nobody\).*ray start --head") as found:
+        ray_runner.RayRunner("host:1")
+
+    assert found.value.option == "ray"
