@@ -27,7 +27,7 @@ from ingest.load.session import is_unchanged
 from ingest.spread.cutting import BUCKETS, cut_and_scan
 from ingest.spread.work import PartResult, Plan, Work
 from ingest.spread.worker import Job, OnNames, PartBuilder, part_input, part_name
-from pearl_qdrant.errors import OptionError, StoreError
+from pearl_qdrant.errors import CollectionExistsError, OptionError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import ServerAccess, is_url
 from pearl_qdrant.store.atomic import sync_folder
@@ -212,6 +212,9 @@ class Spread:
         """Whether the collection holds this base, False if it is empty; refuses one that holds something else."""
         with closing(self.store.open(self.name)) as target:
             target.manifest.check_model(self.encoder.info)
+            kb = target.manifest.kb
+            if kb != self.manifest.kb:
+                raise OptionError("kb", f"Collection '{self.name}' holds base '{kb}', not '{self.manifest.kb}'.")
             if is_unchanged(target, scanned):
                 self.events.unchanged(target.manifest.edited)
                 return True
@@ -280,18 +283,32 @@ class Spread:
     def _join(self, scanned: ScanResult, plan: Plan) -> tuple[int, int]:
         """Join the parts beside the store, and move the collection into it when it is complete."""
         joined, target = self.work.joined / self.name, Path(self.store.location) / self.name
-        if not self.work.is_joined():
+        is_moved = self.name in self.store.collections() and not joined.exists()
+        if not (self.work.is_joined() and (joined.exists() or is_moved)):
             shutil.rmtree(self.work.joined, ignore_errors=True)
             self._join_in(EdgeStore(self.work.joined), joined, scanned, plan)
             self.work.write_joined()
-        if joined.exists():  # else a driver was killed just after it had moved it
-            if self.name in self.store.collections():
-                self.store.delete(self.name, keep_ledger=True)
-            joined.rename(target)
-            sync_folder(target.parent)
+            is_moved = False
+        if not is_moved:  # else a driver was killed just after it had moved it
+            self._move(joined, target)
         with closing(self.store.open(self.name)) as collection, collection.editing():
             sync_aliases(collection, self.encoder)
             return collection.count(), 0
+
+    def _move(self, joined: Path, target: Path) -> None:
+        """Put the joined collection in its place."""
+        if self.name in self.store.collections():
+            if not self.restart:  # somebody made one meanwhile
+                raise CollectionExistsError(self.name)
+            self.store.delete(self.name, keep_ledger=True)
+        try:
+            joined.rename(target)
+            sync_folder(target.parent)
+        except OSError as error:
+            raise StoreError(
+                f"Collection '{self.name}' is complete in {joined}, but cannot be moved to {target}: {error}. Correct "
+                f"this and run the same command again."
+            ) from error
 
     def _join_in(self, store: EdgeStore, folder: Path, scanned: ScanResult, plan: Plan) -> None:
         with closing(store):

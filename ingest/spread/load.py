@@ -32,7 +32,7 @@ from ingest.spread.cutting import BUCKETS
 from ingest.spread.driver import Runner, RunnerHere, Spread
 from ingest.spread.work import Work
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import OptionError, StoreError
+from pearl_qdrant.errors import OptionError, SettingsError, StoreError
 from pearl_qdrant.settings import (
     DEFAULT_DEVICE,
     DEFAULT_MAX_ERRORS,
@@ -43,7 +43,8 @@ from pearl_qdrant.settings import (
     is_url,
 )
 from pearl_qdrant.store.edge.lock import CollectionLock
-from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.open import StoreLike, location_of, use_store
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest, Quantization
 
@@ -86,8 +87,8 @@ def load_base_in_parts(  # long: all arguments of a load are documented here
 
     Args:
         paths, collection: As in `load_base`.
-        ray: A Ray cluster whose workers build: "auto" starts one on this machine, HOST:PORT is one that runs
-            (ray://HOST:PORT through Ray's client). None: this process builds one part after the other.
+        ray: A Ray cluster whose workers build: "auto" starts one on this machine, HOST:PORT is one that runs. None:
+            this process builds one part after the other.
         partitions: Parts of the base, from 1 to 256. Default: as many as keep a part under two million names, and all
             workers busy.
         work: Folder for what is built until all of it is done; all machines of a cluster see it at the same path.
@@ -105,18 +106,20 @@ def load_base_in_parts(  # long: all arguments of a load are documented here
     Raises:
         InputError, EmptyBaseError, ModelError, ModelMismatchError, StoreError: As `load_base`.
         StoreLockedError: If another process does the same.
+        SettingsError: If an embedded store is given a placement.
         OptionError: If the collection exists and holds something else, Ray is not installed or does not answer, or
             another option does not fit.
     """
     if partitions is not None and not 1 <= partitions <= BUCKETS:
         raise OptionError("partitions", f"A base has from 1 to {BUCKETS} parts, not {partitions}.")
     name, events = checked_name(collection, paths, store), events or LoadEvents()
+    _check_store(store, placement)
     runner = _runner(ray, model)
     types = type_map_of(type_map)
     with (
         open_base(paths, kind, options, types) as reader,
         use_store(store, wait_s=wait_s) as opened,
-        _locked(_work_path(work, opened, name), name) as folder,
+        _locked(work, opened, name) as folder,
         closing(runner),
     ):
         encoder = load_model(Encoding(model, device, pooling, prefix, embed_descriptions), events)
@@ -152,6 +155,20 @@ def load_base_in_parts(  # long: all arguments of a load are documented here
         return spread.run(runner, lambda scanned: report_scan(scanned, paths, events))
 
 
+def _check_store(store: StoreLike, placement: Placement | None) -> None:
+    """Refuse a store that other processes cannot open by its location, and a placement without a cluster."""
+    location = location_of(store)
+    if is_url(location):
+        return
+    if store is not None and not isinstance(store, (str, os.PathLike, EdgeStore)):
+        raise OptionError("store", "A base in parts goes to a folder, or to a server by its URL.")
+    if placement not in (None, Placement()):
+        raise SettingsError(
+            f"The embedded store at {location} has no shards or replicas. Use a Qdrant server as the store.",
+            option="store",
+        )
+
+
 def _runner(ray: str | None, model: object) -> Runner:
     """What builds the parts."""
     if ray is None:
@@ -163,17 +180,16 @@ def _runner(ray: str | None, model: object) -> Runner:
     return RayRunner(ray)
 
 
-def _work_path(work: str | os.PathLike[str] | None, store: Store, name: str) -> Path:
-    """The work folder of a collection."""
-    if is_url(store.location):
-        where = hashlib.sha256(store.location.encode()).hexdigest()[:12]
-        return Path(work or default_store()) / f"{WORK_PREFIX}{name}-{where}"
-    return Path(work or store.location) / f"{WORK_PREFIX}{name}"
-
-
 @contextmanager
-def _locked(path: Path, name: str) -> Iterator[Work]:
+def _locked(given: str | os.PathLike[str] | None, store: Store, name: str) -> Iterator[Work]:
     """The work folder, locked; it is removed where nothing is left in it."""
+    location, folder = store.location, f"{WORK_PREFIX}{name}"
+    if is_url(location):
+        where = hashlib.sha256(location.encode()).hexdigest()[:12]
+        work = Work(Path(given or default_store()) / f"{folder}-{where}")
+    else:
+        work = Work(Path(given or location) / folder, Path(location) / f"{folder}-joined" if given else None)
+    path = work.path
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -181,7 +197,6 @@ def _locked(path: Path, name: str) -> Iterator[Work]:
             f"The work folder {path} cannot be made: {error}. Choose another one.", option="work"
         ) from error
     lock = CollectionLock.acquire(path / ".lock", name)
-    work = Work(path)
     try:
         yield work
     finally:

@@ -89,11 +89,17 @@ class _Starts(msgspec.Struct):
 class Work:
     """A work folder."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, joined: Path | None = None) -> None:
+        """Name its folders.
+
+        Args:
+            path: The work folder.
+            joined: Where parts are joined, if it lies elsewhere: on the disk of the store.
+        """
         self.path = path
         self.cut = path / "cut"
         self.parts = path / "parts"
-        self.joined = path / "joined"
+        self.joined = joined or path / "joined"
 
     def read_plan(self) -> Plan | None:
         """The plan; None if the base was not cut completely."""
@@ -144,8 +150,8 @@ class Work:
     def clear(self) -> None:
         """Remove all but the lock; the plan first, so that a kill leaves no plan without its files."""
         (self.path / "plan.json").unlink(missing_ok=True)
-        for name in ("cut", "parts", "done", "starts", "joined"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        for folder in (self.cut, self.parts, self.joined, self.path / "done", self.path / "starts"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(path: Path, record: msgspec.Struct) -> None:

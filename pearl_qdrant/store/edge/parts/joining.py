@@ -63,7 +63,8 @@ def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
         shard.mkdir()
         for part in parts:
             _place_segments(part / SHARD_FOLDER, shard)
-        shutil.copyfile(parts[0] / SHARD_FOLDER / "edge_config.json", shard / "edge_config.json")
+        with_graph = next((part for part in parts if read_index_state(part) is not None), parts[0])
+        shutil.copyfile(with_graph / SHARD_FOLDER / "edge_config.json", shard / "edge_config.json")
         make_log(shard)
         states = [state for state in map(read_index_state, parts) if state is not None]
         if states:

@@ -1,0 +1,96 @@
+"""Segments of parts become those of one collection."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from spread_cases import assert_equal, write_base
+
+from ingest import load_base, load_base_in_parts, update_base
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.parts import joining
+from pearl_qdrant.store.edge.parts.joining import PARTS_FILE, count_parts, join_parts
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.edge.views import placing
+
+
+@pytest.fixture(scope="module")
+def encoder(model: Path) -> Encoder:
+    """A tiny model."""
+    return load_encoder(str(model), device="cpu")
+
+
+def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part keeps its graph in the joined collection, and an update adds one more instead of merging them."""
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
+    base, store = write_base(tmp_path / "base.tsv", 40), str(tmp_path / "store")
+    load_base_in_parts(base, "parts", store=store, model=encoder, partitions=2)
+    folder = tmp_path / "store" / "parts"
+    opened = EdgeStore(tmp_path / "store")
+    with closing(opened.open("parts")) as collection:
+        status = collection.status()
+        before = graphs(folder)
+        assert (status.is_finalized, status.indexed_vectors, status.segments) == (True, status.vectors, 3)
+    write_base(base, 60)
+    update_base(base, "parts", store=store, model=encoder)
+
+    assert count_parts(folder) == 2
+    assert len(before) == 2
+    assert before < graphs(folder)
+    load_base(base, "whole", kb="parts", store=store, model=encoder)
+    with closing(opened.open("parts")) as parts, closing(opened.open("whole")) as whole:
+        assert parts.status().is_finalized
+        query = encoder.encode(["w3 times", "new york 17", "late 7"]).vectors
+        ours = [[found.point.name for found in names] for names in parts.search(query, limit=5)]
+        theirs = [[found.point.name for found in names] for names in whole.search(query, limit=5)]
+        assert ours == theirs
+
+
+def graphs(folder: Path) -> set[str]:
+    """The segments with a graph."""
+    return {path.parent.parent.name for path in folder.glob("shard/segments/*/vector_index-dense/graph.bin")}
+
+
+def test_parts_are_copied_where_there_are_no_hard_links(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another disk than the store, the work folder's parts are copied; the collection is the same."""
+
+    def refuse(path: Path, target: Path) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    base, store = write_base(tmp_path / "base.tsv", 20), tmp_path / "store"
+    load_base(base, "whole", kb="kb", store=str(store), model=encoder)
+    monkeypatch.setattr(placing.Path, "hardlink_to", refuse)
+    load_base_in_parts(base, "parts", kb="kb", store=str(store), model=encoder, partitions=2, work=tmp_path / "work")
+
+    assert_equal(store, "whole", "parts")
+    assert sorted(path.name for path in store.iterdir()) == ["parts", "whole"]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize("text, expected", [("", 1), ("{", 1), ('{"parts": -3}', 1), ('{"parts": 7}', 7), ("[]", 1)])
+def test_a_damaged_note_of_parts_counts_as_one(tmp_path: Path, text: str, expected: int) -> None:
+    """A collection whose note cannot be read is treated as one that was not joined."""
+    (tmp_path / PARTS_FILE).write_text(text)
+
+    assert count_parts(tmp_path) == expected
+
+
+def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of the file system while parts are joined are errors of the store."""
+    (tmp_path / "shard").mkdir()
+    (tmp_path / "part" / "shard").mkdir(parents=True)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(joining, "make_log", full)
+    (tmp_path / "part" / "shard" / "edge_config.json").write_text("{}")
+
+    with pytest.raises(edge_shard.StoreFullError, match="No space left for collection 'c'"):
+        join_parts(tmp_path, [tmp_path / "part"], "c")
