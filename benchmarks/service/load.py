@@ -1,14 +1,19 @@
 """Load on the service: throughput beside `link_batch` in the process, ten times the load, type-ahead, memory.
 
-    python benchmarks/service/load.py --store STORE --collection NAME [--part link] [--seconds 120]
+    python benchmarks/service/load.py --store STORE --collection NAME --part PART
 
-Parts:
+It starts the service itself, on a free port, and prints what it measured with the goal behind it. Each part is one
+command; without --part all are measured, one after the other. Times of clients tell of a quiet machine only. Processor
+time is steadier.
 
-    link      CLIENTS clients send requests of distinct mentions, in turns with `link_batch` in this process. Wall time
-              tells of a quiet machine only; the processor time of 1,000 mentions is steadier.
-    overload  ten times as many clients: 429s, memory, and the same answers before and after.
-    search    16 clients type names, letter by letter, a tenth of them with a slip.
-    mixed     all kinds of request for SECONDS; memory after a minute, and at the end.
+    --part link      32 clients for two minutes, each request with 8 mentions that nobody sent before, in turns with
+                     `link_batch` in this process (four minutes in all).
+    --part overload  ten times as many clients for two minutes: 429s, memory, and the same answers before and after.
+    --part search    16 clients type names for a minute, letter by letter, a tenth of them with a slip. With
+                     --serve workers=2 links and searches have an interpreter each.
+    --part mixed     all kinds of request for half an hour: memory after a minute, and at the end.
+
+--seconds N makes a part shorter, to see that it works.
 """
 
 from __future__ import annotations
@@ -42,13 +47,32 @@ class Outcome:
     statuses: Counter[int] = field(default_factory=Counter)
     mentions: int = 0
 
+    @classmethod
+    def of(cls, outcomes: list[Outcome]) -> Outcome:
+        """Several runs as one."""
+        whole = cls()
+        for one in outcomes:
+            whole.seconds += one.seconds
+            whole.statuses += one.statuses
+            whole.mentions += one.mentions
+        return whole
+
+    def at(self, share: float) -> float:
+        """The time that a share of the answers took at most, in seconds; infinite without answers."""
+        times = sorted(self.seconds)
+        return times[int(len(times) * share)] if times else float("inf")
+
     def line(self) -> str:
         """One line for people: counts and times in ms."""
-        times = sorted(self.seconds)
-        if not times:
+        if not self.seconds:
             return f"{dict(self.statuses)}"
-        p50, p99 = times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
+        p50, p99 = self.at(0.5) * 1000, self.at(0.99) * 1000
         return f"{dict(self.statuses)}  p50 {p50:.1f} ms  p99 {p99:.1f} ms  p99/p50 {p99 / p50:.1f}"
+
+
+def shown(ratios: list[float]) -> str:
+    """Ratios for people."""
+    return ", ".join(f"{one:.2f}" for one in ratios)
 
 
 Request = Callable[[Connection], Awaitable[tuple[Answer, int]]]
@@ -152,11 +176,16 @@ def in_process(linker: EntityLinker, mentions: Iterator[str], seconds: float) ->
     return n / (time.perf_counter() - start), (time.process_time() - cpu) / n * 1000
 
 
+def goal(text: str, *, is_met: bool) -> None:
+    """Print a goal, and whether it is met."""
+    print(f"  goal: {text}: {'met' if is_met else 'NOT MET'}")
+
+
 def measure_links(service: Service, given: argparse.Namespace, names: list[str]) -> None:
     """Throughput through HTTP and in the process, in turns."""
     rng = random.Random(0)
     mentions = mentions_of(names, rng)
-    ratios, cpu_ratios = [], []
+    ratios, cpu_ratios, outcomes = [], [], []
     with EntityLinker.open(given.collection, store=given.store, read_only=True) as linker:
         list(linker.link_batch(list(islice(mentions, 256)), workers=1))
         for turn in range(TURNS):
@@ -168,12 +197,18 @@ def measure_links(service: Service, given: argparse.Namespace, names: list[str])
             rate = outcome.mentions / (time.perf_counter() - start)
             cost = (service.cpu_s() - cpu) / max(1, outcome.mentions) * 1000
             own_rate, own_cost = in_process(linker, mentions, seconds)
+            outcomes.append(outcome)
             ratios.append(rate / own_rate)
             cpu_ratios.append(own_cost / cost)
             print(f"turn {turn + 1}: service {rate:.0f} mentions/s, {cost:.2f} CPU s per 1,000; {outcome.line()}")
             print(f"        link_batch {own_rate:.0f} mentions/s, {own_cost:.2f} CPU s per 1,000")
-    print(f"throughput of the service, link_batch is 1: {sum(ratios) / TURNS:.2f} ({ratios})")
-    print(f"by processor time, link_batch is 1: {sum(cpu_ratios) / TURNS:.2f} ({cpu_ratios})")
+    whole = Outcome.of(outcomes)
+    print(f"all turns: {whole.line()}")
+    print(f"by processor time, link_batch is 1: {sum(cpu_ratios) / TURNS:.2f} ({shown(cpu_ratios)})")
+    print(f"throughput of the service, link_batch is 1: {sum(ratios) / TURNS:.2f} ({shown(ratios)})")
+    goal("no error", is_met=set(whole.statuses) == {200})
+    goal("p99 is at most 10 times p50", is_met=whole.at(0.99) <= 10 * whole.at(0.5))
+    goal("throughput is at least 0.8 of link_batch", is_met=sum(ratios) / TURNS >= 0.8)
 
 
 def measure_overload(service: Service, given: argparse.Namespace, names: list[str]) -> None:
@@ -190,9 +225,12 @@ def measure_overload(service: Service, given: argparse.Namespace, names: list[st
     asyncio.run(run_clients(service.port, given.clients, given.seconds / 4, request))
     memory = service.rss_anon_mb()
     outcome = asyncio.run(run_clients(service.port, 10 * given.clients, given.seconds, request))
+    after = service.rss_anon_mb()
     print(f"10 x {given.clients} clients: {outcome.line()}")
-    print(f"RssAnon before {memory:.0f} MB, after {service.rss_anon_mb():.0f} MB")
-    print(f"same answers as before: {json.dumps(before) == json.dumps(asyncio.run(ask()))}")
+    print(f"RssAnon before {memory:.0f} MB, after {after:.0f} MB: {after / memory:.2f}")
+    goal("answers are 200 and 429 alone, with some of each", is_met=set(outcome.statuses) == {200, 429})
+    goal("memory is at most 1.1 of before", is_met=after <= 1.1 * memory)
+    goal("the same answers as before", is_met=json.dumps(before) == json.dumps(asyncio.run(ask())))
 
 
 def measure_search(service: Service, given: argparse.Namespace, names: list[str]) -> None:
@@ -202,6 +240,7 @@ def measure_search(service: Service, given: argparse.Namespace, names: list[str]
     outcome = asyncio.run(run_clients(service.port, SEARCH_CLIENTS, given.seconds, request))
     cost = (service.cpu_s() - cpu) / max(1, len(outcome.seconds)) * 1000
     print(f"{SEARCH_CLIENTS} clients type: {outcome.line()}  {cost:.2f} ms of processor time a request")
+    goal("p99 is at most 10 ms", is_met=outcome.at(0.99) <= 0.01)
 
 
 def measure_mixed(service: Service, given: argparse.Namespace, names: list[str]) -> None:
@@ -210,34 +249,43 @@ def measure_mixed(service: Service, given: argparse.Namespace, names: list[str])
     kb = json.loads(service.get("/v1/collections")[1])["collections"][0]["kb"]
     request = mixing(names, mentions_of(names, rng), rng, given.collection, kb)
     first = min(60.0, given.seconds / 4)
-    print(asyncio.run(run_clients(service.port, given.clients, first, request)).line())
+    warming = asyncio.run(run_clients(service.port, given.clients, first, request))
     memory = service.rss_anon_mb()
-    print(asyncio.run(run_clients(service.port, given.clients, given.seconds - first, request)).line())
+    rest = asyncio.run(run_clients(service.port, given.clients, given.seconds - first, request))
     after = service.rss_anon_mb()
+    print(f"first {first:.0f} s: {warming.line()}")
+    print(f"then: {rest.line()}")
     print(
         f"RssAnon after {first:.0f} s {memory:.0f} MB, after {given.seconds:.0f} s {after:.0f} MB: {after / memory:.2f}"
     )
+    goal("no error", is_met=set(warming.statuses) | set(rest.statuses) == {200})
+    goal("memory at the end is at most 1.1 of that after a minute", is_met=after <= 1.1 * memory)
 
 
 PARTS = {"link": measure_links, "overload": measure_overload, "search": measure_search, "mixed": measure_mixed}
 
+SECONDS = {"link": 120.0, "overload": 120.0, "search": 60.0, "mixed": 1800.0}
+"""How long each part measures, if nobody says otherwise."""
+
 
 def main() -> None:
     """Run the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--collection", required=True)
-    parser.add_argument("--part", choices=list(PARTS), action="append")
-    parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--clients", type=int, default=32)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", required=True, help="folder or URL of the store")
+    parser.add_argument("--collection", required=True, help="a collection with some thousand names or more")
+    parser.add_argument("--part", choices=list(PARTS), action="append", help="may be repeated; by default all")
+    parser.add_argument("--seconds", type=float, help=f"of each part; by default {SECONDS}")
+    parser.add_argument("--clients", type=int, default=32, help="of links; by default 32")
     parser.add_argument("--mentions", type=int, default=8, help="mentions of a request")
     parser.add_argument("--names", type=int, default=20_000, help="names that mentions are made of")
     parser.add_argument("--serve", nargs="*", default=[], help="further options of serve, without dashes: workers=2")
     given = parser.parse_args()
+    wanted = given.seconds
     names = names_of(given.store, given.collection, given.names)
     options = [part for one in given.serve for part in (f"--{one.split('=')[0]}", *one.split("=", 1)[1:])]
     for part in given.part or list(PARTS):
         print(f"== {part}", flush=True)
+        given.seconds = SECONDS[part] if wanted is None else wanted
         with running(given.store, "--collection", given.collection, *options) as service:
             # The index of names is built by now: it would count as processor time of what is measured.
             service.wait(f"/v1/search?q=a&collection={quote(given.collection)}")

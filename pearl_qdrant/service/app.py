@@ -22,10 +22,10 @@ from pearl_qdrant.service.web.gate import Gate
 from pearl_qdrant.service.web.schema import complete_schema
 
 ROUTERS = (
+    search.router,  # asked at every letter, and found first
     health.router,
     link.router,
     texts.router,
-    search.router,
     entities.router,
     collections.router,
     ledger.router,

@@ -80,7 +80,7 @@ class ServiceSettings(BaseModel):
     reconcile_batch: int = Field(default=100, ge=1)
     reconcile_origins: tuple[str, ...] = ("*",)
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
-    max_queued_mentions: int = Field(default=4096, ge=1)
+    max_queued_mentions: int = Field(default=1024, ge=1)
     max_queued_calls: int = Field(default=64, ge=1)
     batch_mentions: int = Field(default=128, ge=1)
     join_s: float = Field(default=0.002, ge=0)

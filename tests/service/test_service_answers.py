@@ -122,3 +122,32 @@ def test_errors_are_json_with_a_code(
     assert answer.json()["error"] == code
     assert answer.json()["message"]
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    "query, expected",
+    [
+        ("q=new%20y", {"nyt", "nyp", "nyc", "nys"}),
+        ("q=new+y&collection=base&limit=10", {"nyt", "nyp", "nyc", "nys"}),
+        ("q=new%20y&type=state&type=newspaper", {"nyt", "nyp", "nys"}),
+        ("q=new%20york&limit=2", {"nyc", "nys"}),
+        ("q=new%20york&limit=%2B2", {"nyc", "nys"}),
+        ("q=x&q=new%20york%20t", {"nyt"}),
+        ("q=new%20york%20t&unknown=1", {"nyt"}),
+        ("q=", set()),
+    ],
+)
+def test_every_way_to_ask_for_names_is_read(client: TestClient, query: str, expected: set[str]) -> None:
+    """All parameters count, the last of several values does, and unknown parameters do not."""
+    wait_until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
+    results = client.get(f"/v1/search?{query}").json()["results"]
+
+    assert {one["entity_id"] for one in results} == expected
+
+
+@pytest.mark.parametrize("query", ["", "limit=3", "q=x&limit=0", "q=x&limit=-1", "q=x&limit=a"])
+def test_a_query_that_cannot_be_read_is_refused(client: TestClient, query: str) -> None:
+    """A missing mention, and a limit that is no number from 1 on, are errors of the request."""
+    answer = client.get(f"/v1/search?{query}")
+
+    assert (answer.status_code, answer.json()["error"]) == (422, "invalid")

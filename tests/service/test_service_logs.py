@@ -160,6 +160,9 @@ def test_every_line_is_one_object() -> None:
 
     [line] = JsonLines().format(record).split("\n")
     assert json.loads(line)["names"] == ["a", "b"]
+    record.__dict__.update(facts(large=2**70, half="\ud800"))
+    [line] = JsonLines().format(record).split("\n")
+    assert json.loads(line)["large"] == 2**70
 
 
 def test_logging_goes_to_stderr_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,14 @@ def test_two_slips_of_a_long_query_are_forgiven() -> None:
     assert found(index_of("University of Cambridge", "Oxford"), "universty of cambrige") == ["University of Cambridge"]
 
 
+def test_what_is_a_name_as_it_stands_has_no_slip() -> None:
+    """Beside a name that is what was typed there are none with a slip; beside its beginning there are."""
+    index = index_of("Martin", "Marten", "Mertin")
+
+    assert found(index, "martin") == ["Martin"]
+    assert set(found(index, "marti")) == {"Martin", "Mertin", "Marten"}
+
+
 def test_short_queries_have_no_slips() -> None:
     """Three letters are too few to guess another one."""
     assert found(index_of("York"), "yrk") == []

@@ -5,34 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
-from linker_base import ENTITIES
+from linker_base import ENTITIES, fill_server
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.store.points import name_points, names_of
-from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.fixture(scope="module")
 def server(model: Path) -> Iterator[QdrantDouble]:
     """A server with the collection `base`, and one of another program."""
     with QdrantDouble() as double:
-        store = ServerStore.connect(double.url)
-        encoder = load_encoder(str(model), device="cpu")
-        made = Manifest.for_model(encoder.info, collection="base", kb="base")
-        collection = store.create(made.model_copy(update={"model": str(model), "state": "ready"}))
-        encoded = encoder.encode([name for entity in ENTITIES for name in entity.names()])
-        collection.upsert(
-            name_points("base", names_of(ENTITIES), encoded), encoded.vectors, np.asarray(encoded.encodable)
-        )
-        store.close()
+        fill_server(double.url, "base", str(model), ENTITIES)
         double.client.create_collection("foreign", vectors_config={})
         yield double
 
@@ -89,6 +76,7 @@ def test_a_server_that_is_away_is_503_and_comes_back(client: TestClient, server:
 
 def test_a_request_that_fails_once_is_answered(client: TestClient, server: QdrantDouble) -> None:
     """One fault of the server is not seen by clients, since the store tries again."""
-    server.faults.append(Fault("drop"))
+    server.faults.append(Fault("drop", r"POST /collections/base/points/(query|search)"))
 
     assert client.post("/v1/link", json={"mentions": ["Big Apple"], "threshold": 0}).status_code == 200
+    assert server.faults == []

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from linker_base import fill_server
 from qdrant_double import QdrantDouble
 from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, matched, post_form, serving
 from specification import EntitySuggestions, Extension, Manifest, check
 
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.store.points import name_points, names_of
-from pearl_qdrant.store.schema import Manifest as CollectionManifest
-from pearl_qdrant.store.server.store import ServerStore
 
 pytestmark = pytest.mark.slow
 
@@ -28,14 +24,7 @@ def on_server(
     """A client of a service over a server with the same collection."""
     with QdrantDouble() as double:
         double.strict = True
-        store = ServerStore.connect(double.url)
-        encoder = load_encoder(str(model), device="cpu")
-        made = CollectionManifest.for_model(encoder.info, collection="places", kb="places")
-        collection = store.create(made.model_copy(update={"model": str(model), "state": "ready"}))
-        encoded = encoder.encode([name for entity in ENTITIES for name in entity.names()])
-        points = name_points("places", names_of(ENTITIES), encoded)
-        collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
-        store.close()
+        fill_server(double.url, "places", str(model), ENTITIES)
         changed = {"store": double.url, "cache": str(tmp_path_factory.mktemp("cache"))}
         with serving(reconcile_settings.model_copy(update=changed)) as opened:
             yield opened

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 WAIT_S = 300
 """Bounds a hang."""
@@ -89,3 +91,13 @@ def serving(store: Path | str, folder: Path, *options: str) -> Iterator[Running]
         finally:
             process.terminate()
             process.wait(WAIT_S)
+
+
+def workers_of(service: Running) -> list[psutil.Process]:
+    """The processes that answer."""
+    found = []
+    for one in psutil.Process(service.process.pid).children():
+        with suppress(psutil.Error):  # it ends
+            if "spawn_main" in " ".join(one.cmdline()):
+                found.append(one)
+    return found

@@ -9,14 +9,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 
-import psutil
 import pytest
 from linker_base import ENTITIES, fill
-from service_process import WAIT_S, Running, serving
+from service_process import WAIT_S, Running, serving, workers_of
 
 RIGHT = {"NYTimes": "nyt", "Big Apple": "nyc", "heart attack": "mi", "New York State": "nys"}
 
@@ -70,16 +68,6 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join(WAIT_S)
-
-
-def workers_of(service: Running) -> list[psutil.Process]:
-    """The processes that answer."""
-    found = []
-    for one in psutil.Process(service.process.pid).children():
-        with suppress(psutil.Error):  # it ends
-            if "spawn_main" in " ".join(one.cmdline()):
-                found.append(one)
-    return found
 
 
 def test_a_stop_under_load_answers_what_was_accepted(store: Path, tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from pearl_qdrant import Entity
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.server.store import ServerStore
 
 ENTITIES = [
     Entity("nyt", "The New York Times", ("NYTimes", "nytimes.com"), ("ORG", "newspaper"), ("ORG",), "A newspaper"),
@@ -36,4 +39,15 @@ def fill(path: Path, name: str, model: str, entities: list[Entity], *, is_loaded
     collection = store.create(manifest)
     encoded = encoder.encode(names)
     collection.upsert(name_points(name, names_of(entities), encoded), encoded.vectors, encoded.encodable)
+    store.close()
+
+
+def fill_server(url: str, name: str, model: str, entities: list[Entity]) -> None:
+    """Write a small collection to a server."""
+    store = ServerStore.connect(url)
+    encoder = load_encoder(model, device="cpu")
+    made = Manifest.for_model(encoder.info, collection=name, kb=name)
+    collection = store.create(made.model_copy(update={"model": model, "state": "ready"}))
+    encoded = encoder.encode([one for entity in entities for one in entity.names()])
+    collection.upsert(name_points(name, names_of(entities), encoded), encoded.vectors, np.asarray(encoded.encodable))
     store.close()

@@ -93,8 +93,8 @@ class NameIndex:
 
         Returns:
             First those whose name, or the rest of it from a word on, is the query; then those where it starts with the
-            query; if there are fewer than `ENOUGH`, those where it does with one slip, which is not in the last letter
-            unless there are no others.
+            query; if there are fewer than `ENOUGH`, and none is the query, those where it does with one slip, which is
+            not in the last letter unless there are no others.
         """
         folded = fold(query)
         if not folded:
@@ -105,9 +105,10 @@ class NameIndex:
         low, high = self._range(wanted, 0, len(self.files.starts))
         complete = self._complete(wanted, low, high)
         self._add(found, low, complete, mask, limit, "name")
+        is_name = bool(found)  # what is a name as it stands has no slip
         if len(found) < limit:
             self._add(found, complete, high, mask, limit, "prefix")
-        if len(found) < min(limit, ENOUGH) and len(folded) >= MIN_SLIP_CHARACTERS:
+        if not is_name and len(found) < min(limit, ENOUGH) and len(folded) >= MIN_SLIP_CHARACTERS:
             self._add_slips(found, folded, mask, limit, edits=1)
         if not found and len(folded) >= MIN_TWO_SLIPS_CHARACTERS:
             self._add_slips(found, folded, mask, limit, edits=2)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+import orjson
+
 LogFormat = Literal["json", "text"]
 
 request_id: contextvars.ContextVar[str | None] = contextvars.ContextVar("pearl_qdrant_request_id", default=None)
@@ -40,7 +42,10 @@ class JsonLines(logging.Formatter):
         line.update(getattr(record, FACTS, {}))
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:  # a number over 64 bits, or half of a character
+            return json.dumps(line, default=str)
 
 
 class Lines(logging.Formatter):

@@ -1,0 +1,257 @@
+"""Faults of the store and of processes under load: nothing is answered wrong, and nothing accepted is lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from edge_cases import wait_until
+from fastapi.testclient import TestClient
+from linker_base import ENTITIES, fill, fill_server
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+from service_process import WAIT_S, Running, serving, workers_of
+
+from pearl_qdrant.linking.learned.learning import learned_pairs
+from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.store.open import open_store
+
+RIGHT = {"NYTimes": "nyt", "Big Apple": "nyc", "heart attack": "mi", "New York State": "nys"}
+
+SEARCH = r"POST /collections/base/points/(query|search)"
+"""Matches the searches of a link."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def server(model: Path) -> Iterator[QdrantDouble]:
+    """A server with the collection `base`."""
+    with QdrantDouble() as double:
+        fill_server(double.url, "base", str(model), ENTITIES)
+        yield double
+
+
+@contextmanager
+def client_of(store: str, cache: Path, **changed: Any) -> Iterator[TestClient]:
+    """A client of a service that may write, and that waits for its store for moments only."""
+    given: dict[str, Any] = {"reload_s": 0.05, "server_reload_s": 0.05, "store_wait_s": 0.1, "allow_writing": True}
+    with TestClient(create_app(ServiceSettings(store=store, cache=str(cache), **{**given, **changed}))) as client:
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
+        yield client
+
+
+def link(client: TestClient, mention: str) -> tuple[int, str | None]:
+    """Status, and the entity or the error."""
+    answer = client.post("/v1/link", json={"mentions": [mention], "threshold": 0})
+    body = answer.json()
+    return answer.status_code, body["links"][0]["entity_id"] if answer.status_code == 200 else body["error"]
+
+
+def accepted_in(store: str) -> set[str]:
+    """The mentions that a collection has learned."""
+    with closing(open_store(store)) as opened, closing(opened.open("base", read_only=True)) as collection:
+        return {mention for mention, _ in learned_pairs(collection)}
+
+
+def test_a_store_that_is_gone_and_back_loses_nothing(server: QdrantDouble, tmp_path: Path) -> None:
+    """While no server listens, everything that needs it is 503; when it is back, answers are as before, and accepted
+    links are still known.
+    """
+    with client_of(server.url, tmp_path) as client:
+        before = {mention: link(client, mention) for mention in RIGHT}
+        assert before == {mention: (200, right) for mention, right in RIGHT.items()}
+        wait_until(lambda: client.get("/v1/search?q=n").status_code == 200)
+        assert client.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).status_code == 200
+
+        server.stop()
+        assert link(client, "NYTimes") == (503, "store_unavailable")
+        refused = client.post("/v1/accept", json={"mention": "Gotham City", "entity_id": "nyc"})
+        assert (refused.status_code, refused.json()["error"]) == (503, "store_unavailable")
+        assert client.get("/v1/entities/base/nyc").status_code == 503
+        assert client.get("/v1/search?q=new+yo").status_code == 200, "names are on this machine"
+        assert client.get("/health/ready").status_code == 503
+        assert client.get("/health/live").status_code == 200
+
+        server.start()
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
+        assert {mention: link(client, mention) for mention in RIGHT} == before
+        assert link(client, "Gotham") == (200, "nyc")
+        assert client.post("/v1/accept", json={"mention": "Gotham City", "entity_id": "nyc"}).status_code == 200
+        assert link(client, "Gotham City") == (200, "nyc")
+    assert accepted_in(server.url) == {"Gotham", "Gotham City"}
+
+
+def test_a_slow_store_delays_and_is_given_up_in_time(server: QdrantDouble, tmp_path: Path) -> None:
+    """A slow search is answered late, and rightly; one that never ends is given up after the time of a request; other
+    paths answer meanwhile, and what comes later is right.
+    """
+    with client_of(server.url, tmp_path, timeout_s=2.0) as client, ThreadPoolExecutor(1) as other:
+        server.faults.append(Fault("delay", SEARCH, seconds=0.5))
+        assert link(client, "NYTimes") == (200, "nyt")
+        assert server.faults == []
+
+        server.faults += [Fault("hang", SEARCH)] * 20
+        hanging = other.submit(link, client, "Big Apple")
+        wait_until(lambda: len(server.faults) < 20)
+        assert client.get("/health/live").status_code == 200
+        assert client.get("/v1/entities/base/nyc").status_code == 200
+        assert hanging.result() in {(504, "timed_out"), (503, "store_unavailable")}
+
+        server.faults.clear()
+        wait_until(lambda: link(client, "Big Apple")[0] == 200)
+        assert {mention: link(client, mention)[1] for mention in RIGHT} == RIGHT
+
+
+class Clients:
+    """Clients that link and accept until they are told to stop.
+
+    Args:
+        ask: Sends a body to a path; returns status and JSON.
+    """
+
+    def __init__(self, ask: Callable[[str, Any], tuple[int, Any]], linking: int = 3, accepting: int = 2) -> None:
+        self.statuses: Counter[int] = Counter()
+        self.wrong: list[str] = []
+        self.accepted: set[str] = set()
+        self.asked: set[str] = set()
+        self._ask = ask
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._link, args=(i,)) for i in range(linking)]
+        self._threads += [threading.Thread(target=self._accept, args=(i,)) for i in range(accepting)]
+        for thread in self._threads:
+            thread.start()
+
+    def _try(self, path: str, body: Any) -> tuple[int, Any]:
+        try:
+            status, answer = self._ask(path, body)
+        except (OSError, HTTPException):
+            status, answer = 0, None
+        self.statuses[status] += 1
+        if status != 200:
+            self._stop.wait(0.02)
+        return status, answer
+
+    def _link(self, number: int) -> None:
+        mentions = list(RIGHT)
+        while not self._stop.is_set():
+            number += 1
+            mention = mentions[number % len(mentions)]
+            status, answer = self._try("/v1/link", {"mentions": [mention], "threshold": 0})
+            if status == 200 and answer["links"][0]["entity_id"] != RIGHT[mention]:
+                self.wrong.append(f"{mention}: {answer['links'][0]['entity_id']}")
+
+    def _accept(self, number: int) -> None:
+        n = 0
+        while not self._stop.is_set():
+            n += 1
+            mention = f"Gotham {number} {n}"
+            self.asked.add(mention)
+            if self._try("/v1/accept", {"mention": mention, "entity_id": "nyc"})[0] == 200:
+                self.accepted.add(mention)
+
+    def wait_for(self, accepted: int, answers: int) -> None:
+        """Wait until there are so many more."""
+        wanted = len(self.accepted) + accepted, self.statuses[200] + answers
+        wait_until(lambda: len(self.accepted) >= wanted[0] and self.statuses[200] >= wanted[1])
+
+    def stop(self) -> None:
+        """End the clients."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(WAIT_S)
+
+
+def by_process(service: Running) -> Callable[[str, Any], tuple[int, Any]]:
+    """Asks a service that is a process of its own."""
+    return lambda path, body: service.ask("POST", path, body)
+
+
+def test_a_store_that_fails_again_and_again_never_makes_a_wrong_answer(server: QdrantDouble, tmp_path: Path) -> None:
+    """With every seventh request to the server lost, before or after it counted, all answers are right, and all that
+    is accepted is kept.
+    """
+    with client_of(server.url, tmp_path) as client:
+
+        def ask(path: str, body: Any) -> tuple[int, Any]:
+            answer = client.post(path, json=body)
+            return answer.status_code, answer.json()
+
+        server.drop_every = 7
+        clients = Clients(ask)
+        try:
+            clients.wait_for(accepted=10, answers=60)
+        finally:
+            clients.stop()
+            server.drop_every = 0
+
+    assert clients.wrong == []
+    assert set(clients.statuses) <= {200, 503}
+    assert clients.accepted <= accepted_in(server.url) <= clients.asked
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_accepted_outlives_the_process(how: signal.Signals, tmp_path: Path, model: Path) -> None:
+    """After a stop or a kill under load, each link that was accepted with 200 is in the ledger, and nothing else; a
+    new process serves it.
+    """
+    store = tmp_path / "store"
+    fill(store, "base", str(model), ENTITIES, is_loaded=True)
+    with serving(store, tmp_path, "--allow-writing") as service:
+        clients = Clients(by_process(service))
+        try:
+            clients.wait_for(accepted=10, answers=40)
+            service.process.send_signal(how)
+            service.process.wait(WAIT_S)
+        finally:
+            clients.stop()
+
+    assert clients.wrong == []
+    assert set(clients.statuses) <= {200, 0}
+    assert clients.accepted <= accepted_in(str(store)) <= clients.asked
+    with serving(store, tmp_path, "--allow-writing") as service:
+        assert [service.link(mention) for mention in sorted(clients.accepted)[:3]] == ["nyc"] * 3
+
+
+def test_a_killed_worker_loses_nothing_that_was_accepted(server: QdrantDouble, tmp_path: Path) -> None:
+    """Two workers write to one server; when one is killed under load, all that either accepted is kept."""
+    with serving(server.url, tmp_path, "--allow-writing", "--workers", "2") as service:
+        clients = Clients(by_process(service))
+        try:
+            clients.wait_for(accepted=6, answers=30)
+            workers_of(service)[0].kill()
+            clients.wait_for(accepted=10, answers=40)
+        finally:
+            clients.stop()
+        wait_until(lambda: len(workers_of(service)) == 2)
+
+    assert clients.wrong == []
+    assert set(clients.statuses) <= {200, 0}
+    assert clients.accepted <= accepted_in(server.url) <= clients.asked
+
+
+def test_counts_of_all_workers_are_one_sum(server: QdrantDouble, tmp_path: Path) -> None:
+    """/metrics of any worker has what all of them answered, also what one that was killed did."""
+    with serving(server.url, tmp_path, "--workers", "2") as service:
+        for _ in range(20):
+            assert service.link("NYTimes") == "nyt"
+        line = 'pearl_qdrant_answers_total{collection="base",reason="linked"}'
+
+        def counted() -> str:
+            with urlopen(f"http://127.0.0.1:{service.port}/metrics", timeout=WAIT_S) as answer:
+                return str(answer.read(), "utf-8")
+
+        assert f"{line} 20.0" in counted()
+        workers_of(service)[0].kill()
+        wait_until(lambda: len(workers_of(service)) == 2)
+        service.wait_for("/health/ready")
+        assert f"{line} 20.0" in counted()
