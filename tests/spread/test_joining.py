@@ -24,6 +24,7 @@ def encoder(model: Path) -> Encoder:
     return load_encoder(str(model), device="cpu")
 
 
+@pytest.mark.slow
 def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part keeps its graph in the joined collection, and an update adds one more instead of merging them."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
@@ -55,6 +56,7 @@ def graphs(folder: Path) -> set[str]:
     return {path.parent.parent.name for path in folder.glob("shard/segments/*/vector_index-dense/graph.bin")}
 
 
+@pytest.mark.slow
 def test_parts_are_copied_where_there_are_no_hard_links(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

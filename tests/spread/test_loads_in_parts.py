@@ -24,7 +24,7 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import InputError, OptionError, StoreError
 from pearl_qdrant.store.edge.store import EdgeStore
 
-N_PARTS = 3
+N_PARTS = 2
 N_NAMES = 296
 
 
@@ -115,6 +115,7 @@ def test_a_load_in_parts_equals_one_in_one_piece(
     assert sorted(path.name for path in whole.iterdir()) == [name, "whole"]
 
 
+@pytest.mark.slow
 def test_the_collection_is_as_any_other(base: Path, whole: Path, encoder: Encoder, name: str) -> None:
     """Names can be added and deleted; the same base again is unchanged; another process may read it."""
     load(base, whole, encoder)
@@ -131,7 +132,7 @@ def test_the_collection_is_as_any_other(base: Path, whole: Path, encoder: Encode
     assert load(base, whole, encoder).unchanged
 
 
-@pytest.mark.parametrize("call", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("call", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_killed_worker_repeats_only_its_part(
     base: Path, whole: Path, encoder: Encoder, name: str, tmp_path: Path, call: int
 ) -> None:
@@ -164,18 +165,11 @@ STEPS: tuple[tuple[object, str], ...] = (
     (Work, "clear"),
 )
 KILLS = [(place, step, after) for place, step in STEPS for after in (False, True)]
-QUICK = {("join_parts", True), ("sync_folder", False)}
-"""In the middle of the joined collection, and just after it is in its place."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "place, step, after",
-    [
-        pytest.param(
-            *one, id=f"{'after' if one[2] else 'before'}-{one[1]}", marks=() if one[1:] in QUICK else pytest.mark.slow
-        )
-        for one in KILLS
-    ],
+    "place, step, after", KILLS, ids=[f"{'after' if after else 'before'}-{step}" for _, step, after in KILLS]
 )
 def test_a_killed_driver_goes_on(
     base: Path,
@@ -215,12 +209,13 @@ def killed_at(function: Callable[..., Any], *, after: bool, n: int) -> Callable[
     return call
 
 
+@pytest.mark.slow
 def test_another_base_starts_over(base: Path, whole: Path, encoder: Encoder, name: str, tmp_path: Path) -> None:
     """What is built of a base that has changed since is not used."""
     changed = tmp_path / base.name
     changed.write_text(base.read_text().replace("w5 times", "other 5"))
     killed, again = Counting(encoder), Counting(encoder)
-    killed.kill_at = 3
+    killed.kill_at = 2
     with pytest.raises(Killed):
         load(changed, whole, killed)
 
@@ -230,6 +225,7 @@ def test_another_base_starts_over(base: Path, whole: Path, encoder: Encoder, nam
     assert_equal(whole, "whole", name)
 
 
+@pytest.mark.slow
 def test_a_collection_of_something_else_is_kept(
     base: Path, whole: Path, encoder: Encoder, name: str, tmp_path: Path
 ) -> None:
@@ -239,7 +235,7 @@ def test_a_collection_of_something_else_is_kept(
     with pytest.raises(OptionError, match="holds something else") as found:
         load(base, whole, encoder)
     killed = Counting(encoder)
-    killed.kill_at = 3
+    killed.kill_at = 2
     with pytest.raises(Killed):
         load(base, whole, killed, restart=True)
 
@@ -249,11 +245,9 @@ def test_a_collection_of_something_else_is_kept(
     assert_equal(whole, "whole", name)
 
 
-def test_a_part_that_is_killed_each_time_is_given_up(
-    base: Path, whole: Path, encoder: Encoder, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_is_killed_each_time_is_given_up(tmp_path: Path) -> None:
     """A part that gets no further is an error that says what to do; the same command tries it again."""
-    work = Work(whole / ".parts-parts")
+    work = Work(tmp_path)
     for _ in range(20):
         work.count_start(0, 50)
     with pytest.raises(StoreError, match="killed 20 times and got no further"):
@@ -261,9 +255,10 @@ def test_a_part_that_is_killed_each_time_is_given_up(
     work.count_start(0, 50)
     work.count_start(0, 51)
     assert json.loads((work.path / "starts" / "0000.json").read_text()) == {"entities": 51, "times": 1}
-    load(base, whole, encoder)
+    work.clear()
 
 
+@pytest.mark.slow
 def test_lost_files_of_a_part_are_an_error(
     base: Path, whole: Path, encoder: Encoder, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
