@@ -60,9 +60,16 @@ class Transfer:
             CollectionNotFoundError: If the source has no such collection.
             CollectionExistsError: If the target has one, and it may not be replaced.
             IncompleteError: If its load or an update did not finish.
+            OptionError: If source and target are one store, or it must be a snapshot and cannot be one.
             StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed in the target.
         """
         start = time.perf_counter()
+        if self.source.location == self.target.location and self.source.location != ":memory:":
+            raise OptionError(
+                "store",
+                f"Collection '{self.name}' is to move from {self.source.location} to the same place. Name another "
+                f"store as its source or target.",
+            )
         source = self.source.open(self.name, read_only=True)
         try:
             check_complete([source])

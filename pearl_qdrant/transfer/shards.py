@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,11 @@ _FRAME_FILE = "frame.snapshot"
 _SNAPSHOT_FILE = "shard.snapshot"
 
 
+_WORK_PREFIX = ".pull-"
+_STALE_S = 86_400.0
+"""An older folder was left by a pull that died; a download of a day would be one of terabytes."""
+
+
 def packer_between(source: Store, target: Store, placement: Placement | None) -> tuple[Packer | None, str]:
     """Return the fast way between two stores, or None with the reason why there is none."""
     if placement not in (None, Placement()):
@@ -36,6 +42,14 @@ def packer_between(source: Store, target: Store, placement: Placement | None) ->
     if packer is None:
         return None, "it moves between stores of one kind"
     return packer, ""
+
+
+def _remove_stale(store: Path) -> None:
+    """Remove folders that pulls left when they died."""
+    for path in store.glob(f"{_WORK_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_S:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 class ShardPusher:
@@ -124,7 +138,8 @@ class ShardPuller:
         on_progress(0, status.points)
         Path(embedded.location).mkdir(parents=True, exist_ok=True)
         with file_errors(source.name, "creating it"):
-            work = Path(tempfile.mkdtemp(prefix=".new-", dir=embedded.location))
+            _remove_stale(Path(embedded.location))
+            work = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=embedded.location))
         try:
             with file_errors(source.name, "creating it"):
                 folder = self._download(server, work, status.vectors)

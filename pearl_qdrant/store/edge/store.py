@@ -222,6 +222,8 @@ class EdgeStore:
         except OSError as error:
             raise StoreError(f"Collection '{name}' cannot be deleted: {error}.") from error
         try:
+            for other in list(self._versions.builds(name)):
+                shutil.rmtree(other)
             shutil.rmtree(renamed)
         except FileNotFoundError:  # removed by another process
             pass

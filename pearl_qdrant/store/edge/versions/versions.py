@@ -58,7 +58,7 @@ class EdgeVersions:
             paths.insert(0, root)
         current = current_path(root)
         found = []
-        for path in [*paths, *self._builds(name)]:
+        for path in [*paths, *self.builds(name)]:
             try:
                 manifest: Manifest | None = read_manifest(path, name)
             except ManifestError:
@@ -169,9 +169,10 @@ class EdgeVersions:
         for path in (root / VERSIONS_FOLDER).glob("*"):
             if path.is_dir():
                 yield path
-        yield from self._builds(name)
+        yield from self.builds(name)
 
-    def _builds(self, name: str) -> Iterator[Path]:
+    def builds(self, name: str) -> Iterator[Path]:
+        """Yield the folders of versions that are built, or were left by a process that died."""
         for path in sorted(self._store.root(name).parent.glob(f"{BUILD_PREFIX}*")):
             mark = read_mark(path, "")
             if mark.collection == name:
