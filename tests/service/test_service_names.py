@@ -64,10 +64,10 @@ def test_two_slips_of_a_long_query_are_forgiven() -> None:
 
 def test_what_is_a_name_as_it_stands_has_no_slip() -> None:
     """Beside a name that is what was typed there are none with a slip; beside its beginning there are."""
-    index = index_of("Martin", "Marten", "Mertin")
+    index = index_of("Martin", "Mertin")
 
     assert found(index, "martin") == ["Martin"]
-    assert set(found(index, "marti")) == {"Martin", "Mertin", "Marten"}
+    assert set(found(index, "marti")) == {"Martin", "Mertin"}
 
 
 def test_short_queries_have_no_slips() -> None:
