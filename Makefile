@@ -48,7 +48,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 soak: $(VENV)/.installed-dev
-	PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
+	PYTHONPATH=tests/support:tests/doubles $(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
 
 fuzz: $(VENV)/.installed-dev
 	PYTHONPATH=tests/bases $(BIN)/python tests/fuzz/fuzz_readers.py $(FUZZ_ARGS)
