@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import socket
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ AUTO = "auto"
 """In place of an address: a cluster that is started on this machine, for this load alone."""
 
 _POLL_S = 0.5
+_ANSWER_S = 10.0
 _TRIES = 3  # a cluster that starts has 15 seconds for its agents, which a busy machine may not give at first
 _OBJECT_STORE_BYTES = 100 * 1024 * 1024  # only numbers of parts and counts are exchanged
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
@@ -187,6 +189,8 @@ def _connect(ray: Any, address: str) -> None:
         options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
     tries = _TRIES if address == AUTO else 1
     try:
+        if address != AUTO:
+            _check_answers(address)
         while True:
             tries -= 1
             try:
@@ -204,6 +208,14 @@ def _connect(ray: Any, address: str) -> None:
             f"No Ray cluster answers at '{address}' ({lines[0] if lines else type(error).__name__}). Start one with: "
             f"ray start --head, give the address that it prints, or 'auto' for one on this machine.",
         ) from error
+
+
+def _check_answers(address: str) -> None:
+    """Refuse an address where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError("give HOST:PORT")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
 
 
 def _as_row(error: BaseException) -> Row:
