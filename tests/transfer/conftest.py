@@ -42,6 +42,14 @@ def server(double: QdrantDouble, shared: ServerStore) -> ServerStore:
     return shared
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeStore]:
+    """An embedded store with the complete collection `toy`, which no test changes."""
+    store = embedded(tmp_path_factory.mktemp("kept") / "store")
+    yield store
+    store.close()
+
+
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[EdgeStore]:
     """An embedded store with the complete collection `toy`."""

@@ -37,38 +37,40 @@ def test_a_pushed_collection_has_the_same_points_and_answers(local: EdgeStore, s
     assert theirs.status().is_finalized
 
 
-def test_a_pulled_collection_is_the_pushed_one(local: EdgeStore, server: ServerStore, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_pulled_collection_is_the_pushed_one(kept: EdgeStore, server: ServerStore, tmp_path: Path) -> None:
     """There and back again nothing is lost."""
-    push_collection(NAME, to=server, store=local, way="stream")
+    push_collection(NAME, to=server, store=kept, way="stream")
     result = pull_collection(NAME, source=server, store=tmp_path / "other", way="stream")
     back = EdgeStore(tmp_path / "other")
 
     assert result.names == 60
-    check_same(back.open(NAME), local.open(NAME))
-    assert back.open(NAME).manifest == local.open(NAME).manifest
+    check_same(back.open(NAME), kept.open(NAME, read_only=True))
+    assert back.open(NAME).manifest == kept.open(NAME, read_only=True).manifest
     back.close()
 
 
-def test_local_mode_takes_a_collection(local: EdgeStore) -> None:
+@pytest.mark.slow
+def test_local_mode_takes_a_collection(kept: EdgeStore) -> None:
     """qdrant-client's local mode is a target as well."""
     client = QdrantClient(":memory:")
     target = ServerStore.from_client(client)
-    push_collection(NAME, to=target, store=local)
+    push_collection(NAME, to=target, store=kept)
 
-    check_same(target.open(NAME), local.open(NAME))
+    check_same(target.open(NAME), kept.open(NAME, read_only=True))
     client.close()
 
 
-def test_nothing_is_overwritten_unless_told(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+def test_nothing_is_overwritten_unless_told(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
     """A collection of that name is refused; with `replace` it is replaced at once, and pruned later."""
     fill(server, 10, start=1000)
     with pytest.raises(CollectionExistsError) as error:
-        push_collection(NAME, to=server, store=local)
+        push_collection(NAME, to=server, store=kept)
     assert error.value.option == "replace"
     assert server.open(NAME).count() == 10
 
     before = server.open(NAME)
-    result = push_collection(NAME, to=server, store=local, replace=True)
+    result = push_collection(NAME, to=server, store=kept, replace=True)
 
     assert result.replaced
     assert before.count() == 10, "a reader keeps what it opened"
@@ -82,7 +84,7 @@ def test_nothing_is_overwritten_unless_told(local: EdgeStore, server: ServerStor
 
 
 def test_a_broken_push_leaves_nothing_visible(
-    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    kept: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is left of a push that died is hidden, and the next push removes it."""
 
@@ -93,34 +95,35 @@ def test_a_broken_push_leaves_nothing_visible(
         patch.setattr(Uploader, "send", die)
         patch.setattr(type(server.versions), "delete", die)
         with pytest.raises(KeyboardInterrupt):
-            push_collection(NAME, to=server, store=local, way="stream")
+            push_collection(NAME, to=server, store=kept, way="stream")
     (left,) = physical(double)
 
     assert server.collections() == []
     assert left.startswith(f"{NAME}.pearl-qdrant-v.")
-    push_collection(NAME, to=server, store=local, way="stream")
+    push_collection(NAME, to=server, store=kept, way="stream")
     assert server.collections() == [NAME]
     assert left not in physical(double)
     assert len(physical(double)) == 1
 
 
-def test_a_refused_push_leaves_nothing(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+def test_a_refused_push_leaves_nothing(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
     """If the server refuses a batch, the hidden collection is deleted again."""
     double.faults = [Fault("status", status=400, error="no")]
     with pytest.raises(StoreError):
-        push_collection(NAME, to=server, store=local, way="stream")
+        push_collection(NAME, to=server, store=kept, way="stream")
 
     assert physical(double) == []
 
 
+@pytest.mark.slow
 def test_a_lost_name_is_noticed(
-    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    kept: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that loses a point gets no alias."""
     send = Uploader.send
     monkeypatch.setattr(Uploader, "send", lambda self, batch: send(self, batch[1:]))
     with pytest.raises(StoreError, match="60 names were read and 59 arrived"):
-        push_collection(NAME, to=server, store=local, way="stream")
+        push_collection(NAME, to=server, store=kept, way="stream")
 
     assert physical(double) == []
 
@@ -136,6 +139,7 @@ def test_an_unfinished_collection_is_refused(local: EdgeStore, server: ServerSto
     assert server.collections() == []
 
 
+@pytest.mark.slow
 def test_a_pull_replaces_a_folder_at_once(local: EdgeStore, server: ServerStore) -> None:
     """`replace` changes one file of the embedded store; an open reader keeps its state, and notices."""
     fill(server, 10, start=1000)

@@ -49,7 +49,10 @@ def filled(models: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-@pytest.fixture(params=["embedded", "plain", "alias"])
+SERVERS = [pytest.param("plain", marks=pytest.mark.slow), pytest.param("alias", marks=pytest.mark.slow)]
+
+
+@pytest.fixture(params=["embedded", *SERVERS])
 def location(
     request: pytest.FixtureRequest, filled: Path, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
@@ -183,6 +186,7 @@ def test_a_killed_call_goes_on(location: str, models: tuple[str, str], monkeypat
     assert model_of(location) == models[1]
 
 
+@pytest.mark.slow
 def test_an_open_writer_is_waited_for(filled: Path, tmp_path: Path, models: tuple[str, str]) -> None:
     """An embedded collection that is open for writing is not switched under its writer."""
     shutil.copytree(filled, tmp_path / "store")
@@ -194,7 +198,7 @@ def test_an_open_writer_is_waited_for(filled: Path, tmp_path: Path, models: tupl
     assert reencode_collection(NAME, model=models[1], store=location).encoded == 0
 
 
-@pytest.mark.parametrize("location", ["plain", "alias"], indirect=True)
+@pytest.mark.parametrize("location", [SERVERS[0], "alias"], indirect=True)
 def test_a_writer_on_a_server_loses_nothing(
     location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +215,7 @@ def test_a_writer_on_a_server_loses_nothing(
             stale.delete_points({"8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11"})
 
 
+@pytest.mark.slow
 def test_vectors_do_not_depend_on_the_way(location: str, models: tuple[str, str]) -> None:
     """A collection that was encoded again has the vectors and types that a load with the new model gives it."""
     reencode_collection(NAME, model=models[1], store=location)

@@ -72,7 +72,7 @@ def snapshot_versions(snapshot: Path) -> set[str]:
             if _SEGMENT.fullmatch(_name(member)):
                 inner = tar.extractfile(member)
                 assert inner is not None
-                with tarfile.open(fileobj=cast("IO[bytes]", inner), mode="r|") as segment:
+                with tarfile.open(fileobj=inner, mode="r:") as segment:
                     versions |= {
                         cast("IO[bytes]", segment.extractfile(one)).read(100).decode().strip()
                         for one in segment
