@@ -77,14 +77,14 @@ def _end_of_torn_line(path: Path, size: int) -> bytes:
         return b"" if file.read(1) == b"\n" else b"\n"
 
 
-def keep_ledger(store: Path, name: str, folder: Path) -> None:
+def keep_ledger(store: Path, name: str, folder: Path | None = None) -> None:
     """Move the ledger in a collection's folder beside it, before it is deleted; the opposite of `adopt_ledger`.
 
     Raises:
         OSError: If it cannot be moved.
     """
     with suppress(FileNotFoundError):
-        (folder / LEDGER_FILE).replace(_kept_path(store, name))
+        ((folder or store / name) / LEDGER_FILE).replace(_kept_path(store, name))
         sync_folder(store)
 
 
@@ -93,15 +93,16 @@ def is_kept(store: Path, name: str) -> bool:
     return _kept_path(store, name).exists()
 
 
-def adopt_ledger(store: Path, name: str, folder: Path) -> bool:
+def adopt_ledger(store: Path, name: str, folder: Path | None = None) -> bool:
     """Move a kept ledger into the folder of a collection that was made again; returns False if there is none.
 
     Raises:
         OSError: If it cannot be moved.
     """
-    if not (folder / LEDGER_FILE).exists():
+    path = (folder or store / name) / LEDGER_FILE
+    if not path.exists():
         with suppress(FileNotFoundError):
-            _kept_path(store, name).replace(folder / LEDGER_FILE)
+            _kept_path(store, name).replace(path)
             return True
     return False
 
