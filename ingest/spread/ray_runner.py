@@ -108,7 +108,7 @@ class RayRunner:
             ray.data.DataContext.get_current().enable_progress_bars = False
             pool = ray.data.ActorPoolStrategy(size=min(self.workers, len(parts)), max_tasks_in_flight_per_actor=1)
             built = ray.data.from_items([{"part": part} for part in parts], override_num_blocks=len(parts)).map(
-                _Worker,
+                _Worker,  # type: ignore[arg-type] # a class makes actors
                 fn_constructor_args=(job, self._cores, progress),
                 compute=pool,
                 num_cpus=self._cores,
