@@ -234,10 +234,8 @@ def _scroll_local(connection: Connection, collection: str, request: dict[str, An
         collection=collection,
     )
     rows = [record.model_dump(mode="json", include={"payload", "vector"}) for record in records]
-    return _RowsPage(
-        [_Row(msgspec.Raw(orjson.dumps(row["payload"])), row["vector"]) for row in rows],
-        following if following is None else str(following),
-    )
+    points = [_Row(msgspec.Raw(orjson.dumps(row["payload"])), row["vector"]) for row in rows]
+    return _RowsPage(points, None if following is None else str(following))
 
 
 def _vectors(points: Sequence[_Vectors], vector: str, dim: int) -> dict[str, list[float]]:
