@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from opentelemetry import trace
 from opentelemetry.trace import Link as SpanLink
-from opentelemetry.trace import SpanContext, StatusCode
+from opentelemetry.trace import SpanContext as SpanContext
+from opentelemetry.trace import StatusCode
 
 
 @contextmanager
