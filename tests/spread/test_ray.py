@@ -85,7 +85,7 @@ def test_kills_of_workers_and_drivers_lose_nothing(base: Path, store: Path, mode
     for _ in range(20 * KILLS):
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
             while driver.poll() is None and (killed_workers < KILLS or killed_drivers < KILLS):
-                time.sleep(rng.uniform(0.5, 3.0))
+                time.sleep(rng.uniform(0.2, 1.2))
                 workers = workers_of(driver.pid)
                 if workers and killed_workers < KILLS and rng.random() < 0.6:
                     rng.choice(workers).kill()
@@ -99,6 +99,8 @@ def test_kills_of_workers_and_drivers_lose_nothing(base: Path, store: Path, mode
     else:
         pytest.fail("it was never complete")
 
+    assert killed_workers
+    assert killed_drivers
     assert_equal(store, "whole", "parts")
 
 
