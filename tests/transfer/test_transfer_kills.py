@@ -22,7 +22,7 @@ KILLS = 50
 
 PUSH = """
 import sys
-sys.path.insert(0, "tests/transfer")
+sys.path[:0] = ["tests/transfer", "tests/doubles"]
 from transfer_cases import NAME, connect_url
 from pearl_qdrant.transfer import push_collection
 print("started", flush=True)
