@@ -66,6 +66,7 @@ class _Kept:
     task: asyncio.Task[EntityMap]
     token: object
     until: float
+    former: EntityMap | None = None
 
 
 class Maps:
@@ -86,7 +87,7 @@ class Maps:
         self._one_at_a_time = asyncio.Lock()
 
     async def get(self, handle: CollectionHandle, size: int, *, wait_s: float) -> EntityMap:
-        """The map of a collection.
+        """The map of a collection. While a newer state of the collection gets its map, the former one answers.
 
         Args:
             handle: The collection.
@@ -102,17 +103,20 @@ class Maps:
         kept = self._kept.get(key)
         # One that is being made is waited for, even if the collection has changed: else they pile up.
         if kept is None or (kept.task.done() and not self._is_current(kept, token)):
+            former = None if kept is None else kept.former if _has_failed(kept.task) else kept.task.result()
             task = asyncio.create_task(self._make(handle, made))
-            self._kept[key] = kept = _Kept(task, token, self._clock() + KEPT_S)
+            task.add_done_callback(_has_failed)  # nobody may wait for it: its error is not reported as lost
+            self._kept[key] = kept = _Kept(task, token, self._clock() + KEPT_S, former)
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAPS:
             self._kept.popitem(last=False)
+        if kept.former is not None and not kept.task.done():
+            return _part(kept.former, size)
         try:
-            found = await asyncio.wait_for(asyncio.shield(kept.task), wait_s)
+            return _part(await asyncio.wait_for(asyncio.shield(kept.task), wait_s), size)
         except (asyncio.TimeoutError, TimeoutError) as error:
             text = f"The map of '{handle.name}' is being made. Ask again in a few seconds."
             raise NotReadyError(text, retry_after_s=_ASK_AGAIN_S) from error
-        return found if len(found.points) <= size else replace(found, points=found.points[:size])
 
     def _is_current(self, kept: _Kept, token: object) -> bool:
         return kept.token == token and self._clock() <= kept.until and not _has_failed(kept.task)
@@ -121,6 +125,10 @@ class Maps:
         async with self._one_at_a_time:
             points = await handle.call(lambda linker: sample(linker, size))
             return await asyncio.to_thread(make_map, points, handle.linker.encoder)
+
+
+def _part(whole: EntityMap, size: int) -> EntityMap:
+    return whole if len(whole.points) <= size else replace(whole, points=whole.points[:size])
 
 
 def _has_failed(task: asyncio.Task[EntityMap]) -> bool:
