@@ -205,8 +205,8 @@ def _connect(ray: Any, address: str) -> None:
         lines = str(error).strip().splitlines()
         raise OptionError(
             "ray",
-            f"No Ray cluster answers at '{address}' ({lines[0] if lines else type(error).__name__}). Start one with: "
-            f"ray start --head, give the address that it prints, or 'auto' for one on this machine.",
+            f"No Ray cluster answers at '{address}' ({lines[0] if lines else type(error).__name__}). Start one "
+            f"by Ray's command 'ray start' and give the address that it prints, or 'auto' for one on this machine.",
         ) from error
 
 

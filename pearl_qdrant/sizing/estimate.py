@@ -1,9 +1,9 @@
 """Estimate what a base of n names takes, by this arithmetic over `rates.tsv`.
 
-    load hours, processor   n / (load_core x cores)            reading, encoding and writing together
-    load hours, GPU         n / min(encode_gpu x GPUs, write_core x cores)
+    load hours, processor   n / scan + n / (load_core x cores)      counted and cut by one process; then read, encoded,
+    load hours, GPU         n / scan + n / min(encode_gpu x GPUs, write_core x cores)                    and written
     graph hours             n x log(names of a shard) / log(graph_names) / (graph_core x cores) x its quantisation
-    re-encoding hours       the longer of load and n / scroll, + graph: names are read while others are encoded
+    re-encoding hours       the longer of load without its scan and n / scroll, + graph
     disk                    n x (whole vectors + quantised copies + graph + payload + n-grams + payload indexes + ids)
     memory of a search      n x (quantised copies + graph + index of n-grams + payload indexes + ids), in the page cache
     shards                  n / names of a shard, rounded up; each has one graph
@@ -89,7 +89,7 @@ class Estimate:
         quantization: That of the figures beside `footprints`.
         machines: What builds and serves.
         shards: Parts with a graph each.
-        load_cpu_hours, load_gpu_hours: Reading, encoding and writing; None without a GPU.
+        load_cpu_hours, load_gpu_hours: Counting, reading, encoding and writing; None without a GPU.
         graph_hours: Building the graphs.
         build_cpu_hours, build_gpu_hours: Load and graphs.
         build_cpu_cost, build_gpu_cost: Cores, and GPUs while they encode.
@@ -168,14 +168,16 @@ def estimate_size(  # long: one line a figure
     footprints = tuple(_footprint(kind, names, shards, dim, machines, value) for kind in QUANTIZATIONS)
     chosen = next(one for one in footprints if one.quantization == quantization)
     cores, gpus = machines.cores, machines.gpus
-    load_cpu = names / (value["load_core"] * cores) / _HOUR
-    load_gpu = names / min(value["encode_gpu"] * gpus, value["write_core"] * cores) / _HOUR if gpus else None
+    scan = names / value["scan"] / _HOUR
+    encode_cpu = names / (value["load_core"] * cores) / _HOUR
+    encode_gpu = names / min(value["encode_gpu"] * gpus, value["write_core"] * cores) / _HOUR if gpus else None
+    load_cpu, load_gpu = scan + encode_cpu, _plus(encode_gpu, scan)
     scroll = names / value["scroll"] / _HOUR
     build_cpu, build_gpu = load_cpu + chosen.graph_hours, _plus(load_gpu, chosen.graph_hours)
     core_price, gpu_price = value["core_price"], value["gpu_price"]
     gpu_cost = None
-    if load_gpu is not None and build_gpu is not None:
-        gpu_cost = build_gpu * cores * core_price + load_gpu * gpus * gpu_price
+    if encode_gpu is not None and build_gpu is not None:
+        gpu_cost = build_gpu * cores * core_price + encode_gpu * gpus * gpu_price
     nodes_of_copy = max(1, chosen.nodes // machines.replicas)
     shards_of_node = math.ceil(shards / nodes_of_copy)
     cluster_ms = value["link_ms"] + value["graph_ms"] * (shards_of_node - 1) + value["server_ms"]
@@ -192,8 +194,8 @@ def estimate_size(  # long: one line a figure
         build_gpu_hours=build_gpu,
         build_cpu_cost=build_cpu * cores * core_price,
         build_gpu_cost=gpu_cost,
-        reencode_cpu_hours=max(load_cpu, scroll) + chosen.graph_hours,
-        reencode_gpu_hours=None if load_gpu is None else max(load_gpu, scroll) + chosen.graph_hours,
+        reencode_cpu_hours=max(encode_cpu, scroll) + chosen.graph_hours,
+        reencode_gpu_hours=None if encode_gpu is None else max(encode_gpu, scroll) + chosen.graph_hours,
         build_memory_gb=math.ceil(names / shards) * value["graph_memory"] / _GB,
         disk_gb=chosen.disk_gb,
         memory_gb=chosen.memory_gb,

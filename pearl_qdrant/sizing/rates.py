@@ -16,6 +16,7 @@ from pearl_qdrant.errors import InputError
 RATES_FILE = Path(__file__).with_name("rates.tsv")
 
 NAMES = (
+    "scan",
     "load_core",
     "encode_gpu",
     "write_core",

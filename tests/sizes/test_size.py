@@ -32,16 +32,19 @@ def test_hours_are_names_over_rates(rates: dict[str, Rate]) -> None:
     value = {name: rate.value for name, rate in rates.items()}
     found = estimate_size(9e6, Machines(cores=4, gpus=2), rates=rates)
 
-    assert found.load_cpu_hours == pytest.approx(9e6 / (4 * value["load_core"]) / 3600)
-    assert found.load_gpu_hours == pytest.approx(9e6 / min(2 * value["encode_gpu"], 4 * value["write_core"]) / 3600)
+    scan = 9e6 / value["scan"] / 3600
+    encode = 9e6 / (4 * value["load_core"]) / 3600
+    encode_gpu = 9e6 / min(2 * value["encode_gpu"], 4 * value["write_core"]) / 3600
+    assert found.load_cpu_hours == pytest.approx(scan + encode)
+    assert found.load_gpu_hours == pytest.approx(scan + encode_gpu)
     depth = math.log(4.5e6) / math.log(value["graph_names"])
     assert found.graph_hours == pytest.approx(9e6 * depth / (4 * value["graph_core"]) / 3600)
     assert found.build_cpu_hours == pytest.approx(found.load_cpu_hours + found.graph_hours)
     read = 9e6 / value["scroll"] / 3600
-    assert found.reencode_cpu_hours == pytest.approx(max(read, found.load_cpu_hours) + found.graph_hours)
-    assert found.reencode_gpu_hours == pytest.approx(max(read, found.load_gpu_hours) + found.graph_hours)
+    assert found.reencode_cpu_hours == pytest.approx(max(read, encode) + found.graph_hours)
+    assert found.reencode_gpu_hours == pytest.approx(max(read, encode_gpu) + found.graph_hours)
     twice = estimate_size(18e6, Machines(cores=8, gpus=4), rates=rates)
-    assert twice.build_cpu_hours == pytest.approx(found.build_cpu_hours)
+    assert twice.build_cpu_hours == pytest.approx(found.build_cpu_hours + scan), "one process counts the base"
 
 
 def test_costs_are_hours_of_cores_and_gpus(rates: dict[str, Rate]) -> None:
@@ -51,7 +54,8 @@ def test_costs_are_hours_of_cores_and_gpus(rates: dict[str, Rate]) -> None:
     assert found.build_cpu_cost == pytest.approx(found.build_cpu_hours * 16 * rates["core_price"].value)
     assert found.build_gpu_hours is not None
     assert found.load_gpu_hours is not None
-    paid = found.build_gpu_hours * 16 * rates["core_price"].value + found.load_gpu_hours * 3 * rates["gpu_price"].value
+    encode = found.load_gpu_hours - 150e6 / rates["scan"].value / 3600
+    paid = found.build_gpu_hours * 16 * rates["core_price"].value + encode * 3 * rates["gpu_price"].value
     assert found.build_gpu_cost == pytest.approx(paid)
 
 
@@ -138,7 +142,8 @@ def test_the_last_row_of_a_rate_counts(tmp_path: Path, rates: dict[str, Rate]) -
     assert read_rates(file)["load_core"].value == 5000
     given = ["size", "--names", "1e6", "--json", "--rates", str(file)]
     hours = json.loads(CliRunner().invoke(cli, given).output)["load_cpu_hours"]
-    assert hours == pytest.approx(1e6 / (16 * 5000) / 3600, rel=1e-5)
+    expected = 1e6 / rates["scan"].value / 3600 + 1e6 / (16 * 5000) / 3600
+    assert hours == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_the_last_row_of_a_rate_counts(tmp_path: Path, rates: dict[str, Rate]) -
         ("{header}load_core\tfast\tu\tm\tm\td\ts\n", "'fast' is not a number"),
         ("{header}load_core\t-1\tu\tm\tm\td\ts\n", "not a rate"),
         ("{header}load_core\tnan\tu\tm\tm\td\ts\n", "not a rate"),
-        ("{header}", "there is no rate load_core"),
+        ("{header}", "there is no rate scan, load_core"),
         ("\udcff", "cannot be read"),
     ],
 )

@@ -174,7 +174,7 @@ def test_a_cluster_that_does_not_answer_is_explained(address: str, why: str, mon
     """The error names the address, what is wrong, and how to start a cluster."""
     monkeypatch.setattr(ray_runner, "_import_ray", lambda: FakeRay({}))
 
-    expected = rf"No Ray cluster answers at '{address}' \(.*{why}.*ray start --head"
+    expected = rf"No Ray cluster answers at '{address}' \(.*{why}.*Ray's command 'ray start'"
     with pytest.raises(OptionError, match=expected) as found:
         ray_runner.RayRunner(address)
 
