@@ -107,7 +107,7 @@ async def made_again(kept: maps.Maps) -> None:
 
 
 def test_a_map_is_kept_until_the_collection_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests at the same time share one map; after a change, an error or an hour the former answers until the next."""
+    """Requests at the same time share one map; after a change, an error or an hour the former answers till the next."""
     made: list[int] = []
     now = [0.0]
 
