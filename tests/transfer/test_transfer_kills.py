@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import time
@@ -18,7 +19,7 @@ from pearl_qdrant.transfer import pull_collection, push_collection
 
 pytestmark = pytest.mark.slow
 
-KILLS = 50
+KILLS = int(os.environ.get("PEARL_QDRANT_KILLS", "50"))
 
 PUSH = """
 import sys
@@ -33,16 +34,14 @@ print("done", flush=True)
 
 def killed_push(url: str, store: Path, *, replace: bool, seconds: float) -> bool:
     """Kill a push some time after it began; returns whether it had ended."""
-    process = python(PUSH, url, str(store), "yes" if replace else "no")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "started\n"
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-    is_done = "done" in process.stdout.read()
-    process.wait()
-    return is_done
+    with python(PUSH, url, str(store), "yes" if replace else "no") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        return "done" in process.stdout.read()
 
 
 def test_fifty_kills_leave_nothing_half_visible(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
