@@ -113,8 +113,7 @@ class CollectionNotFoundError(StoreError):
     """The collection does not exist; the message lists those that do."""
 
     def __init__(self, collection: str, existing: Iterable[str] = ()) -> None:
-        self.collection = collection
-        self.existing = tuple(existing)
+        self.collection, self.existing = collection, tuple(existing)
         others = ", ".join(self.existing) or "none"
         super().__init__(
             f"Collection '{collection}' does not exist (there are: {others}). "
@@ -138,8 +137,7 @@ class ManifestError(StoreError):
     """The collection has no manifest, or an unreadable one: it was not made by pearl-qdrant."""
 
     def __init__(self, collection: str, reason: str) -> None:
-        self.collection = collection
-        self.reason = reason
+        self.collection, self.reason = collection, reason
         super().__init__(
             f"Collection '{collection}' has no usable manifest ({reason}). It was not made by this version of "
             f"pearl-qdrant; ingest into another collection, or delete this one with: "
@@ -157,9 +155,7 @@ class ModelMismatchError(StoreError):
     """
 
     def __init__(self, collection: str, *, expected: str, actual: str, expected_name: str) -> None:
-        self.collection = collection
-        self.expected = expected
-        self.actual = actual
+        self.collection, self.expected, self.actual = collection, expected, actual
         advice = f"Query with the model {expected_name}"
         if actual.partition(" (")[0] == expected_name:
             advice = "The model of that name has changed since: query with the old one"
@@ -171,17 +167,11 @@ class ModelMismatchError(StoreError):
 
 
 class CollectionMovedError(StoreError):
-    """Another version of a collection took the place of the one that is open, so that what was written may not count.
-
-    A linker reloads and repeats what it wrote.
-
-    Attributes:
-        collection: Name of the collection.
-    """
+    """Another version of a collection took the place of the one that is open, so that what was written may not count."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
-        super().__init__(
+    """Another version of a collection took the place of the one that is open: what was written may not count."""
             f"Collection '{collection}' was replaced by another version of it while it was open here. Open it again, "
             f"and repeat the last change."
         )
@@ -203,8 +193,7 @@ class StoreLockedError(StoreError):
     """Another process has the embedded collection open for writing."""
 
     def __init__(self, collection: str, owner: str) -> None:
-        self.collection = collection
-        self.owner = owner
+        self.collection, self.owner = collection, owner
         super().__init__(
             f"Collection '{collection}' is open for writing in another process ({owner}). One process writes at a "
             f"time: end that one, open the collection read-only to search it, or use a Qdrant server as the store, as "
@@ -214,16 +203,10 @@ class StoreLockedError(StoreError):
 
 
 class ReadOnlyError(StoreError):
-    """A change of collections that were opened read-only.
-
-    Attributes:
-        collections: Their names.
-        doing: What was tried, as in "adding entities".
-    """
+    """A change of `collections` that were opened read-only, with what was tried in `doing`."""
 
     def __init__(self, collections: Iterable[str], doing: str) -> None:
-        self.collections = tuple(collections)
-        self.doing = doing
+        self.collections, self.doing = tuple(collections), doing
         super().__init__(
             f"{', '.join(self.collections)} is open read-only, which does not allow {doing}. Open it for writing, as "
             f"with EntityLinker.open(..., read_only=False)."
@@ -231,18 +214,10 @@ class ReadOnlyError(StoreError):
 
 
 class StoreForkedError(StoreError):
-    """A handle that one process opened was used in a process that was forked from it.
-
-    Attributes:
-        what: The handle that was used.
-        owner: The process that opened it.
-        pid: The process that used it.
-    """
+    """A handle (`what`) that one process (`owner`) opened was used in a process (`pid`) that was forked from it."""
 
     def __init__(self, what: str, *, owner: int, pid: int) -> None:
-        self.what = what
-        self.owner = owner
-        self.pid = pid
+        self.what, self.owner, self.pid = what, owner, pid
         super().__init__(
             f"{what} was opened by process {owner} and cannot be used by process {pid}, which was forked from it. Open "
             f"it in this process (an embedded one after process {owner} has closed it), or start processes with "
@@ -265,10 +240,7 @@ class StoreUnavailableError(StoreError):
     """
 
     def __init__(self, url: str, *, tries: int, seconds: float, last: str) -> None:
-        self.url = url
-        self.tries = tries
-        self.seconds = seconds
-        self.last = last
+        self.url, self.tries, self.seconds, self.last = url, tries, seconds, last
         super().__init__(
             f"Qdrant at {url} did not answer after {tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s "
             f"(last: {last}). "
@@ -287,10 +259,7 @@ class ShardUnavailableError(StoreError):
     """
 
     def __init__(self, url: str, collection: str | None, *, tries: int, last: str) -> None:
-        self.url = url
-        self.collection = collection
-        self.tries = tries
-        self.last = last
+        self.url, self.collection, self.tries, self.last = url, collection, tries, last
         what = f"a shard of collection '{collection}'" if collection else "a shard"
         super().__init__(
             f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries). Start the "
@@ -319,8 +288,7 @@ class InputError(PearlQdrantError):
     """
 
     def __init__(self, path: str, line: int | None, message: str, *, option: str | None = None) -> None:
-        self.path = path
-        self.line = line
+        self.path, self.line = path, line
         super().__init__(f"{path}: {message}" if line is None else f"{path}:{line}: {message}", option=option)
 
 
@@ -365,8 +333,7 @@ class EntityNotFoundError(PearlQdrantError):
     """No open collection has an entity of that id."""
 
     def __init__(self, entity_id: str, collections: Iterable[str]) -> None:
-        self.entity_id = entity_id
-        self.collections = tuple(collections)
+        self.entity_id, self.collections = entity_id, tuple(collections)
         super().__init__(
             f"No entity '{entity_id}' in {', '.join(self.collections)}. "
             f"Ids are case-sensitive; find one with: pearl-qdrant link NAME"
@@ -403,8 +370,7 @@ class UnknownTypeError(PearlQdrantError):
     """No entity in the open collections has that type."""
 
     def __init__(self, type_name: str, collections: Iterable[str], known: Iterable[str]) -> None:
-        self.type_name = type_name
-        self.collections = tuple(collections)
+        self.type_name, self.collections = type_name, tuple(collections)
         by_folded = {name.casefold(): name for name in sorted(known)}
         folded = get_close_matches(type_name.casefold(), by_folded, n=3, cutoff=0.6)
         self.near = tuple(by_folded[name] for name in folded)
