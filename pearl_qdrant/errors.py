@@ -171,7 +171,7 @@ class CollectionMovedError(StoreError):
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
-    """Another version of a collection took the place of the one that is open: what was written may not count."""
+        super().__init__(
             f"Collection '{collection}' was replaced by another version of it while it was open here. Open it again, "
             f"and repeat the last change."
         )
