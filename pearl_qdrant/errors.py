@@ -167,7 +167,7 @@ class ModelMismatchError(StoreError):
 
 
 class CollectionMovedError(StoreError):
-    """Another version of a collection took the place of the open one, so that what was written may not count."""
+    """Another version of a collection took the place of the one that is open: what was written may not count."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
