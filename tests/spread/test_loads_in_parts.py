@@ -245,6 +245,7 @@ def test_a_collection_of_something_else_is_kept(
     assert_equal(whole, "whole", name)
 
 
+@pytest.mark.slow
 def test_a_part_that_is_killed_each_time_is_given_up(tmp_path: Path) -> None:
     """A part that gets no further is an error that says what to do; the same command tries it again."""
     work = Work(tmp_path)

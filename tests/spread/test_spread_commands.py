@@ -40,6 +40,7 @@ def test_ingest_in_parts_reports_as_any_ingest(run: Run, base: Path, model: Path
     assert "Start over with --restart" in other.err
 
 
+@pytest.mark.slow
 def test_parts_go_to_a_server(run: Run, base: Path, model: Path) -> None:
     """Parts are upserted to a server; the manifest is that of one load, and no checkpoint is left."""
     with QdrantDouble() as double:
@@ -168,7 +169,12 @@ def test_an_actor_a_gpu_or_core(
 
 
 @pytest.mark.parametrize(
-    "address, why", [("127.0.0.1:1", "refused"), ("nowhere", "give HOST:PORT"), ("host:x", "give HOST:PORT")]
+    "address, why",
+    [
+        pytest.param("127.0.0.1:1", "refused", marks=pytest.mark.slow),  # imports Ray
+        ("nowhere", "give HOST:PORT"),
+        ("host:x", "give HOST:PORT"),
+    ],
 )
 def test_a_cluster_that_does_not_answer_is_explained(address: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the address, what is wrong, and how to start a cluster."""

@@ -119,6 +119,7 @@ def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
         rollback_collection(NAME, store=location)
 
 
+@pytest.mark.slow
 def test_an_open_linker_notices(location: str, models: tuple[str, str]) -> None:
     """A linker answers with its own version until it reloads, and then with the other model; never with a mixture."""
     with EntityLinker.open(NAME, store=location, read_only=True) as linker:
@@ -139,6 +140,7 @@ def test_an_open_linker_notices(location: str, models: tuple[str, str]) -> None:
             fixed.reload()
 
 
+@pytest.mark.slow
 def test_edits_reach_the_new_version(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that are added, changed and deleted while the names are encoded reach both versions."""
     real = reencoding.catch_up
@@ -198,6 +200,7 @@ def test_an_open_writer_is_waited_for(filled: Path, tmp_path: Path, models: tupl
     assert reencode_collection(NAME, model=models[1], store=location).encoded == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("location", [SERVERS[0], "alias"], indirect=True)
 def test_a_writer_on_a_server_loses_nothing(
     location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch
