@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
 
 HANG_S = 900
-KILLS = int(os.environ.get("PEARL_QDRANT_RAY_KILLS", "3"))
+KILLS = int(os.environ.get("PEARL_QDRANT_RAY_KILLS", "1"))
 """Kills of workers and of the driver, each; 10 in a thorough run by hand."""
 
 
