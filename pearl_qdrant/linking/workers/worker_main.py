@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
 
 _LOOK_S = 1.0  # how often to look whether the parent is gone; a forked copy of it may keep the pipe open
-_LEAVE_S = 0.5  # how long closing the view may take
+_LEAVE_S = 3.0  # how long closing the view may take
 _LEAVING = threading.Lock()
 
 
