@@ -95,8 +95,20 @@ def load_base_in_parts(  # long: all arguments of a load are documented here
             Default: in the folder of the store, for a server in the user's data folder.
         store: As in `load_base`.
         model: As in `load_base`; an encoder object only without `ray`.
-        device, pooling, prefix, kind, options, type_map, max_errors, kb, kb_version, quantization, embed_descriptions,
-            placement, wait_s, events: As in `load_base`.
+        device: As in `load_base`.
+        pooling: As in `load_base`.
+        prefix: As in `load_base`.
+        kind: As in `load_base`.
+        options: As in `load_base`.
+        type_map: As in `load_base`.
+        max_errors: As in `load_base`.
+        kb: As in `load_base`.
+        kb_version: As in `load_base`.
+        quantization: As in `load_base`.
+        embed_descriptions: As in `load_base`.
+        placement: As in `load_base`.
+        wait_s: As in `load_base`.
+        events: As in `load_base`.
         restart: Replace an existing collection. What it learned stays. The same call goes on with the new one.
 
     Returns:
