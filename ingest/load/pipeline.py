@@ -27,7 +27,7 @@ from ingest.load.embedding_cache import RepeatedNames
 from ingest.load.new_names import WINDOW, write_missing
 from ingest.load.prefetch import overlap
 from ingest.load.windows import WindowSize
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray, ModelInfo
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
@@ -84,6 +84,28 @@ class IngestResult:
     model: str
     device: str
     unchanged: bool = False
+
+    @classmethod
+    def of_unchanged(cls, collection: str, scanned: ScanResult, info: ModelInfo, *, points: int) -> IngestResult:
+        """The counts of an input that a collection with so many points held already."""
+        return cls(
+            collection=collection,
+            entities=scanned.entities,
+            names=scanned.names,
+            distinct_names=scanned.distinct_names,
+            points=points,
+            unencodable=0,
+            resumed_at=0,
+            rewritten=0,
+            unfinished=(),
+            skipped=scanned.report.skip_counts,
+            seconds=0.0,
+            encode_seconds=0.0,
+            index_seconds=0.0,
+            model=info.name,
+            device=info.device,
+            unchanged=True,
+        )
 
     @property
     def names_per_second(self) -> float:

@@ -197,25 +197,7 @@ class Session:
                 self.events.resumed(checkpoint.entities)
 
     def _nothing_loaded(self, target: Collection) -> IngestResult:
-        scanned, info = self.scanned, self.encoder.info
-        return IngestResult(
-            collection=target.name,
-            entities=scanned.entities,
-            names=scanned.names,
-            distinct_names=scanned.distinct_names,
-            points=target.manifest.names,
-            unencodable=0,
-            resumed_at=0,
-            rewritten=0,
-            unfinished=(),
-            skipped=scanned.report.skip_counts,
-            seconds=0.0,
-            encode_seconds=0.0,
-            index_seconds=0.0,
-            model=info.name,
-            device=info.device,
-            unchanged=True,
-        )
+        return IngestResult.of_unchanged(target.name, self.scanned, self.encoder.info, points=target.manifest.names)
 
     def _nothing_updated(self, target: Collection) -> UpdateResult:
         scanned, info = self.scanned, self.encoder.info

@@ -148,7 +148,7 @@ class Spread:
         """
         scanned, plan = self._prepare(report)
         if plan is None:
-            return self._unchanged(scanned)
+            return IngestResult.of_unchanged(self.name, scanned, self.encoder.info, points=scanned.names)
         start = time.perf_counter()
         results = self._build(run, scanned, plan)
         seconds, start = time.perf_counter() - start, time.perf_counter()
@@ -176,7 +176,7 @@ class Spread:
         before = self.work.read_plan()
         exists = self.name in self.store.collections()
         scanned = None
-        if before is not None or exists:
+        if before is not None or (exists and not self.restart):
             scanned = report(scan(self.reader, ReadReport(max_errors=self.max_errors)))
             if before == (plan := self._plan(scanned, before.parts if before else 1)):
                 self.work.forget_starts()
@@ -328,27 +328,6 @@ class Spread:
 
     def _checkpoint(self, scanned: ScanResult) -> Checkpoint:
         return Checkpoint(input=self.input_name, digest=scanned.digest, entities=scanned.entities, is_done=True)
-
-    def _unchanged(self, scanned: ScanResult) -> IngestResult:
-        info = self.encoder.info
-        return IngestResult(
-            collection=self.name,
-            entities=scanned.entities,
-            names=scanned.names,
-            distinct_names=scanned.distinct_names,
-            points=scanned.names,
-            unencodable=0,
-            resumed_at=0,
-            rewritten=0,
-            unfinished=(),
-            skipped=scanned.report.skip_counts,
-            seconds=0.0,
-            encode_seconds=0.0,
-            index_seconds=0.0,
-            model=info.name,
-            device=info.device,
-            unchanged=True,
-        )
 
 
 def _model_of(info: ModelInfo) -> str:

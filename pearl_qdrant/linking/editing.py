@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from reprlib import repr as short_repr
-from typing import Any
 
 import numpy as np
 
@@ -20,36 +19,50 @@ from pearl_qdrant.store.schema import NamePoint
 _BATCH = 1024
 
 
-class Replayed:
-    """Items of an iterable that may be read again from the start: those that were read are kept."""
+class EntityBatches:
+    """Checked entities in batches of 1,024, read once; an iteration begins with the batch that was not written.
 
-    def __init__(self, items: Any) -> None:
-        self._given = items
-        self._seen: list[Any] = []
+    Within a batch, the last entity of an id replaces earlier ones.
 
-    def items(self) -> Any:
-        """The items from the start; anything that is not a lazy iterable is returned as it was given."""
-        if not isinstance(self._given, Iterator):
-            return self._given
-        return self._replay()
+    Attributes:
+        written: Names written so far.
+    """
 
-    def _replay(self) -> Iterator[Any]:
-        yield from list(self._seen)
-        for item in self._given:
-            self._seen.append(item)
-            yield item
+    def __init__(self, entities: Iterable[Entity]) -> None:
+        if isinstance(entities, (str, bytes, Entity)) or not isinstance(entities, Iterable):
+            raise InvalidEntityError(
+                f"add takes a list of entities, not {_shown(entities)}: pass [Entity('id', 'name')]"
+            )
+        self._remaining = iter(entities)
+        self._unwritten: list[Entity] = []
+        self.written = 0
+
+    def __iter__(self) -> Iterator[list[Entity]]:
+        """Yield batches; asking for the next one says that the last one is written."""
+        while batch := self._unwritten or self._read():
+            self._unwritten = batch
+            yield batch
+            self._unwritten = []
+
+    def _read(self) -> list[Entity]:
+        batch = list(islice(self._remaining, _BATCH))
+        for entity in batch:
+            check_entity(entity)
+        return list({entity.entity_id: entity for entity in batch}.values())
 
 
-def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[Entity]) -> int:
+def add_entities(collection: Collection, encoder: Encoder, batches: EntityBatches) -> int:
     """Write entities, replacing those with the same id; returns the number of names written.
 
+    If the collection was moved, another call goes on in the new version with the batch that was not written.
+
     Raises:
-        InvalidEntityError: If an item is not an entity, or has an empty id or name. The batches of 1,024 before it are
-            written by then.
+        CollectionMovedError: If another version took the collection's place.
+        InvalidEntityError: If an item is not an entity, or has an empty id or name. The batches before it are written
+            by then.
     """
-    written = 0
     try:
-        for batch in _batches(entities):
+        for batch in batches:
             encoded = encoder.encode([name for entity in batch for name in entity.names()])
             manifest = collection.manifest
             points = name_points(manifest.kb, names_of(batch), encoded)
@@ -57,27 +70,16 @@ def add_entities(collection: Collection, encoder: Encoder, entities: Iterable[En
             old = points_of(collection, [e.entity_id for e in batch])
             collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
             collection.delete_points({p.id for p in old} - {p.id for p in points})
-            written += len(points)
+            batches.written += len(points)
     except StoreError:
         raise  # the store would not accept the counts either
     except BaseException:
-        if written:
+        if batches.written:
             _store_counts(collection)
         raise
-    if written:
+    if batches.written:
         _store_counts(collection)
-    return written
-
-
-def _batches(entities: Iterable[Entity]) -> Iterator[list[Entity]]:
-    """Yield batches of checked entities. Within a batch, the last entity of an id replaces earlier ones."""
-    if isinstance(entities, (str, bytes, Entity)) or not isinstance(entities, Iterable):
-        raise InvalidEntityError(f"add takes a list of entities, not {_shown(entities)}: pass [Entity('id', 'name')]")
-    remaining = iter(entities)
-    while batch := list(islice(remaining, _BATCH)):
-        for entity in batch:
-            check_entity(entity)
-        yield list({entity.entity_id: entity for entity in batch}.values())
+    return batches.written
 
 
 def check_entity(entity: object) -> None:

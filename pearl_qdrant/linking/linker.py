@@ -17,7 +17,7 @@ from pearl_qdrant.linking.building.methods import Builder
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.methods import DocumentLinker
-from pearl_qdrant.linking.editing import Replayed, add_entities, delete_entities, points_of
+from pearl_qdrant.linking.editing import EntityBatches, add_entities, delete_entities, points_of
 from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.linking.lifetime import Lifetime, Reloader, encoder_of
@@ -337,11 +337,11 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
                 TypeError.
             ValueError: If several collections are open and `collection` is missing.
         """
-        given = Replayed(entities)
+        batches = EntityBatches(entities)
 
         def add() -> int:
             with self._editing():
-                return add_entities(self._target(collection), self._encoder, given.items())
+                return add_entities(self._target(collection), self._encoder, batches)
 
         return self._repeat_if_moved(add)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Way = Literal["auto", "snapshot", "stream"]
@@ -44,14 +44,4 @@ class TransferResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return all facts as one flat JSON object."""
-        return {
-            "collection": self.collection,
-            "source": self.source,
-            "target": self.target,
-            "way": self.way,
-            "reason": self.reason,
-            "names": self.names,
-            "checked": self.checked,
-            "replaced": self.replaced,
-            "seconds": round(self.seconds, 3),
-        }
+        return {**asdict(self), "seconds": round(self.seconds, 3)}

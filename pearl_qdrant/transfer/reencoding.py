@@ -15,10 +15,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import CollectionNotFoundError, OptionError, StoreError
@@ -30,6 +28,7 @@ from pearl_qdrant.store.verify import check_complete
 from pearl_qdrant.store.versions.protocol import Version
 from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
 from pearl_qdrant.transfer.records import OnProgress, no_progress
+from pearl_qdrant.transfer.sample import NameSample
 
 MOVE_WAIT_S = 600.0
 """How long the switch waits for a writer of an embedded collection, in seconds."""
@@ -73,17 +72,8 @@ class ReencodeResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return all facts as one flat JSON object."""
-        return {
-            "collection": self.collection,
-            "model_before": self.model_before,
-            "model": self.model,
-            "names": self.names,
-            "encoded": self.encoded,
-            "recall": self.recall,
-            "switched": self.switched,
-            "seconds": round(self.seconds, 3),
-            "switch_seconds": round(self.switch_seconds, 3),
-        }
+        rounded = {"seconds": round(self.seconds, 3), "switch_seconds": round(self.switch_seconds, 3)}
+        return {**asdict(self), **rounded}
 
 
 def reencode_collection(
@@ -262,24 +252,19 @@ class _Reencoding:
         Raises:
             StoreError: If too few are found.
         """
-        rng = random.Random(0)
-        chosen: list[tuple[str, Any]] = []
-        n_seen = 0
+        sample = NameSample(random.Random(0), SAMPLE)
         for rows in target.scroll_rows():
-            for i in np.flatnonzero(rows.encodable).tolist():
-                n_seen += 1
-                place = len(chosen) if len(chosen) < SAMPLE else rng.randrange(n_seen)
-                if place < SAMPLE:
-                    chosen[place : place + 1] = [(rows.points[i].name, np.array(rows.vectors[i]))]
-        if not chosen:
+            sample.take(rows)
+        vectors = sample.vectors()
+        if not len(vectors):
             return 1.0
-        answers = target.search(np.stack([vector for _, vector in chosen]), limit=1)
+        answers = target.search(vectors, limit=1)
         # Another name may have the same vector.
         n_found = sum(bool(found) and (found[0].score or 0.0) > 1 - 1e-3 for found in answers)
-        recall = n_found / len(chosen)
+        recall = n_found / len(vectors)
         if recall < LEAST_RECALL:
             raise StoreError(
-                f"Collection '{self.name}' stays as it was: of {len(chosen)} names with their new vectors, a search "
+                f"Collection '{self.name}' stays as it was: of {len(vectors)} names with their new vectors, a search "
                 f"finds {n_found}. Run the same command again; if that does not help, please report it."
             )
         return recall

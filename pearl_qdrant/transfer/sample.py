@@ -46,6 +46,11 @@ class NameSample:
                 one = (rows.points[i], np.array(rows.vectors[i]), bool(rows.encodable[i]))
                 self._chosen[place : place + 1] = [one]
 
+    def vectors(self) -> FloatArray:
+        """The vectors of the names that have one: (n, dim), n at most `size`."""
+        found: FloatArray = np.array([vector for _, vector, is_encodable in self._chosen if is_encodable], np.float32)
+        return found
+
     @property
     def is_full(self) -> bool:
         """Whether it has as many names as are wanted."""
@@ -67,9 +72,9 @@ class NameSample:
                     f"{there} in the target. Nothing was changed there. Run the same command again; if that does not "
                     f"help, please report it."
                 )
-        vectors = [vector for _, vector, is_encodable in self._chosen if is_encodable]
-        if vectors:
-            self._compare_answers(source, target, np.stack(vectors))
+        vectors = self.vectors()
+        if len(vectors):
+            self._compare_answers(source, target, vectors)
         return len(points)
 
     def _compare_answers(self, source: Collection, target: Collection, vectors: FloatArray) -> None:

@@ -16,7 +16,7 @@ from ingest.load import pipeline
 from pearl_qdrant import Entity
 from pearl_qdrant.encoder.protocol import Encoder, FloatArray
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.linking.editing import add_entities
+from pearl_qdrant.linking.editing import EntityBatches, add_entities
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import description_text
 from pearl_qdrant.store.protocol import Store
@@ -159,7 +159,7 @@ def test_entities_that_are_added_have_vectors_of_descriptions(
     load_base(base(tmp_path), "places", store=store, model=encoder, embed_descriptions=True)
     collection = store.open("places")
     added = [Entity("6", "Lima", ("City of Kings",), description="capital of Peru"), Entity("1", "Paris")]
-    add_entities(collection, encoder, added)
+    add_entities(collection, encoder, EntityBatches(added))
     collection.close()
 
     np.testing.assert_allclose(vector_of(store, "6"), encoder.encode(["Lima, capital of Peru"]).vectors[0], atol=2e-3)

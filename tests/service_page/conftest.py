@@ -20,6 +20,9 @@ from pearl_qdrant.service import ServiceSettings, create_app
 HOSTILE = Entity("evil", "<img src=x onerror=alert(1)>", ("evil name",), ("ORG",), ("ORG",), "<b>bold</b> & 'quoted'")
 """An entity whose name is markup."""
 
+WAIT_MS = 120_000
+"""Bounds a hang; nothing takes that long."""
+
 
 @pytest.fixture(scope="session")
 def page_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
@@ -82,6 +85,18 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page, ready to use."""
+    context = browser.new_context()
+    opened = context.new_page()
+    opened.set_default_timeout(WAIT_MS)
+    opened.goto(address)
+    opened.wait_for_selector("#type-chips .chip")
+    yield opened
+    context.close()
 
 
 @pytest.fixture(scope="session")

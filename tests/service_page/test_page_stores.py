@@ -20,9 +20,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-WAIT_MS = 120_000
-"""Bounds a hang; nothing takes that long."""
-
 
 @pytest.fixture(scope="module", params=["folder", "server"])
 def address(request: pytest.FixtureRequest, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -36,18 +33,6 @@ def address(request: pytest.FixtureRequest, model: Path, tmp_path_factory: pytes
             fill(Path(store), "base", str(model), ENTITIES, is_loaded=True)
         settings = ServiceSettings(store=store, cache=str(tmp_path_factory.mktemp("cache")), allow_writing=True)
         yield stack.enter_context(running(settings))
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page, ready to use."""
-    context = browser.new_context()
-    opened = context.new_page()
-    opened.set_default_timeout(WAIT_MS)
-    opened.goto(address)
-    opened.wait_for_selector("#type-chips .chip")
-    yield opened
-    context.close()
 
 
 def learned(page: Any, mention: str) -> list[dict[str, Any]]:

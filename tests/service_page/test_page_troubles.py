@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,21 +11,6 @@ pytestmark = [
     # Playwright's own event loop and pipes are closed by the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-WAIT_MS = 120_000
-"""Bounds a hang; nothing takes that long."""
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page, ready to use."""
-    context = browser.new_context()
-    opened = context.new_page()
-    opened.set_default_timeout(WAIT_MS)
-    opened.goto(address)
-    opened.wait_for_selector("#type-chips .chip")
-    yield opened
-    context.close()
 
 
 def test_without_suggestions_a_mention_is_linked(page: Any) -> None:

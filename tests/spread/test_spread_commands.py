@@ -26,6 +26,7 @@ def base(tmp_path: Path) -> Path:
     return write_base(tmp_path / "towns.tsv", 20)
 
 
+@pytest.mark.slow
 def test_ingest_in_parts_reports_as_any_ingest(run: Run, base: Path, model: Path) -> None:
     """Counts on stdout, a second run is unchanged, another base is refused with the flags that help."""
     first = run("ingest", str(base), "--model", str(model), "--partitions", "2", "--json")

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
+from double_fixtures import empty_double, running_double, shared_store  # noqa: F401 (fixtures)
 from qdrant_double import QdrantDouble
-from server_cases import connect, manifest_of
+from server_cases import manifest_of
 
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[QdrantDouble]:
-    """One server for all tests of this file."""
-    with QdrantDouble() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def shared(running: QdrantDouble) -> Iterator[ServerStore]:
-    """One store on it: a client takes a fifth of a second to make."""
-    opened = connect(running)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def double(running: QdrantDouble) -> QdrantDouble:
-    """An empty server, as strict as a managed one."""
-    running.reset()
-    running.strict = True
-    return running
 
 
 @pytest.fixture

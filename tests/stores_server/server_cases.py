@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import Manifest, NamePoint
 from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.indexing import Indexing
-from pearl_qdrant.store.server.store import ServerStore
 
 DIM = 4
 NAME = "umls"
 KEY = "s3cret-k3y"
-QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)
 ANY = r".*"
-
-
-def connect(double: QdrantDouble, *, timeout: float = 5.0, retry: RetryPolicy = QUICK, **settings: Any) -> ServerStore:
-    """A store that does not wait long."""
-    indexing = Indexing(poll_s=0.005, stall_s=settings.pop("stall_s", 5.0))
-    return ServerStore.connect(double.url, timeout=timeout, retry=retry, indexing=indexing, **settings)
 
 
 def manifest_of(name: str = NAME, *, dim: int = DIM) -> Manifest:

@@ -14,10 +14,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from double_fixtures import QUICK, connect
 from qdrant_client import QdrantClient, models
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
-from server_cases import ANY, DIM, NAME, QUICK, connect, ids_in, load, manifest_of, points_of
+from server_cases import ANY, DIM, NAME, ids_in, load, manifest_of, points_of
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -63,7 +64,7 @@ def test_a_load_survives_transient_faults(double: QdrantDouble, collection: Serv
 @pytest.mark.parametrize("fault", [Fault("delay", seconds=1.5), Fault("hang")], ids=["late answer", "no answer"])
 def test_a_load_survives_a_time_out(double: QdrantDouble, collection: ServerCollection, fault: Fault) -> None:
     """A request without an answer in time is sent again, and every point is stored once."""
-    impatient = connect(double, timeout=1.0, retry=RetryPolicy(tries=10, first_wait_s=0.01)).open(NAME)
+    impatient = connect(double.url, timeout=1.0, retry=RetryPolicy(tries=10, first_wait_s=0.01)).open(NAME)
     double.faults = [fault]
 
     load(impatient, 150)
@@ -142,7 +143,7 @@ def test_a_server_that_hangs_is_given_up(double: QdrantDouble, collection: Serve
     double.requests.clear()
 
     with pytest.raises(StoreUnavailableError, match="timeout"):
-        connect(double, timeout=0.1, retry=RetryPolicy(tries=3, first_wait_s=0.01)).collections()
+        connect(double.url, timeout=0.1, retry=RetryPolicy(tries=3, first_wait_s=0.01)).collections()
 
     assert len(double.requests) == 3
 
@@ -153,7 +154,7 @@ def test_the_budget_ends_the_tries(double: QdrantDouble, store: ServerStore) -> 
     double.requests.clear()
 
     with pytest.raises(StoreUnavailableError):
-        connect(double, retry=RetryPolicy(tries=10, first_wait_s=0.4, budget_s=0.1)).collections()
+        connect(double.url, retry=RetryPolicy(tries=10, first_wait_s=0.4, budget_s=0.1)).collections()
 
     assert len(double.requests) == 1
 
@@ -172,7 +173,7 @@ def test_a_permanent_error_is_not_retried(double: QdrantDouble, collection: Serv
 def test_retry_after_is_kept_up_to_a_limit(double: QdrantDouble, collection: ServerCollection) -> None:
     """A wait that the server requests is kept, but not for an hour."""
     double.faults = [Fault("status", match=ANY, status=429, retry_after="3600")]
-    patient = connect(double, retry=RetryPolicy(tries=2, first_wait_s=0.001, max_retry_after_s=0.3))
+    patient = connect(double.url, retry=RetryPolicy(tries=2, first_wait_s=0.001, max_retry_after_s=0.3))
     began = time.monotonic()
 
     assert patient.collections() == [NAME]

@@ -7,10 +7,11 @@ import traceback
 
 import httpx
 import pytest
+from double_fixtures import connect
 from qdrant_client.http.exceptions import ResponseHandlingException
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from server_cases import ANY, KEY, connect, manifest_of
+from server_cases import ANY, KEY, manifest_of
 
 from pearl_qdrant.errors import (
     SettingsError,
@@ -24,7 +25,7 @@ from pearl_qdrant.store.server.store import ServerStore
 def test_the_key_is_sent_and_never_shown(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
     """The key reaches the server, but no error, traceback, repr or log shows it, even if the server repeats it."""
     caplog.set_level(logging.DEBUG)
-    store = connect(double, api_key=f"{KEY}\n")
+    store = connect(double.url, api_key=f"{KEY}\n")
     collection = store.create(manifest_of())
     assert double.headers["api-key"] == KEY
     shown = [repr(store), repr(collection), store.location]

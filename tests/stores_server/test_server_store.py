@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from double_fixtures import connect
 from qdrant_client import QdrantClient, models
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from server_cases import ANY, DIM, NAME, connect, load, manifest_of, points_of
+from server_cases import ANY, DIM, NAME, load, manifest_of, points_of
 
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
@@ -32,7 +33,7 @@ def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collecti
         load(collection, 10)
     assert double.config[NAME]["indexing_threshold"] == 0
 
-    reopened = connect(double).open(NAME)
+    reopened = connect(double.url).open(NAME)
     assert not reopened.status().is_finalized
     assert reopened.search(points_of(1)[1], limit=1)[0][0].point.name == "n0"
     reopened.finalize()
@@ -84,7 +85,7 @@ def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: Serv
 def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collection: ServerCollection) -> None:
     """An optimizer without progress for a long time is an error that says how to continue."""
     load(collection, 20)
-    stuck = connect(double, stall_s=0.1).open(NAME)
+    stuck = connect(double.url, stall_s=0.1).open(NAME)
     double.faults = [Fault("status", match="GET .*/optimizations", status=404)] * 10_000
     double.optimizer_polls = 10_000
 
@@ -147,7 +148,7 @@ def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: Serve
 def on_both(double: QdrantDouble) -> list[tuple[ServerStore, QdrantClient]]:
     """The same store in local mode and over HTTP."""
     local = QdrantClient(":memory:")
-    return [(ServerStore.from_client(local), local), (connect(double), double.client)]
+    return [(ServerStore.from_client(local), local), (connect(double.url), double.client)]
 
 
 def test_errors_are_the_same_in_local_mode_and_over_http(double: QdrantDouble) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from double_fixtures import connect
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
-from server_cases import NAME, connect, ids_in, load, manifest_of, points_of
+from server_cases import NAME, ids_in, load, manifest_of, points_of
 
 from pearl_qdrant.errors import (
     StoreRejectedError,
@@ -107,7 +108,7 @@ def test_stopping_a_load_does_not_wait_for_a_dead_server(double: QdrantDouble, c
     """Ctrl-C while the server is down ends the program at once."""
     double.faults = [Fault("status")] * 100
     waits_for_ever = RetryPolicy(tries=50, first_wait_s=1e6, max_wait_s=1e6, budget_s=1e9)
-    stubborn = connect(double, retry=waits_for_ever).open(NAME)
+    stubborn = connect(double.url, retry=waits_for_ever).open(NAME)
 
     def broken_off() -> None:
         with stubborn.writer() as writer:
@@ -120,7 +121,7 @@ def test_stopping_a_load_does_not_wait_for_a_dead_server(double: QdrantDouble, c
 
 def test_two_writes_of_one_point_do_not_overtake_each_other(double: QdrantDouble, collection: ServerCollection) -> None:
     """Although two threads upload, the later write of a name wins, even if the earlier one is retried."""
-    slow = connect(double, retry=RetryPolicy(tries=3, first_wait_s=0.4)).open(NAME)
+    slow = connect(double.url, retry=RetryPolicy(tries=3, first_wait_s=0.4)).open(NAME)
     double.faults = [Fault("drop")]
     old, vectors, encodable = points_of(5, description="old")
     new, _, _ = points_of(5, description="new")
@@ -137,7 +138,7 @@ def test_a_write_returns_while_the_server_works(
 ) -> None:
     """The next batch can be encoded while the last one is stored."""
     store.create(manifest_of())
-    collection = connect(double, timeout=300.0).open(NAME)
+    collection = connect(double.url, timeout=300.0).open(NAME)
     may_store, answer = threading.Event(), double.answer
 
     def answer_later(command: str, path: str, body: bytes) -> Any:

@@ -6,34 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from double_fixtures import empty_double, running_double, shared_store  # noqa: F401 (fixtures)
 from qdrant_double import QdrantDouble
-from transfer_cases import connect, embedded
+from transfer_cases import embedded
 
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.server.store import ServerStore
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[QdrantDouble]:
-    """One server for all tests of a file."""
-    with QdrantDouble() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def shared(running: QdrantDouble) -> Iterator[ServerStore]:
-    """One store on it."""
-    opened = connect(running)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def double(running: QdrantDouble) -> QdrantDouble:
-    """An empty server, as strict as a managed one."""
-    running.reset()
-    running.strict = True
-    return running
 
 
 @pytest.fixture

@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from double_fixtures import connect
 from linker_base import ENTITIES, fill
 from qdrant_double import QdrantDouble
 from tiny_models import make_pearl
-from transfer_cases import QUICK
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionMovedError, ModelMismatchError, OptionError, StoreLockedError
 from pearl_qdrant.store.open import open_store
-from pearl_qdrant.store.server.indexing import Indexing
-from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.transfer import (
     catching_up,
     prune_collection,
@@ -62,7 +60,7 @@ def location(
         yield str(tmp_path / "store")
         return
     monkeypatch.setattr(reencoding, "MOVE_WAIT_S", 0.2)
-    server = ServerStore.connect(double.url, retry=QUICK, indexing=Indexing(poll_s=0.005))
+    server = connect(double.url)
     push_collection(NAME, to=server, store=str(tmp_path / "store"), way="stream")
     if request.param == "plain":
         version = server.versions.list(NAME)[0].id

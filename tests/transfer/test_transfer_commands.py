@@ -20,6 +20,7 @@ def other(tmp_path: Path) -> str:
     return str(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_there_and_back_with_another_model(
     run: Run, tmp_path: Path, model: Path, other: str, double: QdrantDouble
 ) -> None:

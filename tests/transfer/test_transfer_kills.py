@@ -25,10 +25,11 @@ KILLS = int(os.environ.get("PEARL_QDRANT_KILLS", "6"))
 PUSH = """
 import sys
 sys.path[:0] = ["tests/transfer", "tests/doubles"]
-from transfer_cases import NAME, connect_url
+from double_fixtures import connect
+from transfer_cases import NAME
 from pearl_qdrant.transfer import push_collection
 print("started", flush=True)
-push_collection(NAME, to=connect_url(sys.argv[1]), store=sys.argv[2], way="stream", replace=sys.argv[3] == "yes")
+push_collection(NAME, to=connect(sys.argv[1]), store=sys.argv[2], way="stream", replace=sys.argv[3] == "yes")
 print("done", flush=True)
 """
 

@@ -6,23 +6,13 @@ from pathlib import Path
 
 import numpy as np
 from edge_cases import manifest_of, many
-from qdrant_double import QdrantDouble
 
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server.indexing import Indexing
-from pearl_qdrant.store.server.store import ServerStore
 
 NAME = "toy"
-QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)
-
-
-def connect(double: QdrantDouble) -> ServerStore:
-    """A store on the double that does not wait long."""
-    return ServerStore.connect(double.url, retry=QUICK, indexing=Indexing(poll_s=0.005, stall_s=5.0))
 
 
 def ready(collection: Collection) -> Manifest:
@@ -65,8 +55,3 @@ def check_same(first: Collection, second: Collection) -> None:
         a, b = ([getattr(rows, field) for rows in pages if rows.points] for pages in (ours, theirs))
         if a and a[0] is not None:
             np.testing.assert_allclose(np.concatenate(a), np.concatenate(b), rtol=0, atol=tolerance)
-
-
-def connect_url(url: str) -> ServerStore:
-    """A store on a server that does not wait long, for another process."""
-    return ServerStore.connect(url, retry=QUICK, indexing=Indexing(poll_s=0.005, stall_s=5.0))

@@ -86,7 +86,7 @@ def test_the_encoder_that_is_written_loads_as_a_plain_encoder(pooling: Any, tmp_
     assert (base.network.pooling, base.prefix, base.max_length) == (pooling, "the ", 16)
     write_encoder(tmp_path / "out", base, training={})
 
-    encoder = load_encoder(str(tmp_path / "out"), device="cpu")
+    encoder = load_encoder(str(tmp_path / "out"), device="cpu", precision="fp32")
 
     encoding = base.tokenizer.encode("the new york")
     ids, mask = torch.tensor([encoding.ids]), torch.tensor([encoding.attention_mask])

@@ -74,6 +74,7 @@ def test_both_losses_fall(bert: Path, tmp_path: Path) -> None:
     assert all(row["sequences"] == row["spans"] == 5 for row in rows)
 
 
+@pytest.mark.slow
 def test_held_sequences_stay(bert: Path, tmp_path: Path) -> None:
     """The more sequences are held, the nearer their vectors stay to those of the start."""
 

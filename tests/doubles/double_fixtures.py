@@ -1,0 +1,44 @@
+"""A server double for the tests of a file, and stores on it that do not wait long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from qdrant_double import QdrantDouble
+
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.store import ServerStore
+
+QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)
+
+
+def connect(url: str, *, timeout: float = 5.0, retry: RetryPolicy = QUICK, **settings: Any) -> ServerStore:
+    """A store that does not wait long."""
+    indexing = Indexing(poll_s=0.005, stall_s=settings.pop("stall_s", 5.0))
+    return ServerStore.connect(url, timeout=timeout, retry=retry, indexing=indexing, **settings)
+
+
+@pytest.fixture(name="running", scope="module")
+def running_double() -> Iterator[QdrantDouble]:
+    """One server for all tests of a file."""
+    with QdrantDouble() as started:
+        yield started
+
+
+@pytest.fixture(name="shared", scope="module")
+def shared_store(running: QdrantDouble) -> Iterator[ServerStore]:
+    """One store on it: a client takes a fifth of a second to make."""
+    opened = connect(running.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(name="double")
+def empty_double(running: QdrantDouble) -> QdrantDouble:
+    """An empty server, as strict as a managed one."""
+    running.reset()
+    running.strict = True
+    return running
