@@ -33,7 +33,7 @@ from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.linking.learned.aliases import alias_point_ids
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import description_text, plain_points
+from pearl_qdrant.store.points import description_text, is_same_point, plain_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LoadedInput, NamePoint
 
@@ -240,7 +240,7 @@ class _Comparison:
                     missing.append(name)
                 elif self._has_descriptions and _described(point) != _described(stored):
                     redescribed.append(name)
-                elif (now := _with_types_of(point, stored)) != stored:
+                elif not is_same_point(now := _with_types_of(point, stored), stored):
                     changed.append(now)
                 else:
                     self.unchanged += 1

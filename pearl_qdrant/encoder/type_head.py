@@ -21,6 +21,9 @@ _ENTITY_TYPES = np.array(ENTITY_TYPES, dtype=object)
 _LEXICAL_CLASSES = np.array(LEXICAL_CLASSES, dtype=object)
 _PHRASE_TYPES = np.array(PHRASE_TYPES, dtype=object)
 
+_DIGITS = 7
+"""Decimals of a probability: all that a float32 has. Qdrant reads numbers of up to 15 digits exactly, longer ones not."""
+
 
 @dataclass(frozen=True, slots=True)
 class PredictedTypes:
@@ -69,7 +72,7 @@ def predict_types(type_probabilities: FloatArray) -> PredictedTypes:
     return PredictedTypes(
         predicted_types=_ENTITY_TYPES[types].tolist(),
         # Rounding can make the sum of five probabilities exceed 1.
-        type_probabilities=np.minimum(marginals[rows, types], 1.0).tolist(),
+        type_probabilities=np.minimum(marginals[rows, types].astype(np.float64), 1.0).round(_DIGITS).tolist(),
         lexical_classes=_LEXICAL_CLASSES[classes].tolist(),
         phrase_types=_PHRASE_TYPES[classes * len(ENTITY_TYPES) + types].tolist(),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +18,8 @@ MAX_NAMES = 10_000
 """More names than any entity has: Wikidata's longest list of aliases has a few thousand."""
 
 _LABEL_CHARS = 80  # of a name in an error message
+
+_RELATIVE_ERROR = 1e-12  # of a number that was stored and read several times; one time adds 1e-16
 
 
 def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) -> list[NamePoint]:
@@ -54,6 +58,22 @@ def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) 
             )
         )
     return points
+
+
+def is_same_point(first: NamePoint, second: NamePoint) -> bool:
+    """Whether two points have the same content, but for the last digits of their numbers.
+
+    Qdrant reads a number of more than 15 digits with an error in the last one.
+    """
+    if first == second:
+        return True
+    numbers = ("type_probability", "popularity")
+    alike = {name: getattr(first, name) for name in numbers if _is_close(getattr(first, name), getattr(second, name))}
+    return first == replace(second, **alike)
+
+
+def _is_close(first: float | None, second: float | None) -> bool:
+    return first is not None and second is not None and math.isclose(first, second, rel_tol=_RELATIVE_ERROR)
 
 
 def names_of(entities: Iterable[Entity]) -> Iterator[tuple[Entity, str]]:

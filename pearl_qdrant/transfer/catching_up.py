@@ -35,6 +35,8 @@ FLUSH_EVERY = 65_536
 
 _ID_BYTES = 16
 
+_DIGITS = 12
+
 
 @dataclass(slots=True)
 class Inventory:
@@ -86,8 +88,14 @@ class Pass:
 
 
 def digest_of(point: NamePoint) -> int:
-    """Digest of what does not depend on the model: all but the predicted types."""
-    plain = replace(point, phrase_type=None, lexical_class=None, predicted_type=None, type_probability=None)
+    """Digest of what does not depend on the model: all but the predicted types.
+
+    A store may change the last digits of a popularity (`store.points.is_same_point`), so it counts with `_DIGITS`.
+    """
+    popularity = None if point.popularity is None else float(f"{point.popularity:.{_DIGITS}g}")
+    plain = replace(
+        point, phrase_type=None, lexical_class=None, predicted_type=None, type_probability=None, popularity=popularity
+    )
     return int.from_bytes(blake2b(_encode(plain), digest_size=8).digest(), "big")
 
 

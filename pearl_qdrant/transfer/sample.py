@@ -9,6 +9,7 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.points import is_same_point
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.versions.rows import NameRows
@@ -65,8 +66,9 @@ class NameSample:
         points = [point for point, _, _ in self._chosen]
         stored = target.get([point.id for point in points])
         for point in points:
-            if stored.get(point.id) != point:
-                there = "differs" if point.id in stored else "is missing"
+            found = stored.get(point.id)
+            if found is None or not is_same_point(found, point):
+                there = "is missing" if found is None else "differs"
                 raise StoreError(
                     f"Collection '{source.name}' was not moved: the name '{point.name}' of entity {point.entity_id} "
                     f"{there} in the target. Nothing was changed there. Run the same command again; if that does not "

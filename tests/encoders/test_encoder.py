@@ -344,6 +344,7 @@ def test_predicted_types_are_the_argmax_of_the_marginal() -> None:
         assert predicted.lexical_classes[i] == best_class
         assert predicted.phrase_types[i] == f"{best_class}-{best}"
         assert predicted.type_probabilities[i] == pytest.approx(marginal[best], abs=1e-5)
+        assert len(repr(predicted.type_probabilities[i])) <= 9  # a store reads seven digits exactly
     np.testing.assert_allclose(type_marginals(probabilities).sum(axis=1), 1, atol=1e-5)
     assert predict_types(probabilities[:0]).phrase_types == []
     with pytest.raises(ValueError, match=r"type probabilities have shape \(n, 95\), not \(200, 94\)"):

@@ -9,6 +9,7 @@ import ssl
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol
@@ -151,6 +152,11 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
                 return
             except Refused as refused:
                 self.reply(refused.status, {"status": {"error": str(refused)}})
+                return
+            except BaseException as error:  # noqa: BLE001 - the engine's panics; a client tries a lost connection for minutes
+                traceback.print_exc()
+                message = f"the double failed at {request}: {type(error).__name__}: {error}"
+                self.reply(400, {"status": {"error": message}})
                 return
             if fault is not None and fault.kind == "apply_then_drop":
                 self.drop()

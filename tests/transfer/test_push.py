@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from edge_cases import many
 from qdrant_client import QdrantClient
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from transfer_cases import NAME, check_same, fill
+from transfer_cases import NAME, check_same, fill, ready
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, IncompleteError, StoreError
 from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.points import is_same_point
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
+from pearl_qdrant.transfer.catching_up import digest_of
 
 
 def physical(double: QdrantDouble) -> list[str]:
@@ -35,6 +41,36 @@ def test_a_pushed_collection_has_the_same_points_and_answers(local: EdgeStore, s
     assert theirs.manifest == ours.manifest
     assert list(theirs.read_ledger()) == [b'{"a": 1}', b'{"b": 2}']
     assert theirs.status().is_finalized
+
+
+def test_a_server_may_change_the_last_digit_of_a_number(
+    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Qdrant reads numbers of 17 digits with a small error; what arrives is the same for all that."""
+    points, vectors, flags = many(1, start=500)
+    long = replace(points[0], predicted_type="ORG", phrase_type="NP-ORG", type_probability=0.98322033882141113)
+    with local.open(NAME).editing():
+        local.open(NAME).upsert([replace(long, lexical_class="NP", popularity=0.1 + 0.2)], vectors, flags)
+        ready(local.open(NAME))
+    upsert = double.client.upsert
+
+    def read_badly(name: str, points: list[Any], **options: Any) -> Any:
+        for one in points:
+            for key in ("type_probability", "popularity"):
+                if key in one.payload:
+                    one.payload[key] = math.nextafter(one.payload[key], 1.0)
+        return upsert(name, points, **options)
+
+    monkeypatch.setattr(double.client, "upsert", read_badly)
+    result = push_collection(NAME, to=server, store=local, way="stream")
+    (ours,), (theirs,) = (store.open(NAME).find(names=["name 500"], limit=1) for store in (local, server))
+
+    assert result.checked == 61
+    assert ours != theirs
+    assert is_same_point(ours, theirs)
+    assert digest_of(ours) == digest_of(theirs)
+    assert not is_same_point(ours, replace(theirs, popularity=0.31))
+    assert not is_same_point(ours, replace(theirs, popularity=None))
 
 
 @pytest.mark.slow
