@@ -19,6 +19,7 @@ from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import is_same_point
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
+from pearl_qdrant.store.versions.rows import pack_rows
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
 from pearl_qdrant.transfer.catching_up import digest_of
 
@@ -71,6 +72,22 @@ def test_a_server_may_change_the_last_digit_of_a_number(
     assert digest_of(ours) == digest_of(theirs)
     assert not is_same_point(ours, replace(theirs, popularity=0.31))
     assert not is_same_point(ours, replace(theirs, popularity=None))
+
+
+def test_vectors_are_packed_one_by_one() -> None:
+    """Vectors of points become arrays; of a point without one it is zeros, and another width is an error."""
+    points = many(3, dim=2)[0]
+    named: list[dict[str, list[float]]] = [{"dense": [1, 2], "description": [3, 4]}, {}, {"dense": [5, 6]}]
+    rows = pack_rows(points, iter(named), dim=2, has_descriptions=True)
+
+    assert rows.vectors.tolist() == [[1, 2], [0, 0], [5, 6]]
+    assert rows.encodable.tolist() == [True, False, True]
+    assert rows.descriptions is not None
+    assert rows.descriptions.tolist() == [[3, 4], [0, 0], [0, 0]]
+    assert pack_rows(points, iter(named), dim=2, has_descriptions=False).descriptions is None
+    assert pack_rows([], iter([]), dim=2, has_descriptions=False).vectors.shape == (0, 2)
+    with pytest.raises(ValueError, match="'dense' does not have 3 dimensions"):
+        pack_rows(points, iter(named), dim=3, has_descriptions=False)
 
 
 @pytest.mark.slow

@@ -275,13 +275,14 @@ class EdgeCollection(BaseCollection):
     def _scroll_rows(self) -> Iterator[NameRows]:
         folder = self._folder
         wanted = [DENSE, DESCRIPTION] if folder.manifest.has_descriptions else [DENSE]
+        fields = payload_fields(folder.manifest)
         offset = None
         while True:
-            request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=True, with_vector=wanted)
+            request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=fields, with_vector=wanted)
             with folder.shard("reading it") as shard:
                 records, offset = shard.scroll(request)
             points = [self._read(record.payload) for record in records]
-            vectors = [cast("dict[str, list[float]]", record.vector or {}) for record in records]
+            vectors = (cast("dict[str, list[float]]", record.vector or {}) for record in records)
             yield pack_rows(points, vectors, dim=folder.manifest.dim, has_descriptions=folder.manifest.has_descriptions)
             if offset is None:
                 return
