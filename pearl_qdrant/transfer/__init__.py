@@ -7,7 +7,7 @@
 
 What is built is hidden until it is complete and checked; then one change makes it current (`store/versions`).
 `push.py` and `pull.py` are the calls, `moving.py` what they share: `streaming.py` and `packing.py` are the two ways.
-`reencoding.py` encodes again and `catching_up.py` follows what writers do meanwhile.
+`reencoding.py` encodes again, `catching_up.py` follows what writers do meanwhile, and `everyday.py` compares models.
 """
 
 from __future__ import annotations
@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from pearl_qdrant.transfer.everyday import EverydayChange, EverydayKind
     from pearl_qdrant.transfer.pull import pull_collection
     from pearl_qdrant.transfer.push import push_collection
     from pearl_qdrant.transfer.records import TransferResult
-    from pearl_qdrant.transfer.reencoding import ReencodeResult, reencode_collection, rollback_collection
+    from pearl_qdrant.transfer.reencoding import (
+        EVERYDAY_MENTIONS,
+        ReencodeResult,
+        reencode_collection,
+        rollback_collection,
+    )
     from pearl_qdrant.transfer.versions import prune_collection
 
 __all__ = [
+    "EVERYDAY_MENTIONS",
+    "EverydayChange",
+    "EverydayKind",
     "ReencodeResult",
     "TransferResult",
     "prune_collection",
@@ -36,6 +45,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "EVERYDAY_MENTIONS": "pearl_qdrant.transfer.reencoding",
+        "EverydayChange": "pearl_qdrant.transfer.everyday",
+        "EverydayKind": "pearl_qdrant.transfer.everyday",
         "ReencodeResult": "pearl_qdrant.transfer.reencoding",
         "TransferResult": "pearl_qdrant.transfer.records",
         "prune_collection": "pearl_qdrant.transfer.versions",

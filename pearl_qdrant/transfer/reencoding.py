@@ -3,7 +3,8 @@
     1. A hidden version is made, and filled with the names of the current one (`catching_up.py`).
     2. Its graph is built, and a sample of its names is searched.
     3. Passes bring what writers changed meanwhile, until little is left.
-    4. Writers wait for the last pass, and the version becomes current in one step.
+    4. If asked for, everyday mentions are answered with both models (`everyday.py`), and a worse one is not taken.
+    5. Writers wait for the last pass, and the version becomes current in one step.
 
 Readers keep the version that they opened, with its model, until they reload.
 """
@@ -27,6 +28,7 @@ from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
 from pearl_qdrant.store.versions.protocol import Version
 from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
+from pearl_qdrant.transfer.everyday import EverydayChange, compare_everyday
 from pearl_qdrant.transfer.records import OnProgress, no_progress
 from pearl_qdrant.transfer.sample import NameSample
 
@@ -37,6 +39,9 @@ FEW_CHANGES = 500
 """With fewer changes in a pass, writers are asked to wait for the last one."""
 
 MOST_PASSES = 5
+
+EVERYDAY_MENTIONS = 1000
+"""They take some seconds and show a difference of two models with a standard error of about a point."""
 
 SAMPLE = 200
 """Names whose own vector is searched."""
@@ -55,9 +60,11 @@ class ReencodeResult:
         names: Names of the collection.
         encoded: Names that were encoded by this call; the others were encoded by an earlier one.
         recall: Share of a sample of names that a search for their own vector finds first; None if nothing was done.
-        switched: Whether another version is current now. If not, it was encoded with this model already.
+        switched: Whether another version is current now. If not, it was encoded with this model already, or the new
+            model answers everyday mentions worse: `everyday` is None in the first case alone.
         seconds: Time of all of it.
         switch_seconds: The part of it in which writers had to wait.
+        everyday: Everyday mentions with both models, if asked for.
     """
 
     collection: str
@@ -69,11 +76,12 @@ class ReencodeResult:
     switched: bool
     seconds: float
     switch_seconds: float
+    everyday: EverydayChange | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts as one flat JSON object."""
+        """Return all facts as one JSON object, flat but for `everyday`."""
         rounded = {"seconds": round(self.seconds, 3), "switch_seconds": round(self.switch_seconds, 3)}
-        return {**asdict(self), **rounded}
+        return {**asdict(self), **rounded, "everyday": None if self.everyday is None else self.everyday.to_json()}
 
 
 def reencode_collection(
@@ -83,6 +91,8 @@ def reencode_collection(
     store: StoreLike = None,
     device: str = DEFAULT_DEVICE,
     wait_s: float | None = None,
+    everyday: int | None = None,
+    max_fall: float = 0.0,
     on_progress: OnProgress = no_progress,
 ) -> ReencodeResult:
     """Encode the names of a collection again with another model, and switch to it without downtime.
@@ -98,17 +108,26 @@ def reencode_collection(
             folder. The key of a server is read from the environment.
         device: auto, cpu, cuda or cuda:N.
         wait_s: How long to wait for a server that does not answer, in seconds; None as in `open_store`.
+        everyday: Answer about so many everyday mentions, made from the names, with both models before the switch;
+            `EVERYDAY_MENTIONS` take some seconds. None: answer none.
+        max_fall: Then switch only if the mean of the right answers falls by at most so many points, >= 0. Otherwise the
+            version stays hidden, complete, and the same call with a larger `max_fall` switches to it.
         on_progress: Called from time to time with (names compared, all names).
 
     Raises:
         CollectionNotFoundError: If there is no such collection.
-        ModelError: If the model cannot be loaded.
+        ModelError: If the model cannot be loaded, or for everyday mentions the one before.
+        OptionError: If `everyday` or `max_fall` is out of range.
         IncompleteError: If a load or an update of the collection did not finish.
         StoreLockedError: If another process, or this one, keeps an embedded collection open for writing.
         StoreError: If the store fails, or the new version is not as it must be. Then the old one stays current.
     """
     from pearl_qdrant.encoder.loading import load_encoder
 
+    if everyday is not None and everyday < 1:
+        raise OptionError("everyday", f"At least one everyday mention must be answered, not {everyday}.")
+    if not max_fall >= 0:
+        raise OptionError("max_fall", f"The mean may fall by 0 points or more, not by {max_fall}.")
     encoder = load_encoder(model, device=device)
     with use_store(store, wait_s=wait_s) as opened:
         with _current(opened, name) as current:
@@ -121,7 +140,8 @@ def reencode_collection(
         else:
             version_id = _version_of(name, encoder.info)
             _create(opened, before, encoder.info, version_id)
-        return _Reencoding(opened, name, version_id, lambda: encoder, on_progress).run()
+        check = None if everyday is None else _Everyday(everyday, max_fall, _encoder_of(before, device))
+        return _Reencoding(opened, name, version_id, lambda: encoder, on_progress, check).run()
 
 
 def rollback_collection(
@@ -140,8 +160,6 @@ def rollback_collection(
     Raises:
         OptionError: If there is no version before the current one.
     """
-    from pearl_qdrant.encoder.loading import load_encoder
-
     with use_store(store, wait_s=wait_s) as opened:
         versions = opened.versions.list(name)
         if not versions or not versions[0].is_current:
@@ -157,13 +175,19 @@ def rollback_collection(
 
         def encoder() -> Encoder:
             if not loaded:
-                loaded.append(
-                    load_encoder(manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
-                )
-                manifest.check_model(loaded[0].info)
+                loaded.append(_encoder_of(manifest, device))
             return loaded[0]
 
         return _Reencoding(opened, name, before.id, encoder, on_progress).run()
+
+
+def _encoder_of(manifest: Manifest, device: str) -> Encoder:
+    """Load the model of a version. Raises ModelError, also if it has other weights now."""
+    from pearl_qdrant.encoder.loading import load_encoder
+
+    encoder = load_encoder(manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+    manifest.check_model(encoder.info)
+    return encoder
 
 
 def _others(store: Store, name: str) -> Iterator[Version]:
@@ -205,6 +229,29 @@ def _current(store: Store, name: str) -> Iterator[Collection]:
         collection.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Everyday:
+    """Everyday mentions with both models.
+
+    Attributes:
+        mentions: At most so many.
+        max_fall: By how many points the mean may fall.
+        encoder: The model of the version before.
+    """
+
+    mentions: int
+    max_fall: float
+    encoder: Encoder
+
+    def compare(self, current: Collection, target: Collection, encoder: Encoder) -> EverydayChange:
+        """Answer the mentions in both versions."""
+        current.manifest.check_model(self.encoder.info)
+        # The linker weighs n-grams by the rarities of a finished load; these do not depend on the model.
+        rarity = current.manifest.ngram_rarity
+        target.write_manifest(target.read_manifest().model_copy(update={"ngram_rarity": rarity}))
+        return compare_everyday((current, self.encoder), (target, encoder), self.mentions)
+
+
 @dataclass(slots=True)
 class _Reencoding:
     """Brings one version up to date with the current one, and switches to it."""
@@ -214,6 +261,7 @@ class _Reencoding:
     version: str
     encoder: Callable[[], Encoder]
     on_progress: OnProgress
+    check: _Everyday | None = None
     _encoded: int = 0
     _token: str | None = field(default=None)
 
@@ -224,12 +272,22 @@ class _Reencoding:
         try:
             before = self._catch_up(target)
             recall = self._check_sample(target)
+            everyday = self._check_everyday(target)
             started = time.perf_counter()
-            names = self._switch(target)
+            is_good = everyday is None or self.check is None or everyday.fall <= self.check.max_fall
+            names = self._switch(target) if is_good else target.count()
         finally:
             target.close()
         now = time.perf_counter()
-        return ReencodeResult(self.name, before, model, names, self._encoded, recall, True, now - start, now - started)
+        seconds = now - start, now - started if is_good else 0.0
+        return ReencodeResult(self.name, before, model, names, self._encoded, recall, is_good, *seconds, everyday)
+
+    def _check_everyday(self, target: Collection) -> EverydayChange | None:
+        """Answer everyday mentions in both versions, if asked for."""
+        if self.check is None:
+            return None
+        with _current(self.store, self.name) as current:
+            return self.check.compare(current, target, self.encoder())
 
     def _catch_up(self, target: Collection) -> str:
         """Do passes until little is left; returns the model of the current version."""

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sizing": (*BASE, "settings"),
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
-    "transfer": (*BASE, "settings", "encoder", "lexical", "store"),
+    "transfer": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "resolution": (*BASE, "settings", "encoder", "lexical", "store", "linking"),

@@ -17,9 +17,13 @@ from tiny_models import make_pearl
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionMovedError, ModelMismatchError, OptionError, StoreLockedError
+from pearl_qdrant.linking.mention_kinds import MadeMention
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.transfer import (
+    EverydayChange,
+    EverydayKind,
     catching_up,
+    everyday,
     prune_collection,
     push_collection,
     reencode_collection,
@@ -115,6 +119,51 @@ def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
     assert names(location) == before
     with pytest.raises(OptionError):
         rollback_collection(NAME, store=location)
+
+
+def test_a_worse_model_is_not_taken(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everyday mentions are answered with both models; if the mean falls by too much, the old version stays."""
+    compared = []
+
+    def compare(before: Any, after: Any, n: int) -> EverydayChange:
+        change = everyday.compare_everyday(before, after, n)
+        compared.append([(one.manifest.ngram_rarity, encoder.info.name) for one, encoder in (before, after)])
+        return EverydayChange((*change.kinds, EverydayKind("worse", 1, 100.0, 0.0)), change.error)
+
+    monkeypatch.setattr(reencoding, "compare_everyday", compare)
+    refused = reencode_collection(NAME, model=models[1], store=location, everyday=60)
+    still = model_of(location)
+    taken = reencode_collection(NAME, model=models[1], store=location, everyday=60, max_fall=100)
+
+    assert (refused.switched, refused.encoded, still) == (False, 16, models[0])
+    assert refused.everyday is not None
+    assert taken.everyday is not None
+    assert refused.everyday.mentions == taken.everyday.mentions > 10
+    assert refused.everyday.fall > 0
+    assert (taken.switched, taken.encoded, model_of(location)) == (True, 0, models[1])
+    assert compared[0][0][0] is not None
+    assert [[rarity == compared[0][0][0] for rarity, _ in pair] for pair in compared] == [[True, True]] * 2
+    assert [[name for _, name in pair] for pair in compared] == [[*models]] * 2
+    for wrong in ({"everyday": 0}, {"everyday": 1, "max_fall": -1.0}, {"everyday": 1, "max_fall": float("nan")}):
+        with pytest.raises(OptionError):
+            reencode_collection(NAME, model=models[0], store=location, **wrong)
+
+
+def test_figures_are_means_over_kinds() -> None:
+    """Each kind counts the same, and the error is that of mentions compared one by one."""
+    made = [MadeMention("exact", str(i), None) for i in range(4)] + [MadeMention("alias", "a", None)]
+    before, after = np.array([1, 1, 1, 1, 0], np.bool_), np.array([1, 1, 0, 0, 1], np.bool_)
+    change = everyday.summarise(made, before, after)
+
+    assert (change.mentions, change.before, change.after, change.fall) == (5, 50.0, 75.0, -25.0)
+    assert change.error == pytest.approx(100 * (0.25 / 4) ** 0.5 / 2)
+    assert everyday.summarise([], before[:0], after[:0]).to_json() == {
+        "mentions": 0,
+        "before": 0.0,
+        "after": 0.0,
+        "error": 0.0,
+        "kinds": {},
+    }
 
 
 @pytest.mark.slow

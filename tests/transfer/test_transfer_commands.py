@@ -10,6 +10,8 @@ from linker_base import ENTITIES, fill
 from qdrant_double import QdrantDouble
 from tiny_models import make_pearl
 
+from pearl_qdrant.transfer import EverydayChange, EverydayKind, reencoding
+
 NAME = "demo"
 
 
@@ -47,9 +49,44 @@ def test_there_and_back_with_another_model(
     assert len(double.client.get_collections().collections) == 1
 
 
+@pytest.mark.slow
+def test_everyday_mentions_are_shown(run: Run, tmp_path: Path, model: Path, other: str) -> None:
+    """`--everyday` prints both models; a worse one ends with status 1, and with `--max-fall` it is taken."""
+    fill(tmp_path / "store", NAME, str(model), ENTITIES, is_loaded=True)
+    command = ["reencode", NAME, "--model", other, "--everyday", "--mentions", "40"]
+    shown = run(*command, "--max-fall", "100")
+    run("reencode", NAME, "--rollback")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reencoding, "compare_everyday", lambda *args: worse())
+        refused = run(*command)
+        as_json = run(*command, "--json")
+        taken = run(*command, "--max-fall", "10.5")
+
+    assert (shown.status, "mean of the kinds" in shown.err, other in shown.err) == (0, True, True)
+    assert refused.status == 1
+    assert "exact                 10    90.0    80.0" in refused.err
+    assert "--max-fall 10.01 switches to it" in refused.err
+    assert (as_json.status, as_json.lines()[0]["switched"]) == (1, False)
+    assert as_json.lines()[0]["everyday"] == {
+        "mentions": 10,
+        "before": 90.0,
+        "after": 80.0,
+        "error": 3.0,
+        "kinds": {"exact": {"mentions": 10, "before": 90.0, "after": 80.0}},
+    }
+    assert (taken.status, "0 of 16 names encoded" in taken.err) == (0, True)
+
+
+def worse() -> EverydayChange:
+    """Figures of a worse model."""
+    return EverydayChange((EverydayKind("exact", 10, 90.0, 80.0),), 3.0)
+
+
 def test_what_is_missing_is_said(run: Run) -> None:
     """Without a model or the way back, or with both, `reencode` says what to give."""
     assert "--rollback" in run("reencode", NAME).err
     assert run("reencode", NAME, "--model", "m", "--rollback").status == 2
+    assert run("reencode", NAME, "--rollback", "--everyday").status == 2
+    assert run("reencode", NAME, "--model", "m", "--max-fall", "1").status == 2
     assert run("reencode", NAME, "--rollback").status == 1
     assert run("collections", "prune", NAME, "--yes").status == 1
