@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import islice
 
 from ingest.base.reader import Reader
@@ -164,7 +164,7 @@ class Session:
             raise OptionError(
                 "quantization", f"Collection '{self.name}' keeps its vectors as {kept}, not {quantization}."
             )
-        if any(number is not None for number in astuple(placement)):
+        if placement != Placement():
             raise OptionError(
                 "placement", f"Collection '{self.name}' exists: shards and replicas are chosen when it is created."
             )

@@ -5,7 +5,7 @@ files (UMLS, YAGO) is joined before the cut. Rows that are scattered over the in
 the bucket, by the same code as in a load in one process. A part of the base is every n-th bucket, so that the number of
 parts can be chosen when the base is counted.
 
-A bucket is a file of JSON Lines. Scan and cut are one pass.
+A bucket is a file of JSON Lines; there are 256, as a process may have a thousand files open. Scan and cut are one pass.
 """
 
 from __future__ import annotations
@@ -17,23 +17,16 @@ from typing import IO, TYPE_CHECKING
 
 from ingest.base.merge import entity_from_json, entity_to_json, merge_scattered
 from ingest.base.reader import Hashes, Reader
-from ingest.base.scan import ScanResult, find_scattered, name_hash, scan
+from ingest.base.scan import ScanResult, find_scattered, scan
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
+from pearl_qdrant.store.partitions.rule import BUCKETS, bucket_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-BUCKETS = 256
-"""Files of a cut, and the most parts that a base can have; a process may have a thousand files open."""
-
 _ADVICE = "Free some space, or choose a work folder on a larger disk"
-
-
-def bucket_of(entity_id: str) -> int:
-    """The bucket of an entity; the same in every process."""
-    return name_hash(entity_id) % BUCKETS
 
 
 def buckets_of(part: int, n_parts: int) -> range:

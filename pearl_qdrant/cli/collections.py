@@ -162,15 +162,42 @@ _replace_option = click.option(
 @store_option
 @_replace_option
 @_way_option
+@click.option(
+    "--shards-by-key/--no-shards-by-key",
+    default=None,
+    help="In a cluster: each part of a collection that was built in parts as a shard of its own. [default: yes]",
+)
+@click.option("--shards", type=click.IntRange(min=1), help="How many, for a collection that was not built in parts.")
+@click.option("--replicas", type=click.IntRange(min=1), help="Copies of each shard. [default: the server's]")
 @wait_option
 @json_option
-def push(name: str, to: str, store: str, replace: bool, way: Way, wait_s: float, as_json: bool) -> None:
+def push(
+    name: str,
+    to: str,
+    store: str,
+    replace: bool,
+    way: Way,
+    shards_by_key: bool | None,
+    shards: int | None,
+    replicas: int | None,
+    wait_s: float,
+    as_json: bool,
+) -> None:
     """Copy a collection to a server, without encoding a name again."""
+    from pearl_qdrant.store.protocol import Placement
     from pearl_qdrant.transfer.push import push_collection
 
     with progress_bar(name) as on_progress:
         result = push_collection(
-            name, to=to, store=store, replace=replace, way=way, wait_s=wait_s, on_progress=on_progress
+            name,
+            to=to,
+            store=store,
+            replace=replace,
+            way=way,
+            placement=Placement(shards, replicas),
+            shards_by_key=shards_by_key,
+            wait_s=wait_s,
+            on_progress=on_progress,
         )
     _print_transfer(result, as_json=as_json)
 

@@ -20,6 +20,7 @@ from pearl_qdrant._version import __version__
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import ManifestError, ModelMismatchError
 from pearl_qdrant.lexical import ngrams
+from pearl_qdrant.store.partitions.rule import Partitions
 
 DENSE = "dense"
 """Name of the dense vector of every point that has one."""
@@ -271,6 +272,7 @@ class Manifest(BaseModel):
         entities: Entities written by the last ingest that completed.
         names: Points written by it.
         created_by: "pearl-qdrant VERSION".
+        partitions: How it was cut, where it was built in parts; None otherwise.
         loaded: The inputs that the collection holds, each as it was loaded last; empty for collections of older
             versions, and after an update that kept names which the new release lacks.
         edited: Whether entities were added, replaced or deleted by hand since the last load or update.
@@ -300,6 +302,7 @@ class Manifest(BaseModel):
     entities: int = 0
     names: int = 0
     created_by: str = ""
+    partitions: Partitions | None = None
     loaded: tuple[LoadedInput, ...] = ()
     edited: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -371,8 +374,7 @@ class Manifest(BaseModel):
         if text is None:
             raise ManifestError(collection, "there is none")
         try:
-            loaded = json.loads(text) if isinstance(text, (str, bytes)) else text
-            manifest = cls.model_validate(loaded)
+            manifest = cls.model_validate(json.loads(text) if isinstance(text, (str, bytes)) else text)
         except RecursionError as error:
             raise ManifestError(collection, "unreadable: its JSON is nested too deeply") from error
         except (ValueError, ValidationError) as error:

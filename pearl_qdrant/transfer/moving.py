@@ -40,6 +40,7 @@ class Transfer:
         on_progress: See `OnProgress`.
         packer: The fast way between these kinds of store; None if there is none.
         no_packer: Why there is none.
+        unkeyed: Why its shards get no keys, where they might have some.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Transfer:
     on_progress: OnProgress
     packer: Packer | None
     no_packer: str = ""
+    unkeyed: str = ""
 
     def run(self) -> TransferResult:
         """Do it.
@@ -80,10 +82,24 @@ class Transfer:
             way, reason, names, checked = self._build(source)
         finally:
             source.close()
-        seconds = time.perf_counter() - start
         return TransferResult(
-            self.name, self.source.location, self.target.location, way, reason, names, checked, replaced, seconds
+            self.name,
+            self.source.location,
+            self.target.location,
+            way,
+            ", ".join(filter(None, (reason, self.unkeyed))),
+            names,
+            checked,
+            replaced,
+            time.perf_counter() - start,
+            self._keys,
         )
+
+    @property
+    def _keys(self) -> int:
+        """How many shards get a key."""
+        placement = self.placement
+        return placement.shards if placement is not None and placement.by_key and placement.shards else 0
 
     def _remove_leftovers(self) -> None:
         """Delete hidden versions of transfers that died."""
@@ -100,7 +116,8 @@ class Transfer:
             except CannotPackError as error:
                 reason = str(error)
             else:
-                return "snapshot", "the shard fits as it is", names, checked
+                fits = f"{self._keys} parts are shards of their own" if self._keys else "the shard fits as it is"
+                return "snapshot", fits, names, checked
         if self.way == "snapshot":
             raise OptionError("way", f"Collection '{self.name}' cannot move as a snapshot: {reason}. Stream it.")
         manifest = source.manifest.model_copy(update={"state": "loading", "checkpoints": (), "names": 0, "entities": 0})

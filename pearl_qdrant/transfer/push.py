@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.transfer.keyed_shards import keyed_placement, packer_for
 from pearl_qdrant.transfer.moving import Transfer
 from pearl_qdrant.transfer.records import OnProgress, TransferResult, Way, no_progress
-from pearl_qdrant.transfer.shards import packer_between
 
 
 def push_collection(
@@ -17,6 +17,7 @@ def push_collection(
     replace: bool = False,
     way: Way = "auto",
     placement: Placement | None = None,
+    shards_by_key: bool | None = None,
     wait_s: float | None = None,
     on_progress: OnProgress = no_progress,
 ) -> TransferResult:
@@ -31,7 +32,10 @@ def push_collection(
         store: The store that has it; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
         replace: Whether to replace a collection of that name. The one before it stays hidden, until it is pruned.
         way: "auto", "snapshot" or "stream"; see `TransferResult.way`.
-        placement: How a cluster distributes it; then it is streamed.
+        placement: How a cluster distributes it; then it is streamed, unless its shards have keys.
+        shards_by_key: Whether each partition of the entities is a shard of its own, under a key. None: where the server
+            is a cluster, and the collection was built in parts, which then are the shards. A server that is no cluster
+            has no keys: the collection gets one shard, and `TransferResult.reason` says so.
         wait_s: How long to wait for a server that does not answer, in seconds; None as in `open_store`.
         on_progress: Called from time to time with (names moved, all names).
 
@@ -39,9 +43,11 @@ def push_collection(
         CollectionNotFoundError: If there is no such collection.
         CollectionExistsError: If the server has one of that name, and `replace` is not set.
         IncompleteError: If its load or an update did not finish.
-        OptionError: If it must be a snapshot, and cannot be one.
+        OptionError: If it must be a snapshot, and cannot be one; or if shards get keys, and it is not said how many.
         StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed on the server.
     """
     with use_store(store, wait_s=wait_s) as source, use_store(to, wait_s=wait_s) as target:
-        packer, reason = packer_between(source, target, placement)
-        return Transfer(name, source, target, "push", replace, way, placement, on_progress, packer, reason).run()
+        placement, unkeyed = keyed_placement(name, source, target, placement, by_key=shards_by_key)
+        packer, reason = packer_for(source, target, placement)
+        transfer = Transfer(name, source, target, "push", replace, way, placement, on_progress, packer, reason, unkeyed)
+        return transfer.run()

@@ -30,6 +30,7 @@ class TransferResult:
         checked: Names whose points were compared, and that were searched in both stores with the same answer.
         replaced: Whether a collection of that name was there. It stays hidden in the target, until it is pruned.
         seconds: Time of all of it.
+        shard_keys: Shards that have a key each; 0 if they have none.
     """
 
     collection: str
@@ -41,6 +42,7 @@ class TransferResult:
     checked: int
     replaced: bool
     seconds: float
+    shard_keys: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all facts as one flat JSON object."""

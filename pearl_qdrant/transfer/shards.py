@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.server.collection import ServerCollection
     from pearl_qdrant.store.server.store import ServerStore
 
-_FRAME_FILE = "frame.snapshot"
-_SNAPSHOT_FILE = "shard.snapshot"
-
+FRAME_FILE = "frame.snapshot"
+SNAPSHOT_FILE = "shard.snapshot"
+"""Files of a transfer, in a folder of its own."""
 
 _WORK_PREFIX = ".pull-"
 _STALE_S = 86_400.0
@@ -50,6 +50,28 @@ def _remove_stale(store: Path) -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_S:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def pushed_manifest(source: Collection) -> Manifest:
+    """Return the manifest that an embedded collection has on a server."""
+    return source.manifest.model_copy(update={"has_plain_payloads": False, "checkpoints": ()})
+
+
+def check_versions(frame: Path, ours: set[str]) -> None:
+    """Compare the versions of segments with those in a server's snapshot.
+
+    Raises:
+        FrameError: If it is no shard snapshot.
+        StoreRejectedError: If they differ; the message is a part of a sentence.
+    """
+    from pearl_qdrant.store.edge.versions.snapshots import snapshot_versions
+
+    theirs = snapshot_versions(frame)
+    if theirs != ours:
+        raise StoreRejectedError(
+            f"the server writes segments of version {', '.join(sorted(theirs))}, and these have "
+            f"{', '.join(sorted(ours))}"
+        )
 
 
 class ShardPusher:
@@ -89,7 +111,7 @@ class ShardPusher:
             FrameError, StoreRejectedError: If the server is not one for it; the message says why.
         """
         from pearl_qdrant.store.edge.shard import check_space, file_errors
-        from pearl_qdrant.store.edge.versions.snapshots import segment_versions, snapshot_versions, write_snapshot
+        from pearl_qdrant.store.edge.versions.snapshots import segment_versions, write_snapshot
         from pearl_qdrant.store.server.versions.snapshots import download_shard, only_shard, takes_changes, upload_shard
 
         connection, physical = made.connection, made.physical
@@ -97,14 +119,9 @@ class ShardPusher:
         with source.flushed_shard() as shard, file_errors(source.name, "packing it"):
             work = Path(tempfile.mkdtemp(prefix=".push-", dir=shard.parent))
             try:
-                frame, snapshot = work / _FRAME_FILE, work / _SNAPSHOT_FILE
+                frame, snapshot = work / FRAME_FILE, work / SNAPSHOT_FILE
                 download_shard(connection, physical, shard_id, frame)
-                theirs, ours = snapshot_versions(frame), segment_versions(shard)
-                if theirs != ours:
-                    raise StoreRejectedError(
-                        f"the server writes segments of version {', '.join(sorted(theirs))}, and these have "
-                        f"{', '.join(sorted(ours))}"
-                    )
+                check_versions(frame, segment_versions(shard))
                 size = sum(file.stat().st_size for file in (shard / "segments").rglob("*"))
                 check_space(work, source.name, size + (1 << 20), doing="packing it")
                 made.hold_indexing_back()
@@ -118,7 +135,7 @@ class ShardPusher:
 
     def manifest(self, source: Collection) -> Manifest:
         """Return the manifest of the collection on the server."""
-        return source.manifest.model_copy(update={"has_plain_payloads": False, "checkpoints": ()})
+        return pushed_manifest(source)
 
 
 class ShardPuller:
@@ -164,7 +181,7 @@ class ShardPuller:
         from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, IndexState
         from pearl_qdrant.store.server.versions.snapshots import download_shard, only_shard
 
-        connection, physical, snapshot = source.connection, source.physical, work / _SNAPSHOT_FILE
+        connection, physical, snapshot = source.connection, source.physical, work / SNAPSHOT_FILE
         download_shard(connection, physical, only_shard(connection, physical), snapshot)
         theirs, ours = snapshot_versions(snapshot), engine_version()
         if theirs != {ours}:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 from qdrant_client import models
+from qdrant_double_cluster import KeyedShard
 from qdrant_double_http import Answered, Refused
+from qdrant_double_routes import check_change
 from qdrant_edge import EdgeShard, Point, ScrollRequest, UpdateOperation
 from qdrant_edge import SparseVector as EdgeSparse
 
@@ -65,6 +67,9 @@ def _make(double: QdrantDouble, name: str, body: bytes) -> Any:
     params = double.client.get_collection(name).config.params
     vectors = params.vectors if isinstance(params.vectors, dict) else {}
     points, _ = double.client.scroll(name, limit=1_000_000, with_payload=True, with_vectors=True)
+    keyed = _keyed(double, name)
+    if keyed is not None:
+        points = [point for point in points if str(point.id) in keyed.points]
     with tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
         path = Path(folder) / "shard"
         edge_shard.create_shard(path, vectors["dense"].size, has_descriptions="description" in vectors)
@@ -99,6 +104,7 @@ def _forget(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _upload(double: QdrantDouble, name: str, body: bytes) -> Any:
     """Replace the points of a collection by those of an uploaded shard, read by the engine."""
+    keyed = _keyed(double, name)
     start = body.index(b"\r\n\r\n") + 4
     packed = body[start : body.rindex(b"\r\n--")]
     with tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
@@ -121,11 +127,14 @@ def _upload(double: QdrantDouble, name: str, body: bytes) -> Any:
         request = ScrollRequest(limit=1_000_000, with_payload=True, with_vector=True)
         records, _ = shard.scroll(request)
         shard.close()
-    old, _ = double.client.scroll(name, limit=1_000_000)
+    old = [str(one.id) for one in double.client.scroll(name, limit=1_000_000)[0]]
+    if keyed is not None:
+        old = [one for one in old if one in keyed.points]
+        double.cluster_state.uploaded(keyed, [str(record.id) for record in records])
     if old:
-        double.client.delete(name, models.PointIdsList(points=[one.id for one in old]))
+        double.client.delete(name, models.PointIdsList(points=[*old]))
     double.client.upsert(name, [_from_edge(record) for record in records])
-    double.is_deaf[name] = number <= max(versions)
+    double.is_deaf[name] = number <= max(versions) or (keyed is not None and double.is_deaf.get(name, False))
     return True
 
 
@@ -137,8 +146,19 @@ def _from_edge(record: Any) -> models.PointStruct:
     return models.PointStruct(id=str(record.id), vector=named, payload=record.payload)
 
 
+def _keyed(double: QdrantDouble, name: str) -> KeyedShard | None:
+    """The shard that the request is about, if the shards have keys; else the collection has only one, 0."""
+    shard_id = int(double.requests[-1].partition("/shards/")[2].partition("/")[0])
+    if name in double.cluster_state.shards:
+        return double.cluster_state.local_shard(name, shard_id)
+    if shard_id:
+        raise Refused(404, f"Not found: Shard {shard_id} is not found")
+    return None
+
+
 def _set_payload(double: QdrantDouble, name: str, body: bytes) -> Any:
     wanted = TypeAdapter(models.SetPayload).validate_json(body)
+    check_change(double, name, wanted.shard_key, wanted.points)
     if double.is_deaf.get(name):
         return {"operation_id": 0, "status": "completed"}
     return double.client.set_payload(name, wanted.payload, wanted.points or wanted.filter)
@@ -146,10 +166,11 @@ def _set_payload(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _delete_payload(double: QdrantDouble, name: str, body: bytes) -> Any:
     wanted = TypeAdapter(models.DeletePayload).validate_json(body)
+    check_change(double, name, wanted.shard_key, wanted.points)
     return double.client.delete_payload(name, wanted.keys, wanted.points or wanted.filter)
 
 
-_SHARD = r"/collections/(?P<name>[^/]+)/shards/0/snapshots"
+_SHARD = r"/collections/(?P<name>[^/]+)/shards/\d+/snapshots"
 
 SHARD_ROUTES: list[tuple[str, str, Callable[[QdrantDouble, str, bytes], Any]]] = [
     ("POST", _SHARD, _make),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -40,10 +40,12 @@ def _list_aliases(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _cluster(double: QdrantDouble, name: str, body: bytes) -> Any:
-    return double.cluster
+    return double.cluster if double.cluster is not None else double.cluster_state.status()
 
 
 def _placed(double: QdrantDouble, name: str, body: bytes) -> Any:
+    if name in double.cluster_state.shards:
+        return double.cluster_state.look(name)
     shards = [{"shard_id": i, "peer_id": 2, "state": state} for i, state in enumerate(double.replica_states)]
     local = [] if shards else [{"shard_id": 0, "points_count": 0, "state": "Active"}]
     return {"peer_id": 1, "shard_count": 1, "local_shards": local, "remote_shards": shards, "shard_transfers": []}
@@ -105,6 +107,10 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
     config, schema = double.config.get(name, {}), double.schema.get(name, {})
     info["payload_schema"] = {k: {"data_type": v, "points": 0} for k, v in schema.items()}
     info["config"]["optimizer_config"].update(config)
+    created, params = double.created.get(name, {}), info["config"]["params"]
+    params["replication_factor"] = created.get("replication_factor") or double.cluster_state.replicas
+    if "sharding_method" in created:
+        params["sharding_method"] = created["sharding_method"]
     if not double.keeps_metadata:
         info["config"].pop("metadata", None)
     if double.limits:
@@ -138,6 +144,7 @@ def _create(double: QdrantDouble, name: str, body: bytes) -> Any:
         raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
     double.schema[name], double.config[name] = {}, {}
     double.created[name] = wanted.model_dump(mode="json", exclude_none=True)
+    double.cluster_state.create(name, wanted)
     return double.client.create_collection(
         name,
         vectors_config=wanted.vectors,
@@ -155,6 +162,7 @@ def _update(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _delete(double: QdrantDouble, name: str, body: bytes) -> Any:
+    double.cluster_state.shards.pop(name, None)
     return double.client.delete_collection(name)
 
 
@@ -171,16 +179,19 @@ def _optimizations(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _upsert(double: QdrantDouble, name: str, body: bytes) -> Any:
-    points = _parse(models.PointsList, body).points
+    wanted = _parse(models.PointsList, body)
+    points = wanted.points
     double.check_limit("upsert_max_batchsize", len(points), "upsert limit")
     too_many = double.max_points is not None and len(points) > double.max_points
     if too_many or (double.max_bytes is not None and len(body) > double.max_bytes):
         raise Refused(413, "Payload Too Large")
+    double.cluster_state.write(name, wanted.shard_key, [str(point.id) for point in points])
     double.upsert_sizes.append(len(points))
     return double.client.upsert(name, points)
 
 
 def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
+    double.cluster_state.read(name)
     request = _parse(models.PointRequest, body)
     found = double.client.retrieve(
         name,
@@ -193,22 +204,39 @@ def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _batch(double: QdrantDouble, name: str, body: bytes) -> Any:
     operations = _parse(models.UpdateOperations, body).operations
+    for operation in operations:
+        if isinstance(operation, models.OverwritePayloadOperation):
+            change = operation.overwrite_payload
+            check_change(double, name, change.shard_key, change.points)
     return [result.model_dump(mode="json") for result in double.client.batch_update_points(name, operations)]
+
+
+def check_change(double: QdrantDouble, name: str, key: Any, points: Sequence[Any] | None) -> None:
+    """Check a change of stored points, which are in the shard of the key."""
+    double.cluster_state.write(name, key, None)
+    if name in double.cluster_state.shards and points is not None:
+        double.cluster_state.find(name, key, map(str, points))
 
 
 def _delete_points(double: QdrantDouble, name: str, body: bytes) -> Any:
     selector = _parse(models.PointsSelector, body)
     double.check_filter(name, getattr(selector, "filter", None))
-    return double.client.delete(name, selector)
+    double.cluster_state.write(name, selector.shard_key, None)
+    answer = double.client.delete(name, selector)
+    for shard in double.cluster_state.shards.get(name, {}).values():
+        shard.points &= {str(one.id) for one in double.client.retrieve(name, list(shard.points))}
+    return answer
 
 
 def _count(double: QdrantDouble, name: str, body: bytes) -> Any:
+    double.cluster_state.read(name)
     wanted = _parse(models.CountRequest, body)
     double.check_filter(name, wanted.filter)
     return double.client.count(name, count_filter=wanted.filter, exact=wanted.exact)
 
 
 def _scroll(double: QdrantDouble, name: str, body: bytes) -> Any:
+    double.cluster_state.read(name)
     wanted = _parse(models.ScrollRequest, body)
     double.check_filter(name, wanted.filter)
     double.check_limit("max_query_limit", wanted.limit, "limit")
@@ -224,6 +252,7 @@ def _scroll(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _query_batch(double: QdrantDouble, name: str, body: bytes) -> Any:
+    double.cluster_state.read(name)
     searches = _parse(models.QueryRequestBatch, body).searches
     double.check_limit("search_max_batchsize", len(searches), "search batch limit")
     for search in searches:
@@ -239,6 +268,7 @@ def _query_batch(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _facet(double: QdrantDouble, name: str, body: bytes) -> Any:
+    double.cluster_state.read(name)
     wanted = _parse(models.FacetRequest, body)
     double.check_limit("max_query_limit", wanted.limit, "limit")
     if wanted.key not in double.schema[name]:

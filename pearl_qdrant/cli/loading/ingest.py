@@ -113,6 +113,9 @@ _HINTS = {
     type=click.IntRange(min=1),
     help="Replicas that must confirm a write. [default: the server's, usually 1]",
 )
+@click.option(
+    "--shards-by-key", is_flag=True, help="Each of --shards has a key, and the names of some entities. [--partitions]"
+)
 @wait_option
 @json_option
 def ingest(
@@ -185,7 +188,7 @@ def _ingest(
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
     loading = {**loading, "events": output}
     new = {"quantization": given["quantization"], "placement": placement}
     may_remove = _make_may_remove(yes)
@@ -220,7 +223,7 @@ def _ingest_parts(
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
     parts = _pick(given, "ray", "partitions", "work", "quantization", "restart")
     result = load_base_in_parts(paths, name, **loading, **parts, placement=placement, events=output)
     output.close()

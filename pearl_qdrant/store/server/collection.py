@@ -20,6 +20,7 @@ from pearl_qdrant.store.graph import CollectionStatus, share_indexed
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
+from pearl_qdrant.store.server.cluster.keys import ShardKeys
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
 from pearl_qdrant.store.server.indexing import Indexing
@@ -58,6 +59,7 @@ class ServerCollection(BaseCollection):
         indexing: Indexing,
         version: str = PLAIN,
         is_hidden: bool = False,
+        keys: ShardKeys | None = None,
     ) -> None:
         """Use a version of a collection.
 
@@ -69,6 +71,7 @@ class ServerCollection(BaseCollection):
             indexing: How `finalize` waits.
             version: The version behind the name.
             is_hidden: Whether it is being built, so that no other process writes it or waits for it.
+            keys: The keys of its shards, if they have any: every write names one.
         """
         self._connection = connection
         self._client = connection.client
@@ -82,6 +85,7 @@ class ServerCollection(BaseCollection):
         self._manifest = manifest
         self._limits = limits
         self._indexing = indexing
+        self._keys = keys
         self._closed = False
 
     def __repr__(self) -> str:
@@ -111,6 +115,16 @@ class ServerCollection(BaseCollection):
     def physical(self) -> str:
         """The server's own name of this version."""
         return self._physical
+
+    @property
+    def keys(self) -> ShardKeys | None:
+        """The keys of its shards; None if they have none."""
+        return self._keys
+
+    @property
+    def indexing(self) -> Indexing:
+        """How it waits for the server."""
+        return self._indexing
 
     def hold_indexing_back(self) -> None:
         """Make missing payload indexes, and build no graph until `finalize`."""
@@ -175,7 +189,9 @@ class ServerCollection(BaseCollection):
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
         self._check_open()
         self.hold_indexing_back()
-        return ServerWriter(self._connection, self._physical, self._manifest, self._limits, confirm=self._confirm)
+        return ServerWriter(
+            self._connection, self._physical, self._manifest, self._limits, keys=self._keys, confirm=self._confirm
+        )
 
     def upsert(
         self,
@@ -187,15 +203,16 @@ class ServerCollection(BaseCollection):
     ) -> None:
         """Write a few points; search finds them when this returns."""
         self._check_open()
-        uploader = Uploader(self._connection, self._physical, self._limits)
-        for batch in uploader.batches(check_points(points, vectors, encodable, self._manifest, descriptions)):
+        uploader = Uploader(self._connection, self._physical, self._limits, self._keys)
+        checked = check_points(points, vectors, encodable, self._manifest, descriptions, self._keys)
+        for batch in uploader.batches(checked):
             uploader.send(batch)
         self._confirm()
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points."""
         self._check_open()
-        Uploader(self._connection, self._physical, self._limits).replace_payloads(points)
+        Uploader(self._connection, self._physical, self._limits, self._keys).replace_payloads(points)
         self._confirm()
 
     def count_entities(self) -> int:
@@ -323,14 +340,19 @@ class ServerCollection(BaseCollection):
         # Counted first: if the answer of a delete is lost and it is sent again, there is nothing left to count.
         n_points = self._count_filtered(selector)
         if n_points:
-            self._call(partial(self._client.delete, self._physical, selector, wait=True))
+            self._delete(selector)
         self._confirm()
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
         points: list[models.ExtendedPointId] = [*ids]
-        self._call(partial(self._client.delete, self._physical, models.PointIdsList(points=points), wait=True))
+        self._delete(points)
         self._confirm()
+
+    def _delete(self, selector: models.Filter | list[models.ExtendedPointId]) -> None:
+        """Delete points in all shards: a server with shard keys wants to be told so."""
+        keys: list[int | str] | None = [*self._keys.all] if self._keys else None
+        self._call(partial(self._client.delete, self._physical, selector, wait=True, shard_key_selector=keys))
 
     def _read(self, payload: Mapping[str, Any] | msgspec.Raw | None) -> NamePoint:
         if isinstance(payload, msgspec.Raw):

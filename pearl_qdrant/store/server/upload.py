@@ -19,6 +19,7 @@ from qdrant_client import models
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
 from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.server.cluster.keys import ShardKeys
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import RequestTooLargeError
 from pearl_qdrant.store.server.limits import Limits, at_most
@@ -49,9 +50,11 @@ class Uploader:
     Attributes:
         max_points, max_bytes: Limits of a batch; they shrink when the server refuses a batch as too large.
         cancelled: Once set, stops retries.
+        keys: The keys of the collection's shards, if they have any.
     """
 
-    def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
+    def __init__(self, connection: Connection, collection: str, limits: Limits, keys: ShardKeys | None = None) -> None:
+        self.keys = keys
         self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
         self.max_bytes = MAX_BATCH_BYTES
         self.cancelled = threading.Event()
@@ -72,7 +75,7 @@ class Uploader:
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of points; returns when the server has applied it. Raises as `send`."""
-        for batch in self.batches(check_payloads(points)):
+        for batch in self.batches(check_payloads(points, self.keys)):
             self._send(batch, self._overwrite)
 
     def _upsert(self, batch: Sequence[CheckedPoint]) -> object:
@@ -142,10 +145,11 @@ class ServerWriter:
         manifest: Manifest,
         limits: Limits,
         *,
+        keys: ShardKeys | None = None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._confirm = confirm
-        self._uploader = Uploader(connection, collection, limits)
+        self._uploader = Uploader(connection, collection, limits, keys)
         self._guard = connection.guard
         self._name = collection
         self._manifest = manifest
@@ -182,7 +186,9 @@ class ServerWriter:
         """Submit points; see `protocol.Writer.write`."""
         pool = self._open_pool()
         self._collect(block_above=_MAX_PENDING)
-        for batch in self._uploader.batches(check_points(points, vectors, encodable, self._manifest, descriptions)):
+        keys = self._uploader.keys
+        checked = check_points(points, vectors, encodable, self._manifest, descriptions, keys)
+        for batch in self._uploader.batches(checked):
             ids = frozenset(point.id for point in batch)
             # The later write of a point must win: wait if a batch with the same point is still on its way.
             if any(not ids.isdisjoint(others) for _, others in self._pending):

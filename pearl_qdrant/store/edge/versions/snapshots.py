@@ -8,9 +8,9 @@ A server packs a shard into a tar:
     wal/closed-N                 an empty log, whose next entry has the number N
 
 To make one of an embedded shard, the snapshot of an empty collection on that server is the frame: all its members stay
-as they are, except for the segments, which are replaced, and the name of the log. Like the engine here, a server takes
-an operation with a smaller number than a segment has seen for one that is done already, so the log must go on after the
-segments.
+as they are, except for the segments, which are replaced, and the name of the log. Where only some of the shard's
+segments are packed, the frame's empty ones stay beside them. Like the engine here, a server takes an operation with a
+smaller number than a segment has seen for one that is done already, so the log must go on after the segments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -83,13 +84,15 @@ def snapshot_versions(snapshot: Path) -> set[str]:
     return versions
 
 
-def write_snapshot(frame: Path, shard: Path, target: Path) -> None:
+def write_snapshot(frame: Path, shard: Path, target: Path, *, only: Collection[str] | None = None) -> None:
     """Write a server's snapshot of an embedded shard.
 
     Args:
         frame: The snapshot of an empty collection on the server.
         shard: Folder of the shard; all of it is on the disk, and nobody changes it meanwhile.
         target: The file to write.
+        only: Names of the segments that it gets, beside the empty ones of the frame, of which one can grow. None: all
+            of the shard's, and none of the frame's.
 
     Raises:
         FrameError: If the frame has another form than expected.
@@ -97,12 +100,16 @@ def write_snapshot(frame: Path, shard: Path, target: Path) -> None:
     """
     members = _frame_members(frame)
     segments = sorted(path for path in (shard / SEGMENTS_FOLDER).iterdir() if (path / VERSION_FILE).is_file())
+    segments = [path for path in segments if only is None or path.name in only]
     (log,) = (name for name in members if _LOG.fullmatch(name))
     number = max(_last_operation(segments) + 1, int(log.rpartition("-")[2]))
     with target.open("xb") as file:
         for name in _FRAME:
             _add(file, name, members[name])
-        _add(file, _MANIFEST, json.dumps({path.name: "active" for path in segments}).encode())
+        names = [path.name for path in segments]
+        kept = {} if only is None else _frame_segments(frame, names)
+        active = [*names, *kept.values()]
+        _add(file, _MANIFEST, json.dumps(dict.fromkeys(active, "active")).encode())
         _add(file, f"wal/closed-{number}", members[log])
         for segment in segments:
             entries = list(_entries(segment))
@@ -115,7 +122,26 @@ def write_snapshot(frame: Path, shard: Path, target: Path) -> None:
                         _copy(read, file, entry.size)
             file.write(_end(_sum(entries)))
             file.write(_padding(info.size))
+        _add_segments(file, frame, kept)
         file.write(_end(file.tell()))
+
+
+def _frame_segments(frame: Path, taken: Collection[str]) -> dict[str, str]:
+    """The names of a frame's segments, and those that they get: another one where a segment has it already."""
+    with _open(frame) as tar:
+        found = [match[1] for member in tar if (match := _SEGMENT.fullmatch(_name(member)))]
+    return {name: str(uuid.uuid4()) if name in taken else name for name in found}
+
+
+def _add_segments(file: IO[bytes], frame: Path, segments: Mapping[str, str]) -> None:
+    """Add segments of a frame as they are, under other names."""
+    with _open(frame) as tar:
+        for member in tar:
+            match = _SEGMENT.fullmatch(_name(member))
+            if match and match[1] in segments:
+                info = _info(f"{SEGMENTS_FOLDER}/{segments[match[1]]}.tar", member.size)
+                file.write(info.tobuf(tarfile.GNU_FORMAT))
+                _copy(cast("IO[bytes]", tar.extractfile(member)), file, member.size)
 
 
 def unpack_snapshot(snapshot: Path, shard: Path) -> None:

@@ -71,23 +71,33 @@ def upload_shard(connection: Connection, physical: str, shard: int, snapshot: Pa
     connection.call(upload, collection=physical)
 
 
-def takes_changes(connection: Connection, physical: str, point: str) -> bool:
+def takes_changes(connection: Connection, physical: str, point: str, key: str | None = None) -> bool:
     """Whether a change of a stored point is seen afterwards; the point is left as it was.
 
     A server ignores operations that are older than what a segment has seen. After a snapshot from elsewhere this shows
     whether its log goes on after the segments.
+
+    Args:
+        connection: To the server.
+        physical: The server's name of the collection.
+        point: Id of the point.
+        key: The key of its shard, if the shards have keys.
+
+    Raises:
+        StoreError: If the server refuses a request, or does not answer after all retries.
     """
     client = connection.client
     token = os.urandom(6).hex()
+    change: dict[str, Any] = {"points": [point], "wait": True, "shard_key_selector": key}
 
     def call(request: Any) -> Any:
         return connection.call(request, collection=physical)
 
-    call(lambda: client.set_payload(physical, {PROBE_FIELD: token}, [point], wait=True))
+    call(lambda: client.set_payload(physical, {PROBE_FIELD: token}, **change))
     records = call(lambda: client.retrieve(physical, [point], with_payload=[PROBE_FIELD]))
     if not records or (records[0].payload or {}).get(PROBE_FIELD) != token:
         return False
-    call(lambda: client.delete_payload(physical, [PROBE_FIELD], [point], wait=True))
+    call(lambda: client.delete_payload(physical, [PROBE_FIELD], **change))
     records = call(lambda: client.retrieve(physical, [point], with_payload=[PROBE_FIELD]))
     return bool(records) and PROBE_FIELD not in (records[0].payload or {})
 

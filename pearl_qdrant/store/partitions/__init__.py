@@ -1,0 +1,1 @@
+"""Partitions of a collection by entity: the rule that says which names belong to which."""

@@ -1,0 +1,156 @@
+"""A node of a cluster goes away while names are loaded, searched and pushed, and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from cluster_cases import NAME, NODES, check_keys, copies
+from double_fixtures import connect
+from edge_cases import manifest_of, many
+from qdrant_double import QdrantDouble
+from qdrant_double_cluster import KeyedShard
+from qdrant_double_http import POINTS, Fault
+
+from pearl_qdrant.errors import ShardUnavailableError
+from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server.checks import check_server
+from pearl_qdrant.store.server.cluster.nodes import find_nodes
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.store import ServerStore
+
+QUERY = r"POST .*/points/query/batch$"
+
+
+def keyed(server: ServerStore, *, replicas: int) -> ServerCollection:
+    """An empty collection of three shards."""
+    return server.create(manifest_of(NAME), Placement(3, replicas, by_key=True))
+
+
+def load(collection: ServerCollection, n: int = 300) -> None:
+    """Write n points in batches."""
+    points, vectors, encodable = many(n)
+    with collection.writer() as writer:
+        for start in range(0, n, 30):
+            writer.write(points[start : start + 30], vectors[start : start + 30], encodable[start : start + 30])
+
+
+def at_request(double: QdrantDouble, match: str, number: int, do: Callable[[], object]) -> None:
+    """Do something just before the request of this number that matches."""
+    seen: list[int] = []
+
+    def count() -> None:
+        seen.append(0)
+        if len(seen) == number:
+            do()
+
+    double.before_fault = count
+    double.faults = [Fault("pass", match=match) for _ in range(number)]
+
+
+def states(double: QdrantDouble) -> set[tuple[int, str]]:
+    """(node, state) of all copies."""
+    shards: list[KeyedShard] = [*double.cluster_state.shards[NAME].values()]
+    return {(node, state) for shard in shards for node, state in shard.nodes.items()}
+
+
+def test_with_two_copies_a_load_goes_on(server: ServerStore, double: QdrantDouble) -> None:
+    """A node goes away during a load: nothing fails, its copies are dead, and are filled when it is back."""
+    collection, state = keyed(server, replicas=2), double.cluster_state
+    at_request(double, POINTS, 5, lambda: state.away.add(12))
+    load(collection)
+
+    assert collection.count() == 300
+    assert (12, "Dead") in states(double)
+    assert {state for node, state in states(double) if node != 12} == {"Active"}
+    state.away.clear()
+    server.connection.client.collection_cluster_info(NAME)
+    assert sum(copies(double, check_keys(double, 300, parts=3)).values()) == 6
+
+
+def test_with_two_copies_searches_go_on(server: ServerStore, double: QdrantDouble) -> None:
+    """While any one of the nodes is away, each name is found."""
+    collection = keyed(server, replicas=2)
+    load(collection)
+    points, vectors, _ = many(300)
+
+    for node in NODES[1:]:
+        double.cluster_state.away = {node}
+        hits = collection.search(vectors[:10], limit=1)
+        assert [found[0].point.name for found in hits] == [point.name for point in points[:10]]
+
+
+def test_with_one_copy_a_load_waits(server: ServerStore, double: QdrantDouble) -> None:
+    """With one copy, a load tries again until the node is back, and loses nothing."""
+    collection, state = keyed(server, replicas=1), double.cluster_state
+    state.away = {13}
+    at_request(double, POINTS, 8, state.away.clear)
+    patient = connect(double.url, retry=RetryPolicy(first_wait_s=0.001, max_wait_s=0.002, budget_s=60))
+    load(patient.open(NAME))
+    patient.close()
+
+    check_keys(double, 300, parts=3)
+    assert collection.count() == 300
+    assert len(double.upsert_sizes) < len([one for one in double.requests if one.endswith("/points")])
+
+
+def test_with_one_copy_a_search_waits(server: ServerStore, double: QdrantDouble) -> None:
+    """With one copy, a search is tried again at once and then waits for the node; it answers when it is back."""
+    collection, state = keyed(server, replicas=1), double.cluster_state
+    load(collection)
+    state.away = {12}
+    at_request(double, QUERY, 3, state.away.clear)
+    points, vectors, _ = many(300)
+
+    assert collection.search(vectors[:1], limit=1)[0][0].point.name == points[0].name
+    assert sum(one.endswith("/points/query/batch") for one in double.requests) == 3
+
+
+def test_with_one_copy_a_search_names_the_node(server: ServerStore, double: QdrantDouble) -> None:
+    """If it does not come back, the error names the collection, the node and what would have helped; so for writes."""
+    collection = keyed(server, replicas=1)
+    double.cluster_state.away = {12}
+    points, vectors, encodable = many(30)
+
+    for call in (collection.count, lambda: collection.upsert(points, vectors, encodable)):
+        with pytest.raises(ShardUnavailableError, match=r"shard of collection 'toy' .*node-12:6335.*2 replicas"):
+            call()
+
+
+@pytest.mark.parametrize("status, error", [(503, "Service unavailable"), (500, "Service internal error: Timeout")])
+def test_a_node_that_starts_is_waited_for(server: ServerStore, double: QdrantDouble, status: int, error: str) -> None:
+    """Until a node that was started again answers, it says 503, and others time out; each request is tried again."""
+    collection = keyed(server, replicas=2)
+    for match in (POINTS, r"POST .*/points/(count|scroll|delete)$", QUERY):
+        double.faults += [Fault("status", match=match, status=status, error=error) for _ in range(2)]
+    load(collection, 60)
+    _, vectors, _ = many(60)
+
+    assert collection.count() == len(list(collection.scroll())) == 60
+    assert len(collection.search(vectors[:2], limit=1)) == 2
+    assert collection.delete_entities(["E1"]) == 2
+    assert double.faults == []
+
+
+def test_new_shards_are_made_on_nodes_that_answer(server: ServerStore, double: QdrantDouble) -> None:
+    """While a node is away, the copies of new shards are made on the others."""
+    double.cluster_state.away = {12}
+    nodes = find_nodes(server.connection)
+    load(keyed(server, replicas=2), 60)
+
+    assert nodes is not None
+    assert nodes.ids == (11, 13)
+    assert copies(double, check_keys(double, 60, parts=3)) == {11: 3, 13: 3}
+
+
+def test_doctor_names_dead_copies(server: ServerStore, double: QdrantDouble) -> None:
+    """`doctor` reports the node that is away and the copies that are dead."""
+    collection = keyed(server, replicas=2)
+    double.cluster_state.away = {12}
+    load(collection, 30)
+    checks = {check.subject: check for check in check_server(server)}
+
+    assert (checks["nodes"].state, checks["replicas"].state) == ("fail", "fail")
+    assert "not reached: http://node-12:6335/" in checks["nodes"].finding
+    assert "on node 12 is Dead" in checks["replicas"].finding
