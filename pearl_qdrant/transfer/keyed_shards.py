@@ -101,8 +101,8 @@ class KeyedShardPusher:
         from pearl_qdrant.store.edge.versions.snapshots import FrameError
 
         embedded, server = cast("EdgeCollection", source), cast("ServerStore", target)
-        status, partitions = source.status(), source.manifest.partitions
-        if partitions is None or partitions.count != self.placement.shards or not partitions.is_known:
+        status = source.status()
+        if self._partitions(source) is None:
             raise CannotPackError(f"it was not built in {self.placement.shards} parts")
         if not status.is_finalized:
             raise CannotPackError("its graph is not built")
@@ -125,6 +125,14 @@ class KeyedShardPusher:
     def manifest(self, source: Collection) -> Manifest:
         """Return the manifest of the collection on the server."""
         return pushed_manifest(source)
+
+    def _partitions(self, source: Collection) -> Partitions | None:
+        """Return how the collection is cut if that is how the shards are; any collection has one part at least."""
+        if self.placement.shards == 1:
+            return Partitions(count=1)
+        partitions = source.manifest.partitions
+        is_it = partitions is not None and partitions.is_known and partitions.count == self.placement.shards
+        return partitions if is_it else None
 
     def _fill(self, source: EdgeCollection, made: ServerCollection, total: int, on_progress: OnProgress) -> None:
         """Bring all names to the shards, and the shards to their places.
@@ -162,12 +170,11 @@ class KeyedShardPusher:
         from pearl_qdrant.store.edge.shard import file_errors
         from pearl_qdrant.store.server.cluster.nodes import find_shards
 
-        assert source.manifest.partitions is not None  # `move` has checked it
         assert made.keys is not None
         with source.flushed_shard() as shard, file_errors(source.name, "packing it"):
             work = Path(tempfile.mkdtemp(prefix=".push-", dir=shard.parent))
             try:
-                split = split_shard(shard, source.manifest.partitions, work, source.name)
+                split = split_shard(shard, made.keys.partitions, work, source.name)
                 if split.others and source.manifest.lexical_version != ngrams.VERSION:
                     raise CannotPackError("it was changed since it was built, and has n-grams of an older version")
                 shards, done = find_shards(made.connection, made.physical), 0

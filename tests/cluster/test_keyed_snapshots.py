@@ -16,6 +16,7 @@ from transfer_cases import check_same, ready
 
 from pearl_qdrant.errors import StoreError, StoreUnavailableError
 from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.versions import snapshots
@@ -72,6 +73,16 @@ def test_what_was_added_since_is_streamed(tmp_path: Path, server: ServerStore, d
     assert 16 <= sum(double.upsert_sizes) < 54
     check_same(server.open(NAME), again.open(NAME, read_only=True))
     again.close()
+
+
+def test_any_collection_is_one_part(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+    """A collection goes as one shard with a key, of which the server makes the copies."""
+    placement = Placement(shards=1, replicas=3)
+    result = push_collection(NAME, to=server, store=kept, shards_by_key=True, placement=placement)
+
+    assert (result.way, result.shard_keys) == ("snapshot", 1), result.reason
+    assert copies(double, check_keys(double, 60, 1)) == {11: 1, 12: 1, 13: 1}
+    check_same(server.open(NAME), kept.open(NAME, read_only=True))
 
 
 @pytest.mark.parametrize("why", ["segments of version 0.7.1", "not a change of it"])

@@ -69,6 +69,24 @@ def test_the_golden_tree_of_a_snapshot(tmp_path: Path) -> None:
     assert snapshot_versions(tmp_path / "made") == {"0.6.0"}
 
 
+def test_some_segments_keep_those_of_the_frame(tmp_path: Path) -> None:
+    """A part of a shard has the server's empty segments beside it, which can grow, under a name that is free."""
+    ours = make_segments(tmp_path / "ours", "aa", "bb", "theirs")
+    frame = frame_of(tmp_path)
+    write_snapshot(frame, ours, tmp_path / "one", only=["bb"])
+    write_snapshot(frame, ours, tmp_path / "other", only=["theirs"])
+    one, other = (tree((tmp_path / name).read_bytes()) for name in ("one", "other"))
+    active = json.loads(str(other["segments_manifest.json"], "ascii"))  # type: ignore[call-overload]
+
+    assert one["segments_manifest.json"] == b'{"bb": "active", "theirs": "active"}'
+    assert {name for name in one if name.startswith("segments/")} == {"segments/bb.tar", "segments/theirs.tar"}
+    assert one["segments/theirs.tar"] == tree(frame.read_bytes())["segments/theirs.tar"]
+    assert one["wal/closed-8"] == EMPTY_LOG
+    assert len(active) == len({*active}) == 2
+    assert {name for name in other if name.startswith("segments/")} == {f"segments/{name}.tar" for name in active}
+    assert (tmp_path / "other").stat().st_size % tarfile.RECORDSIZE == 0
+
+
 def test_the_log_never_goes_back(tmp_path: Path) -> None:
     """The log keeps the server's number where that is the higher one."""
     write_snapshot(frame_of(tmp_path, log=50), make_segments(tmp_path / "ours", "aa"), tmp_path / "made")

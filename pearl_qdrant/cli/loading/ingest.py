@@ -37,9 +37,12 @@ _HINTS = {
     "embed_descriptions": "Start over with --restart, or choose another --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
-        "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
+        "Omit --shards, --shards-by-key, --replicas and --write-consistency, start over with --restart, or choose "
+        "another --collection."
     ),
     **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
+    "shards": "Add --shards, or --partitions.",
+    "shards_by_key": "Omit --shards-by-key.",
 }
 
 
@@ -114,7 +117,7 @@ _HINTS = {
     help="Replicas that must confirm a write. [default: the server's, usually 1]",
 )
 @click.option(
-    "--shards-by-key", is_flag=True, help="Each of --shards has a key, and the names of some entities. [--partitions]"
+    "--shards-by-key", is_flag=True, help="In a cluster: each of --shards, or of --partitions, has a key of its own."
 )
 @wait_option
 @json_option
