@@ -57,6 +57,10 @@ class TypeMap:
             version = f"{version}+{own_version}"
         return cls(coarse_of, version=version)
 
+    def table(self) -> dict[str, str]:
+        """Native types, folded, with their coarse types; `TypeMap(table, version=...)` is the same map."""
+        return dict(self._coarse_of)
+
     def map_types(self, kb_types: Iterable[str]) -> tuple[str, ...]:
         """Coarse types of an entity, each once, in the order of its native types."""
         return tuple(dict.fromkeys(filter(None, map(self.coarse_type, kb_types))))

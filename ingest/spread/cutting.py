@@ -5,7 +5,8 @@ files (UMLS, YAGO) is joined before the cut. Rows that are scattered over the in
 the bucket, by the same code as in a load in one process. A part of the base is every n-th bucket, so that the number of
 parts can be chosen when the base is counted.
 
-A bucket is a file of JSON Lines; there are 256, as a process may have a thousand files open. Scan and cut are one pass.
+A bucket is a file of JSON Lines; there are 256, as a process may have a thousand files open. Scan and cut are one pass;
+where several processes read ranges of the base (`ranges.py`), each has a folder of buckets of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult
     Raises:
         InputError: As `scan`, and if the buckets cannot be written.
     """
-    with _Cutter(reader, folder) as cutter:
+    with Cutter(reader, folder) as cutter:
         return scan(cutter, report)
 
 
@@ -48,7 +49,8 @@ class BucketReader:
     """Some buckets as a base of their own; a `Reader`."""
 
     def __init__(self, folder: Path, buckets: range) -> None:
-        self._paths = [_path(folder, bucket) for bucket in buckets]
+        self._folder = folder
+        self._buckets = buckets
 
     def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
         """Entities, each id once; see `Reader.read`."""
@@ -58,7 +60,8 @@ class BucketReader:
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
         """Entities in the order of the input; see `Reader.read_runs`."""
-        for path in self._paths:
+        ranges = range_folders(self._folder) or [self._folder]
+        for path in (_path(folder, bucket) for bucket in self._buckets for folder in ranges):
             try:
                 with path.open(encoding="ascii") as lines:
                     for line in lines:
@@ -77,13 +80,12 @@ class BucketReader:
         self.close()
 
 
-class _Cutter(BucketReader):
+class Cutter(BucketReader):
     """A reader that writes what it yields into buckets."""
 
     def __init__(self, reader: Reader, folder: Path) -> None:
         super().__init__(folder, range(BUCKETS))
         self._reader = reader
-        self._folder = folder
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
         """The runs of the reader, each also written to its bucket."""
@@ -114,6 +116,11 @@ class _Cutter(BucketReader):
     def _error(self, error: OSError) -> InputError:
         message = f"parts of the base cannot be written: {error.strerror or error}. {_ADVICE}"
         return InputError(str(self._folder), None, message, option="work")
+
+
+def range_folders(folder: Path) -> list[Path]:
+    """The folders of the ranges of a base, in their order; none if one process cut it."""
+    return sorted(path for path in folder.glob("range-*") if path.is_dir())
 
 
 def _path(folder: Path, bucket: int) -> Path:

@@ -16,7 +16,7 @@ from ingest.base.format import PathLike
 from ingest.base.type_map import TypeMap
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source
+from ingest.io.streams import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.csv_files.delimiter import find_delimiter, read_head
 from ingest.readers.csv_files.records import first_records, read_records
@@ -56,7 +56,7 @@ class CsvReader(TableReader):
         self._delimiter = None if delimiter is None else _check_delimiter(delimiter)
         super().__init__(paths, columns, type_map=type_map, limit=limit, stdin=stdin)
 
-    def read_table(self, source: Source, report: ReadReport) -> Iterator[Entity]:
+    def read_table(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good record of a file."""
         path = source.path
         check_is_text(path, source.head(HEAD_BYTES))

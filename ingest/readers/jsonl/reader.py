@@ -15,7 +15,7 @@ from typing import Any
 
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport
-from ingest.io.streams import Source
+from ingest.io.streams import ByteSource, Source
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.jsonl.objects import (
     INVALID_JSON,
@@ -27,7 +27,7 @@ from ingest.readers.jsonl.objects import (
     to_text,
 )
 from ingest.readers.tables.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, find_missing
-from ingest.readers.tables.reader import TableReader
+from ingest.readers.tables.reader import LineTableReader
 from ingest.readers.tables.rows import BREAKS, LIST_CELLS, Cell, TypeFinder, make_entities
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
@@ -41,10 +41,10 @@ Keys = tuple[str, ...]
 Row = tuple[Keys, list[Cell]]
 
 
-class JsonLinesReader(TableReader):
+class JsonLinesReader(LineTableReader):
     """A base in one or several files of JSON Lines; a `Reader`."""
 
-    def read_table(self, source: Source, report: ReadReport) -> Iterator[Entity]:
+    def read_table(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good object of a file."""
         path = source.path
         check_is_text(path, source.head(HEAD_BYTES))
@@ -55,8 +55,15 @@ class JsonLinesReader(TableReader):
             raise FormatError(path, 1, message)
         whole = find_layout(path, 1, keys, self.columns, is_header=True, has_numbers=False)
         report.notes.append(f"{path}: JSON Lines; {whole.describe_by_name()}")
+        yield from self._read_objects(source, report)
+
+    def read_lines(self, whole: Source, part: ByteSource, report: ReadReport) -> Iterator[Entity]:
+        """See `LineTableReader.read_lines`; each object has its own columns."""
+        return self._read_objects(part, report)
+
+    def _read_objects(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
         types_of = TypeFinder(self.type_map, LIST_CELLS)
-        layouts = _Layouts(path, self.columns)
+        layouts = _Layouts(source.path, self.columns)
         # Objects with the same keys have the same layout, so runs of them become entities together.
         for keys, run in groupby(_read_rows(source, layouts, report), itemgetter(0)):
             layout = layouts.find(keys)
@@ -98,7 +105,7 @@ class _Layouts:
         return find_layout(self._path, None, header, self._columns, is_header=True, has_numbers=False)
 
 
-def _read_rows(source: Source, layouts: _Layouts, report: ReadReport) -> Iterator[Row]:
+def _read_rows(source: ByteSource, layouts: _Layouts, report: ReadReport) -> Iterator[Row]:
     """Keys and cells of each good object; the others are counted."""
     path = source.path
     for number, line in read_lines(source):

@@ -14,28 +14,24 @@ from itertools import chain
 
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source
+from ingest.io.streams import ByteSource, Source
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers.tables.columns import Layout, find_layout
-from ingest.readers.tables.reader import TableReader
+from ingest.readers.tables.reader import LineTableReader
 from ingest.readers.tables.rows import TEXT_CELLS, TypeFinder, check_rows, make_entities
 from ingest.readers.tables.suspicions import header_warning, looks_like_header, split_with_suspicion
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
 
-class TsvReader(TableReader):
+class TsvReader(LineTableReader):
     """A base in one or several TSV files; a `Reader`."""
 
-    def read_table(self, source: Source, report: ReadReport) -> Iterator[Entity]:
+    def read_table(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of a file."""
         lines = read_lines(source)
-        for number, first in lines:  # noqa: B007 - used after the loop
-            text = first.text if isinstance(first, BadLine) else first
-            if text.strip():
-                break
-        else:
-            raise FormatError(source.path, None, "holds nothing but blank lines")
+        number, first = _first_line(source.path, lines)
+        text = _text_of(first)
         layout = find_layout(source.path, number, text.split("\t"), self.columns)
         _check_tabs(source, layout)
         if layout.header is None:
@@ -48,7 +44,15 @@ class TsvReader(TableReader):
         rows = check_rows(source.path, lines, layout, report, split=split, show=str)
         yield from make_entities(rows, layout, TypeFinder(self.type_map, TEXT_CELLS), report)
 
-    def _suspect_header(self, source: Source, number: int, first: str, report: ReadReport) -> None:
+    def read_lines(self, whole: Source, part: ByteSource, report: ReadReport) -> Iterator[Entity]:
+        """See `LineTableReader.read_lines`."""
+        number, first = _first_line(whole.path, read_lines(whole))
+        layout = find_layout(whole.path, number, _text_of(first).split("\t"), self.columns)
+        split = split_with_suspicion(part.path, report, has_ids=False)  # which only matters in the first row
+        rows = check_rows(part.path, read_lines(part), layout, report, split=split, show=str)
+        return make_entities(rows, layout, TypeFinder(self.type_map, TEXT_CELLS), report)
+
+    def _suspect_header(self, source: ByteSource, number: int, first: str, report: ReadReport) -> None:
         """Warn if the first row, which is read as an entity, looks like a header."""
         if self.columns.given():
             return
@@ -58,7 +62,19 @@ class TsvReader(TableReader):
             report.warnings.append(header_warning(source.path, number, first.split("\t")))
 
 
-def _check_tabs(source: Source, layout: Layout) -> None:
+def _first_line(path: str, lines: Iterator[tuple[int, str | BadLine]]) -> tuple[int, str | BadLine]:
+    """The first line that is not blank, with its number."""
+    for number, line in lines:
+        if _text_of(line).strip():
+            return number, line
+    raise FormatError(path, None, "holds nothing but blank lines")
+
+
+def _text_of(line: str | BadLine) -> str:
+    return line.text if isinstance(line, BadLine) else line
+
+
+def _check_tabs(source: ByteSource, layout: Layout) -> None:
     """Refuse a file without a tab, unless one column is enough; the error describes what it looks like."""
     if layout.id == layout.name == 0:
         return
