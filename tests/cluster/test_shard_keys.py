@@ -16,7 +16,7 @@ from pearl_qdrant.errors import ManifestError, OptionError, StoreError, StoreRej
 from pearl_qdrant.store.partitions.rule import BUCKETS, RULE, Partitions, bucket_of
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.server.cluster.keys import SHARDS_KEY
-from pearl_qdrant.store.server.cluster.nodes import Nodes
+from pearl_qdrant.store.server.cluster.nodes import Nodes, find_nodes, move_to_places
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.versions.protocol import new_version
@@ -183,3 +183,26 @@ def test_a_point_without_a_key_would_be_refused(
     for change in changes:
         with pytest.raises(StoreError, match="Shard key not specified"):
             change()
+
+
+@pytest.mark.parametrize(
+    "refuses, aborts, why",
+    [(False, False, ""), (True, False, "Max number of transfers"), (False, True, "gave the move")],
+)
+def test_shards_move_to_their_places(
+    server: ServerStore, double: QdrantDouble, caplog: pytest.LogCaptureFixture, refuses: bool, aborts: bool, why: str
+) -> None:
+    """Shards that were made on the node asked leave it; one that cannot be moved stays, with a warning."""
+    server.create_physical(NAME, manifest_of(NAME), replace(BY_KEY, replicas=2), comes_as_snapshot=True)
+    collection, nodes = server.open(NAME), find_nodes(server.connection)
+    assert collection.keys is not None
+    assert nodes is not None
+    before = copies(double, NAME)
+    double.cluster_state.refuses_moves, double.cluster_state.aborts_moves = refuses, aborts
+    with caplog.at_level("WARNING"):
+        move_to_places(server.connection, NAME, collection.keys, nodes, replicas=2, poll_s=0.001, stall_s=5)
+
+    assert before == {11: 4, 12: 3, 13: 1}
+    assert copies(double, NAME) == (before if why else {11: 3, 12: 3, 13: 2})
+    assert why in caplog.text
+    assert bool(why) == ("stays on node 11" in caplog.text)

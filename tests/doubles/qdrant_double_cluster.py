@@ -49,6 +49,7 @@ class Cluster:
         shards: By collection and key; a collection without keys has no entry.
         slow_polls: A copy that has to be filled is there after so many looks.
         refuses_moves: Whether a shard stays where it is.
+        aborts_moves: Whether a move is begun, and given up.
         moves: (shard, from, to) of all moves.
     """
 
@@ -58,6 +59,7 @@ class Cluster:
     shards: dict[str, dict[str, KeyedShard]] = field(default_factory=dict)
     slow_polls: int = 2
     refuses_moves: bool = False
+    aborts_moves: bool = False
     moves: list[tuple[int, int, int]] = field(default_factory=list)
     _filling: int = 0
     _moving: list[tuple[KeyedShard, int, int]] = field(default_factory=list)
@@ -132,7 +134,7 @@ class Cluster:
                 for node in shard.nodes:
                     if node not in self.away:
                         shard.nodes[node] = "Active"
-        for shard, source, target in self._moving:
+        for shard, source, target in () if self.aborts_moves else self._moving:
             del shard.nodes[source]
             shard.nodes[target] = "Active"
         self._moving = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from qdrant_client import models
@@ -20,6 +20,10 @@ from pearl_qdrant.store.server.cluster.keys import ShardKeys
 from pearl_qdrant.store.server.connection import Connection
 
 _log = logging.getLogger(__name__)
+
+_COMPLETE_LOOKS = 2
+_START_LOOKS = 40
+"""A move that has not begun after so many looks, 20 s, was given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,32 +195,63 @@ def move_to_places(
         places = nodes.places(partition, replicas)
         if nodes.asked in places:
             continue
+        move = _Move(key, nodes.asked)
         try:
-            connection.call(
-                partial(_move_once, connection, physical, key, nodes.asked, places[-1]), collection=physical
-            )
-            left = _wait(connection, physical, partial(_not_moved, key, nodes.asked), poll_s=poll_s, stall_s=stall_s)
+            connection.call(partial(_move_once, connection, physical, move, places), collection=physical)
+            left = _wait(connection, physical, move.missing, poll_s=poll_s, stall_s=stall_s) or move.failed
         except StoreError as error:
             left = [str(error)]
         if left:
             _log.warning("Shard %s of collection '%s' stays on node %d: %s", key, physical, nodes.asked, left[0])
 
 
-def _move_once(connection: Connection, physical: str, key: str, source: int, target: int) -> None:
-    """Start a move unless an earlier try did, whose answer was lost."""
+def _move_once(connection: Connection, physical: str, move: _Move, places: list[int]) -> None:
+    """Start a move to a node that has no copy yet, unless an earlier try did, whose answer was lost."""
     client = connection.client
-    shard = _placed(client.collection_cluster_info(physical))[key]
-    if shard.is_moving or source not in shard.replicas:
+    shard = _placed(client.collection_cluster_info(physical))[move.key]
+    free = [node for node in places if node not in shard.replicas]
+    if shard.is_moving or move.source not in shard.replicas:
         return
-    move = models.MoveShard(
-        shard_id=shard.id, from_peer_id=source, to_peer_id=target, method=models.ShardTransferMethod.SNAPSHOT
+    if not free:  # other nodes answered when it was created
+        move.failed = ["its places have copies already"]
+        return
+    wanted = models.MoveShard(
+        shard_id=shard.id, from_peer_id=move.source, to_peer_id=free[0], method=models.ShardTransferMethod.SNAPSHOT
     )
-    client.cluster_collection_update(physical, models.MoveShardOperation(move_shard=move))
+    client.cluster_collection_update(physical, models.MoveShardOperation(move_shard=wanted))
 
 
-def _not_moved(key: str, source: int, shards: Mapping[str, PlacedShard]) -> list[str]:
-    shard = shards[key]
-    return ["it is still there"] if source in shard.replicas or shard.is_moving else []
+@dataclass(slots=True)
+class _Move:
+    """A move of a copy from one node to another.
+
+    Attributes:
+        key: The shard's key.
+        source: The node that it leaves.
+        failed: Why it did not leave, if it did not.
+        looks: Looks that saw it neither moving nor gone.
+        was_moving: Whether a look saw it moving.
+    """
+
+    key: str
+    source: int
+    failed: list[str] = field(default_factory=list)
+    looks: int = 0
+    was_moving: bool = False
+
+    def missing(self, shards: Mapping[str, PlacedShard]) -> list[str]:
+        """Say what is missing; nothing once the copy has left, or the server has given the move up."""
+        shard = shards[self.key]
+        if self.failed or (self.source not in shard.replicas and not shard.is_moving):
+            return []
+        if shard.is_moving:
+            self.was_moving = True
+            return ["it still moves"]
+        self.looks += 1
+        if self.was_moving or self.looks > _START_LOOKS:
+            self.failed = ["the server gave the move up"]
+            return []
+        return ["it is still there"]
 
 
 def _wait(
@@ -227,15 +262,19 @@ def _wait(
     poll_s: float,
     stall_s: float,
 ) -> list[str]:
-    """Look until nothing is missing, or nothing has changed for too long; what is missing then."""
-    seen, changed_at = None, time.monotonic()
+    """Look until nothing is missing, or nothing has changed for too long; what is missing then.
+
+    Nothing counts as missing after two looks: the nodes agree on a state a moment after the request that changed it.
+    """
+    seen, changed_at, n_complete = None, time.monotonic(), 0
     while True:
         shards = find_shards(connection, physical)
         left = missing(shards)
-        if not left:
+        n_complete = 0 if left else n_complete + 1
+        if n_complete == _COMPLETE_LOOKS:
             return []
         if shards != seen:
             seen, changed_at = shards, time.monotonic()
-        elif time.monotonic() - changed_at > stall_s:
+        elif left and time.monotonic() - changed_at > stall_s:
             return left
         time.sleep(poll_s)
