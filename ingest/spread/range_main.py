@@ -23,7 +23,7 @@ from ingest.io.streams import Source
 from ingest.readers.tables.ranges import Range, RangeSource
 from ingest.readers.tables.reader import LineTableReader
 from ingest.spread.cutting import BucketReader, Cutter
-from ingest.spread.ranges import CONTENT, COUNTS, IDS, NAMES, Done, Job
+from ingest.spread.ranges import CONTENT, COUNTS, IDS, NAMES, Done, Job, RangeReader
 from pearl_qdrant.errors import PearlQdrantError
 
 if TYPE_CHECKING:
@@ -48,17 +48,18 @@ def _read(job: Job) -> Done:
     types = TypeMap(job.types, version=job.types_version)
     folder, report, hashed = Path(job.folder), ReadReport(max_errors=job.max_errors), HashedRuns()
     with open_reader(job.paths, job.format, ReadOptions(columns=job.columns), type_map=types) as reader:
-        assert isinstance(reader, LineTableReader)
+        assert isinstance(reader, RangeReader)
         folder.mkdir(parents=True)
         with (folder / CONTENT).open("wb") as content:
-            for run in Cutter(_RangeReader(reader, job.range), folder).read_runs(report):
+            for run in Cutter(_Runs(reader, job.range), folder).read_runs(report):
                 content.write(hashed.add(run))
     (folder / IDS).write_bytes(hashed.ids)
     (folder / NAMES).write_bytes(hashed.names)
     (folder / COUNTS).write_bytes(hashed.names_of_run.tobytes())
+    is_text = isinstance(reader, LineTableReader)
     source = RangeSource(Source(job.paths[job.range.file]), job.range)
     return Done(
-        sum(chunk.count(b"\n") for chunk in source.chunks()),
+        sum(chunk.count(b"\n") for chunk in source.chunks()) if is_text else 0,
         report.rows,
         report.merged_rows,
         report.conflicting_names,
@@ -70,10 +71,10 @@ def _read(job: Job) -> Done:
     )
 
 
-class _RangeReader(BucketReader):
+class _Runs(BucketReader):
     """A range as a base of its own."""
 
-    def __init__(self, reader: LineTableReader, one: Range) -> None:
+    def __init__(self, reader: RangeReader, one: Range) -> None:
         super().__init__(Path(), range(0))
         self._reader = reader
         self._range = one

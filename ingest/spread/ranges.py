@@ -22,11 +22,13 @@ import msgspec
 
 from ingest.base.scan import HashedRuns, ScanResult, count_runs
 from ingest.io.report import MAX_EXAMPLES, ReadReport, Skip
+from ingest.readers.arrow.reader import ArrowReader
 from ingest.readers.jsonl.reader import JsonLinesReader
 from ingest.readers.tables.columns import TableColumns
 from ingest.readers.tables.ranges import Range
 from ingest.readers.tsv.reader import TsvReader
 from ingest.spread.cutting import cut_and_scan, range_folders
+from pearl_qdrant.errors import InputError
 from pearl_qdrant.store.edge.child_process import python_child
 
 if TYPE_CHECKING:
@@ -39,7 +41,10 @@ MODULE = "ingest.spread.range_main"
 IDS, NAMES, COUNTS, CONTENT = "ids", "names", "counts", "content"
 """Files of a range beside its buckets: `HashedRuns`, and what the digest is made of."""
 
-_FORMATS: dict[type, str] = {TsvReader: "tsv", JsonLinesReader: "jsonl"}
+RangeReader = TsvReader | JsonLinesReader | ArrowReader
+"""Readers of formats that have ranges."""
+
+_FORMATS: dict[type, str] = {TsvReader: "tsv", JsonLinesReader: "jsonl", ArrowReader: "parquet"}
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -70,7 +75,7 @@ class Done(msgspec.Struct, frozen=True):
     """What a process counted.
 
     Attributes:
-        n_lines: Line ends in the range.
+        n_lines: Line ends in the range; 0 where rows have their numbers in the file.
         rows, merged_rows, conflicting_names, skipped, filtered, examples, notes: As in `ReadReport`; lines count from
             the start of the range.
         n_warnings: Warnings of the reader.
@@ -98,8 +103,9 @@ def cut_in_ranges(reader: Reader, report: ReadReport, folder: Path, *, processes
         InputError: As `cut_and_scan`.
     """
     ranges = None
-    if isinstance(reader, (TsvReader, JsonLinesReader)) and type(reader) in _FORMATS and report.on_skip is None:
-        ranges = reader.find_ranges(_cores() if processes is None else processes, LEAST_BYTES)
+    if isinstance(reader, RangeReader) and type(reader) in _FORMATS and report.on_skip is None:
+        with suppress(InputError):  # one pass tells it with its row
+            ranges = reader.find_ranges(_cores() if processes is None else processes, LEAST_BYTES)
         if ranges is not None and (done := _run(reader, ranges, report, folder)) is not None:
             with suppress(OSError):
                 hashed, digest = _join(range_folders(folder))
@@ -114,9 +120,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _run(
-    reader: TsvReader | JsonLinesReader, ranges: Sequence[Range], report: ReadReport, folder: Path
-) -> list[Done] | None:
+def _run(reader: RangeReader, ranges: Sequence[Range], report: ReadReport, folder: Path) -> list[Done] | None:
     """What a process for each range counted; None if one pass has to tell what is wrong."""
     command, environment, cwd = python_child(MODULE)
     started: list[subprocess.Popen[bytes]] = []

@@ -22,8 +22,8 @@ from ingest.readers.tables.ranges import Range
 from ingest.readers.tables.reader import LineTableReader
 from ingest.spread import range_main, ranges
 from ingest.spread.cutting import BucketReader, cut_and_scan, range_folders
-from ingest.spread.ranges import Done, Job, cut_in_ranges
-from pearl_qdrant.errors import PearlQdrantError, TooManyErrorsError
+from ingest.spread.ranges import Done, Job, RangeReader, cut_in_ranges
+from pearl_qdrant.errors import FormatError, PearlQdrantError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.partitions.rule import BUCKETS
 
@@ -31,7 +31,7 @@ LEAST = 60
 """Bytes of a range in these tests."""
 
 
-def read_here(reader: LineTableReader, found: Sequence[Range], report: ReadReport, folder: Path) -> list[Done] | None:
+def read_here(reader: RangeReader, found: Sequence[Range], report: ReadReport, folder: Path) -> list[Done] | None:
     """`ranges._run` without processes."""
     done = []
     for number, one in enumerate(found):
@@ -68,6 +68,15 @@ def jsonl(path: Path, rows: list[list[str]]) -> Path:
     header, *others = rows
     lines = [json.dumps(dict(zip(header, row, strict=True))) if len(row) == len(header) else "[]" for row in others]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def parquet(path: Path, rows: list[list[str]]) -> Path:
+    """The same as a file of row groups of 7 rows; rows of another width are left out."""
+    arrow, files = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    header, *others = rows
+    columns = zip(*(row for row in others if len(row) == len(header)), strict=True)
+    files.write_table(arrow.table(dict(zip(header, columns, strict=True))), path, row_group_size=7)
     return path
 
 
@@ -115,7 +124,7 @@ def in_ranges(processes: int) -> Callable[[Reader, ReadReport, Path], ScanResult
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("write", [tsv, jsonl])
+@pytest.mark.parametrize("write", [tsv, jsonl, parquet])
 @pytest.mark.parametrize(
     "seed", [0, 1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
 )
@@ -156,13 +165,16 @@ def test_odd_files_are_read_as_in_one_pass(tmp_path: Path, content: str) -> None
     check_same([base], tmp_path / "cut")
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_range_begins_where_an_id_does(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("write", [tsv, parquet])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_range_begins_where_an_id_does(
+    tmp_path: Path, write: Callable[..., Path], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rows of ranges are those of the files, and two ranges never share a run of rows."""
     monkeypatch.setattr(table_ranges, "_SEARCHED_BYTES", 200)
-    base = tsv(tmp_path / "base.tsv", random_rows(random.Random(seed), 200))
-    with open_reader([base]) as reader:
-        assert isinstance(reader, LineTableReader)
+    base = write(tmp_path / "base", random_rows(random.Random(seed), 200))
+    with open_reader([base], write.__name__) as reader:
+        assert isinstance(reader, RangeReader)
         found = reader.find_ranges(20, LEAST) or []
         parts = [list(reader.join_runs(reader.read_range(one, quiet()), quiet())) for one in found]
         whole = list(reader.read_runs(quiet()))
@@ -170,7 +182,7 @@ def test_a_range_begins_where_an_id_does(tmp_path: Path, seed: int, monkeypatch:
     assert len(found) > 10
     assert [run for part in parts for run in part] == whole
     assert [one.start for one in found[1:]] == [one.end for one in found[:-1]]
-    assert (found[0].start, found[-1].end) == (0, base.stat().st_size)
+    assert found[0].start == 0
 
 
 def quiet() -> ReadReport:
@@ -187,6 +199,12 @@ def test_what_has_no_ranges(tmp_path: Path) -> None:
         with open_reader([path], options=options) as reader:
             assert isinstance(reader, LineTableReader)
             assert reader.find_ranges(n, LEAST) is None
+    table = parquet(tmp_path / "base.parquet", [["id", "name"], *([f"E{i}", f"n{i}"] for i in range(50))])
+    none = parquet(tmp_path / "none.parquet", [["id", "name"], ["", ""]])
+    for paths, n in (([table], 4), ([table, none], 4), ([none], 0)):
+        with open_reader(paths) as reader:
+            assert isinstance(reader, RangeReader)
+            assert len(reader.find_ranges(4, LEAST) or []) == n
     with open_reader([base]) as reader:
         assert isinstance(reader, LineTableReader)
         assert reader.find_ranges(4, 1 << 20) is None
@@ -202,6 +220,21 @@ def test_too_many_bad_rows_stop_at_the_same_row(tmp_path: Path) -> None:
         with open_reader([base]) as reader, pytest.raises(TooManyErrorsError, match=r"base\.tsv:42: no_name"):
             cut(reader, ReadReport(max_errors=8), tmp_path / "cut")
     assert range_folders(tmp_path / "cut") == []
+
+
+@pytest.mark.usefixtures("here")
+def test_a_damaged_file_gives_the_error_of_one_pass(tmp_path: Path) -> None:
+    """Damage that shows while ranges are looked for, or in one of them, is told with the row of one pass."""
+    base = parquet(tmp_path / "base.parquet", [["id", "name"], *([f"E{i // 2}", f"n{i}" * 9] for i in range(90))])
+    content = bytearray(base.read_bytes())
+    errors = []
+    for at in (len(content) // 3, len(content) // 2, len(content) - 20):
+        base.write_bytes(content[:at] + b"\xff" * 8 + content[at + 8 :])
+        for cut in (cut_and_scan, in_ranges(4)):
+            with open_reader([base], "parquet") as reader, pytest.raises(FormatError) as told:
+                cut(reader, ReadReport(), tmp_path / "cut")
+            errors.append(str(told.value))
+    assert errors[::2] == errors[1::2]
 
 
 @pytest.mark.slow

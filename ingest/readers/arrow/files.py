@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import stat
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,12 +96,12 @@ class ArrowTable:
 
     Attributes:
         schema: Names and types of the columns.
-        n_done: Rows given out so far, for errors.
+        n_done: Rows given out so far, and those before the first one that is read, for errors.
     """
 
-    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], n_before: int = 0) -> None:
         self.schema = schema
-        self.n_done = 0
+        self.n_done = n_before
         self._batches = batches
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -112,8 +114,13 @@ class ArrowTable:
 
 
 @contextmanager
-def open_table(path: str, container: Container) -> Iterator[ArrowTable]:
+def open_table(path: str, container: Container, *, first_row: int = 0) -> Iterator[ArrowTable]:
     """Open a file; damage that shows while it is read is an error with the number of the row that was reached.
+
+    Args:
+        path: The file.
+        container: How it stores its table.
+        first_row: Of Parquet: row groups that end before this row, from 0, are not read.
 
     Raises:
         FormatError: If it is damaged, or is a bomb.
@@ -129,8 +136,11 @@ def open_table(path: str, container: Container) -> Iterator[ArrowTable]:
                 path, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
             ) as file:
                 _check_size(path, file.metadata)
+                starts = group_starts(file.metadata)
+                groups = range(max(0, bisect_right(starts, first_row) - 1), len(starts))
                 # One thread: the others encode.
-                table = ArrowTable(file.schema_arrow, file.iter_batches(batch_size=BATCH_ROWS, use_threads=False))
+                batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=[*groups], use_threads=False)
+                table = ArrowTable(file.schema_arrow, batches, starts[groups[0]] if groups else 0)
                 yield table
         else:
             with pa.memory_map(path) as mapped:
@@ -141,6 +151,29 @@ def open_table(path: str, container: Container) -> Iterator[ArrowTable]:
         text = " ".join(str(error).split())[:300]
         message = f"the {container.value} data is damaged or cut off ({text or type(error).__name__}). Fetch it again"
         raise FormatError(path, reached or None, f"after this row, {message}" if reached else message) from error
+
+
+def group_starts(metadata: Any) -> list[int]:
+    """The first row of each row group of a Parquet file, from 0."""
+    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    return [0, *accumulate(sizes[:-1])] if sizes else []
+
+
+def group_sizes(path: str) -> tuple[list[int], list[int], int]:
+    """The first row of each row group of a Parquet file, its bytes without compression, and the rows of the file.
+
+    Raises:
+        FormatError: If it is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(path)
+    except (pa.ArrowException, OSError, MemoryError, UnicodeError, OverflowError) as error:
+        raise FormatError(path, None, f"the Parquet data is damaged or cut off ({error}). Fetch it again") from error
+    n_bytes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+    return group_starts(metadata), n_bytes, metadata.num_rows
 
 
 def _open_ipc(mapped: pa.MemoryMappedFile, container: Container) -> ArrowTable:

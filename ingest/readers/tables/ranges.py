@@ -36,7 +36,7 @@ class Range:
 
     Attributes:
         file: Number of the file.
-        start, end: Its bytes; both are at the start of a line, or `end` is that of the file.
+        start, end: Its bytes; both are at the start of a line, or `end` is that of the file. Of Parquet: its rows.
     """
 
     file: int
