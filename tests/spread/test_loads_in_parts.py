@@ -14,8 +14,8 @@ from ingest import load_base, load_base_in_parts
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.spread import driver
-from ingest.spread.cutting import BucketReader, buckets_of, cut_and_scan
+from ingest.spread import driver, ranges
+from ingest.spread.cutting import BucketReader, buckets_of, cut_and_scan, range_folders
 from ingest.spread.work import Work
 from ingest.spread.worker import PartBuilder
 from pearl_qdrant import EntityLinker
@@ -113,6 +113,24 @@ def test_a_load_in_parts_equals_one_in_one_piece(
         assert one[3] == pytest.approx(other[3], abs=CLOSE)
         assert one[4] == other[4]
     assert sorted(path.name for path in whole.iterdir()) == [name, "whole"]
+
+
+@pytest.mark.slow
+def test_a_base_that_several_processes_read_is_the_same(
+    base: Path, whole: Path, encoder: Encoder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load whose input is read in ranges makes the collection of one in one piece, also after a kill."""
+    monkeypatch.setattr(ranges, "LEAST_BYTES", 1000)
+    monkeypatch.setattr(ranges, "_cores", lambda: 3)
+    killed = Counting(encoder)
+    killed.kill_at = 2
+    with pytest.raises(Killed):
+        load(base, whole, killed)
+    assert len(range_folders(whole / ".parts-parts" / "cut")) == 3
+    result = load(base, whole, encoder)
+
+    assert (result.entities, result.points) == (90, N_NAMES)
+    assert_equal(whole, "whole", name)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.edge.versions import snapshots
+from pearl_qdrant.store.points import is_same_point
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.versions.protocol import PLAIN
 from pearl_qdrant.transfer import pull_collection, push_collection
@@ -108,3 +110,23 @@ def test_several_shards_are_streamed(graph: EdgeStore, server: ServerStore, doub
 
     assert (result.way, "2 shards or replicas" in result.reason) == ("stream", True)
     assert [version.id != PLAIN for version in server.versions.list(NAME)] == [True]
+
+
+def test_numbers_of_many_digits_come_back(graph: EdgeStore, server: ServerStore, tmp_path: Path) -> None:
+    """The engine changes the last digit of a long number in a plain payload; its snapshot is taken all the same."""
+    collection = graph.open(NAME)
+    points, vectors, flags = many(40, dim=16, start=5000)
+    typed = {"phrase_type": "NP-ORG", "lexical_class": "NP", "predicted_type": "ORG"}
+    long = [replace(one, type_probability=1 / (i + 3), popularity=i / 7, **typed) for i, one in enumerate(points)]
+    collection.upsert(long, vectors, flags)
+    collection.delete_entities([f"E{entity}" for entity in range(500)])
+    ready(collection)
+    push_collection(NAME, to=server, store=graph, way="stream")
+    result = pull_collection(NAME, source=server, store=EdgeStore(tmp_path / "back"), way="snapshot")
+
+    assert result.checked > 40
+    back = EdgeStore(tmp_path / "back")
+    pulled = back.open(NAME, read_only=True).get([one.id for one in long])
+    back.close()
+    assert all(is_same_point(pulled[one.id], one) for one in long)
+    assert any(pulled[one.id] != one for one in long)
