@@ -22,7 +22,7 @@ _LEXICAL_CLASSES = np.array(LEXICAL_CLASSES, dtype=object)
 _PHRASE_TYPES = np.array(PHRASE_TYPES, dtype=object)
 
 _DIGITS = 7
-"""Decimals of a probability: all that a float32 has. Qdrant reads numbers of up to 15 digits exactly, longer ones not."""
+"""Decimals of a probability: all that a float32 has. Qdrant reads numbers of more than 15 digits with a small error."""
 
 
 @dataclass(frozen=True, slots=True)
