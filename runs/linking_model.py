@@ -5,8 +5,10 @@
 --data has `autofj/`, `kb/`, `context/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store
 in --work and their mentions scored once; both are kept there. There are two sorts of tasks:
 
-    everyday    six bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
-                one task for each kind, weighted by its share
+    everyday    seven bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
+                one task for each kind, weighted by its share. The general base is there twice: a part of it, and all
+                of it, where many names are near each other
+    edits       names of the whole general base with one or two edits anywhere, short ones too
     aliases     real aliases of the development splits (`training.examples.splits`); of AutoFJ all, since no other part
                 of the model uses it. A fifth of the mentions is made NIL: every entity that shares a folded name with
                 the right one is excluded. Bases have canonical names only, or all names without the mention's own
@@ -14,7 +16,7 @@ in --work and their mentions scored once; both are kept there. There are two sor
                 ranking, `ALIAS_DECISION_WEIGHT` in the decision
 
 The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
-bases that cover the same things. The run takes about 40 minutes on two cores.
+bases that cover the same things. The run takes about 45 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import pickle
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 import click
@@ -45,6 +48,7 @@ from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
+from training.augment.surface import edit_character
 from training.examples.splits import DEVELOPMENT_SPLITS, split_of
 from training.ranking.fit_ranking import (
     Task,
@@ -61,15 +65,23 @@ LIMIT = 24
 """Entities scored per mention."""
 MENTIONS = 600
 """Mentions per base, at most."""
-EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general", "aida")
+EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general", "general_whole", "aida")
 EVERYDAY_ROWS = 60_000
-"""Rows of the general base that the everyday mentions are made from."""
+"""Rows of the part of the general base that everyday mentions are made from."""
+EDITS = {"one edit": 1, "two edits": 2}
+"""Edits of the names of the whole general base."""
+EDITED = 1500
+"""Names with one or two edits, at most."""
+EDIT_WEIGHT, EDIT_DECISION_WEIGHT = 0.3, 0.1
+"""Weights of each number of edits, in the ranking and in the decision."""
+MIN_EDIT_LETTERS = 4
+"""Characters of a name for each edit."""
 PER_KIND = 400
 """Everyday mentions of each kind and base, at most."""
 ALIAS_WEIGHT, ALIAS_DECISION_WEIGHT = 4.5, 0.15
 """Weights of all tasks of aliases together, in the ranking and in the decision; the everyday mentions of one base
 have 1. Which of two names is nearer is best learned from hard aliases; how many of them there are is not."""
-SAME_FIELD = dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases")
+SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
 GENERAL_NAMES = (8_000, 60_000)
 """Sizes of the parts of the general base, so that the density of a base is not confused with hard aliases."""
@@ -164,12 +176,12 @@ def general_bases(data: Path) -> Iterator[Base]:
 def everyday_bases(data: Path) -> Iterator[Base]:
     """The development bases with all their names; their mentions are made."""
     for stem in EVERYDAY_BASES:
-        if stem == "general":
+        if stem in ("general", "general_whole"):
             rows = [
                 Row(row["id"], row["name"], row["onto_type"], tuple(split_list(row["aliases"])))
                 for row in read_tsv(data / "kb" / "general.tsv")
             ]
-            rows = random.Random(0).sample(rows, min(EVERYDAY_ROWS, len(rows)))
+            rows = random.Random(0).sample(rows, min(EVERYDAY_ROWS, len(rows))) if stem == "general" else rows
         elif stem == "aida":
             rows = [
                 Row(row["id"], row["name"], row["types"].partition("|")[0], tuple(split_list(row["aliases"])))
@@ -252,6 +264,23 @@ def score_everyday(base: Base, location: Path, model: str) -> list[Task]:
     return tasks
 
 
+def score_edits(base: Base, location: Path, model: str) -> Iterator[Task]:
+    """Score names with edits anywhere; a task for each number of edits."""
+    rng = random.Random(base.name)
+    owners: dict[str, set[str]] = {}
+    for row in base.rows:
+        for name in (row.name, *row.aliases):
+            owners.setdefault(fold_name(name), set()).add(row.entity_id)
+    with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
+        for what, n_edits in EDITS.items():
+            long_enough = [row for row in base.rows if len(row.name) >= n_edits * MIN_EDIT_LETTERS]
+            rows = rng.sample(long_enough, min(EDITED, len(long_enough)))
+            mentions = [reduce(lambda name, _: edit_character(name, rng), range(n_edits), row.name) for row in rows]
+            gold = [frozenset().union(*(owners[fold_name(name)] for name in (row.name, *row.aliases))) for row in rows]
+            task = to_task(f"{base.name}:{what}", list(linker.score_batch(mentions, limit=LIMIT)), gold)
+            yield replace(task, weight=EDIT_WEIGHT, decision_weight=EDIT_DECISION_WEIGHT)
+
+
 def kind(task: Task) -> str:
     """What bases of one kind share."""
     return task.name.partition(":")[0]
@@ -293,13 +322,13 @@ def report_everyday(tasks: Sequence[Task], models: dict[str, RankingModel]) -> I
     """A line a kind: % right / wrong at the default threshold, for each base."""
     bases = list(dict.fromkeys(task.name.split(":")[1] for task in tasks))
     yield f"{'right / wrong, %':18}" + "".join(f"{base[:16]:>18}" for base in bases)
-    for one in KINDS:
+    for name in (*(one.name for one in KINDS), *EDITS):
         cells = []
         for base in bases:
-            task = next((t for t in tasks if t.name == f"everyday:{base}:{one.name}"), None)
+            task = next((t for t in tasks if t.name == f"everyday:{base}:{name}"), None)
             right, wrong = (0.0, 0.0) if task is None else right_and_wrong(task, models[task.name])
-            cells.append(f"{100 * right:11.1f} /{100 * wrong:5.1f}")
-        yield f"{one.name:18}" + "".join(cells)
+            cells.append(f"{'-':>18}" if task is None else f"{100 * right:11.1f} /{100 * wrong:5.1f}")
+        yield f"{name:18}" + "".join(cells)
 
 
 @click.command()
@@ -327,6 +356,8 @@ def main(data: Path, work: Path, out: Path, model: str) -> None:
                 if is_everyday
                 else [score_base(base, work / "store", model)]
             )
+            if base.name.endswith("_whole"):
+                scored += score_edits(base, work / "store", model)
             kept.write_bytes(pickle.dumps(scored))
             _log.info("%s: %d mentions", base.name, sum(len(task.is_nil) for task in scored))
         of_base = pickle.loads(kept.read_bytes())  # noqa: S301

@@ -9,6 +9,9 @@ from pearl_qdrant.linking.ranking.edit_features import (
     edit_similarity,
     is_misread,
     is_probably_slip,
+    is_short_slip,
+    is_swap,
+    is_unknown,
     margin,
     slips,
     sorted_similarity,
@@ -132,3 +135,36 @@ def test_the_margin_is_the_lead_over_other_entities() -> None:
 def test_a_name_with_a_slip_in_a_long_word_is_found_without_ngrams(mention: str, name: str, expected: bool) -> None:
     """Words with digits and short words are no slips: the name of another entity may be meant."""
     assert is_probably_slip(mention, name) == expected
+
+
+@pytest.mark.parametrize(
+    "mention, name, expected",
+    [
+        ("gut", "gout", True),
+        ("dxta", "data", True),
+        ("ab", "abc", False),  # two letters
+        ("data", "data", False),
+        ("meazles", "measles", False),  # long enough for a slip as any other
+        ("dxty", "data", False),  # two edits
+        ("ab1", "ab2", False),  # another number
+    ],
+)
+def test_short_names_with_one_edit(mention: str, name: str, expected: bool) -> None:
+    """Three or four letters, one of them wrong."""
+    assert is_short_slip(string_features(mention), string_features(name), similarity(mention, name)) is expected
+
+
+def test_a_word_that_the_base_does_not_have_is_no_other_name() -> None:
+    """Only words that the name has not are looked up; a misspelt word is in no base."""
+    mention, name = string_features("left lumg"), string_features("left lung")
+
+    assert is_unknown(mention, name, {"left": 0.9})
+    assert not is_unknown(mention, name, {"left": 0.9, "lumg": 0.1})
+    assert is_unknown(name, name, {"left": 0.9, "lung": 0.9})
+
+
+def test_letters_in_another_order() -> None:
+    """The same letters, as often."""
+    assert is_swap(string_features("Mexioc"), string_features("Mexico"))
+    assert not is_swap(string_features("Mexicoo"), string_features("Mexico"))
+    assert not is_swap(string_features("Mexiko"), string_features("Mexico"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pearl_qdrant.linking.decision import decide
+from pearl_qdrant.linking.ranking.edit_features import edit_similarity
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
 from pearl_qdrant.linking.ranking.scoring import (
     LinkQuery,
@@ -15,6 +18,7 @@ from pearl_qdrant.linking.ranking.scoring import (
     Scorer,
     score_names,
 )
+from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
@@ -113,3 +117,30 @@ def link(probabilities: list[float], *, threshold: float, names: list[str]) -> N
 def test_the_threshold_decides(threshold: float, names: list[str], expected: object) -> None:
     """An entity at or over the threshold is linked; namesakes that reach it only together are ambiguous."""
     assert link([0.6, 0.2], threshold=threshold, names=names) == expected
+
+
+def test_a_misspelt_word_that_the_base_does_not_have_counts_as_one() -> None:
+    """A slip in an unknown word, in a short one, by a swap; the vector of such a word means little."""
+
+    def of(mention: str, called: str, known: dict[str, float] | None = None) -> dict[str, float]:
+        names = [name(0, dense=0.2, called=called)]
+        query, scorer = LinkQuery(1), Scorer(NOTHING, 0.0, 0.0)
+        one = score_names(
+            mention, [_with_similarity(mention, each) for each in names], None, query, scorer, known or {}
+        )
+        found = features(one.found[0])
+        return {key: found[key] for key in ("short_edit", "unknown_slip", "unknown_gap", "swap") if found[key]}
+
+    gap = pytest.approx(0.8)
+    assert of("Kilkenjy", "Kilkenny") == {"unknown_slip": 1.0, "unknown_gap": gap}
+    assert of("Mexioc", "Mexico") == {"unknown_slip": 1.0, "unknown_gap": gap, "swap": 1.0}
+    assert of("dxta", "data") == {"short_edit": 1.0, "unknown_slip": 1.0, "unknown_gap": gap}
+    assert of("Kilkenjy", "Kilkenny", {"kilkenjy": 0.4}) == {}
+    assert of("hepatitis Z", "hepatitis B") == {}
+    assert of("Mexico", "Mexico") == {}
+
+
+def _with_similarity(mention: str, one: MatchedName) -> MatchedName:
+    """A found name with its edit similarity, as the search gives it."""
+    joined = string_features(mention).joined, string_features(one.point.name).joined
+    return replace(one, edit_similarity=edit_similarity(*joined))

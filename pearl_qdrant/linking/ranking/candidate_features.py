@@ -10,6 +10,9 @@ import numpy.typing as npt
 from pearl_qdrant.linking.ranking.edit_features import (
     UNCHANGED,
     is_misread,
+    is_short_slip,
+    is_swap,
+    is_unknown,
     margin,
     rarity,
     slips,
@@ -74,6 +77,8 @@ def candidate_features(
     changes = UNCHANGED if misread else word_changes(of_mention, of_name, known)
     is_other = changes.is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
     n_slips = int(misread) or (0 if changes.is_code else slips(of_mention, of_name, similarity))
+    is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
+    is_new_word = bool(n_slips or is_short) and is_unknown(of_mention, of_name, known)
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
     return (
         dense,
@@ -93,6 +98,10 @@ def candidate_features(
         length(of_mention) if n_slips == 1 else 0.0,
         0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
         0.0 if is_other else margin(similarity, nearest[-1] if similarity == nearest[0] else nearest[0]),
+        1.0 if is_short else 0.0,
+        1.0 if is_new_word else 0.0,
+        1 - dense if is_new_word else 0.0,
+        1.0 if n_slips == 1 and is_swap(of_mention, of_name) else 0.0,
         *changes[:-1],
         1.0 if point.is_canonical else 0.0,
         type_agreement(gaps, point.types),

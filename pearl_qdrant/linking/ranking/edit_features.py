@@ -72,6 +72,34 @@ def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> i
     return 2 if distance == 2 and shortest >= TWO_EDIT_LETTERS else 0
 
 
+def is_short_slip(mention: StringFeatures, name: StringFeatures, similarity: float) -> bool:
+    """Whether the spelling keys of three or four letters are one edit apart.
+
+    Args:
+        mention, name: The two strings.
+        similarity: Their `edit_similarity`.
+    """
+    if similarity <= FAR or similarity == 1.0 or mention.numbers != name.numbers:
+        return False
+    longest, shortest = max(len(mention.joined), len(name.joined)), min(len(mention.joined), len(name.joined))
+    return 2 < shortest < ONE_EDIT_LETTERS and round((1 - similarity) * longest) == 1
+
+
+def is_unknown(mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]) -> bool:
+    """Whether the base has none of the words that the mention has and the name has not: then they are no other names.
+
+    Args:
+        mention, name: The two strings.
+        known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
+    """
+    return not any(known.get(word, 0.0) for word in mention.content if word not in name.content_set)
+
+
+def is_swap(mention: StringFeatures, name: StringFeatures) -> bool:
+    """Whether the spelling keys have the same letters in another order."""
+    return len(mention.joined) == len(name.joined) and sorted(mention.joined) == sorted(name.joined)
+
+
 def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity: float) -> float:
     """Edit similarity of the sorted words above that of the words as they stand, in [0, 1]: another order of words."""
     if len(mention.content) < 2 or len(name.content) < 2:

@@ -32,6 +32,10 @@ Features of a candidate, computed from its best name:
     sorted_similarity   what sorting the words adds to the edit similarity, where all words have a counterpart
     edit_margin         how much nearer the name is, by edits, than that of any other entity, where all words have a
                         counterpart and no code differs
+    short_edit          the spelling keys have three or four letters, and are one edit apart
+    unknown_slip        one or two edits apart as above, and the base does not have the word as the mention has it
+    unknown_gap         if so: 1 - `dense`; tokens of a word that nobody writes give a vector that means little
+    swap                one edit apart, by two letters in another order
     replaced_words      share of equal words where both sides have another word too: "left lung", "right lung"
     any_replaced        both sides have a word without a counterpart
     replaced_known      if so: the frequency in the base of the mention's most frequent such word, in [0, 1]
@@ -88,6 +92,10 @@ FEATURES = (
     "slip_length",
     "sorted_similarity",
     "edit_margin",
+    "short_edit",
+    "unknown_slip",
+    "unknown_gap",
+    "swap",
     "replaced_words",
     "any_replaced",
     "replaced_known",
