@@ -34,6 +34,10 @@ from pearl_qdrant.store.schema import NamePoint
 QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""
 
+MORE = 10
+"""Entities beyond the limit that are ranked where none has the mention's own name. The preliminary score misjudges
+misspelt names: their vectors mean little."""
+
 MAX_SAME_NAME = 10_000
 """Maximum number of names fetched if many entities share one name. The first entity by id is chosen among these."""
 
@@ -269,7 +273,7 @@ def _others_of_best_name(
 
 
 def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedName]:
-    """The best name of each entity, best first; equal ones are sorted by base and id."""
+    """The best name of each entity, best first; equal ones are sorted by base and id. `MORE` go beyond the limit."""
     best: dict[tuple[str, str], MatchedName] = {}
     # Rounded, so that rounding errors of the cosine do not decide between equal names.
     ordered = [(-round(name.preliminary_score, 6), name.point, name) for name in names]
@@ -277,6 +281,8 @@ def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedNa
     for _, point, name in ordered:
         best.setdefault((point.kb, point.entity_id), name)
     kept = list(best.values())
+    if not kept:
+        return []
     # All entities with the best name are kept, because they are tied.
-    n_tied = [name.point.name for name in kept].count(kept[0].point.name) if kept else 0
-    return kept[: max(limit, n_tied)]
+    n_tied = [name.point.name for name in kept].count(kept[0].point.name)
+    return kept[: max(limit if kept[0].is_same_spelling else limit + MORE, n_tied)]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.candidates import MORE, _group_by_entity
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
 from pearl_qdrant.linking.ranking.scoring import (
@@ -137,3 +138,13 @@ def test_invalid_rerank_scores_are_refused(scores: list[float]) -> None:
 
     with pytest.raises(ModelError, match=r"read 2 candidates and returned the scores \["):
         rerank(scored([0.5, 0.4]), Broken(), "y")
+
+
+@pytest.mark.parametrize("is_own, n", [(True, 3), (False, 3 + MORE)])
+def test_more_entities_are_ranked_where_no_name_is_the_mention_itself(is_own: bool, n: int) -> None:
+    """Of a misspelt mention the right name may come late by its vector; a name as it stands needs no others."""
+    names = [MatchedName(NamePoint("kb", f"E{i:02}", f"n{i}", f"n{i}", True), 0.9 - i / 100) for i in range(20)]
+    names[4].is_same_spelling = is_own
+
+    assert len(_group_by_entity(names, 3)) == n
+    assert _group_by_entity([], 3) == []

@@ -172,7 +172,7 @@ def test_a_killed_worker_repeats_only_its_part(
 
 
 STEPS: tuple[tuple[object, str], ...] = (
-    (driver, "cut_and_scan"),
+    (driver, "cut_in_ranges"),
     (Work, "write_plan"),
     (PartBuilder, "_finish"),
     (driver, "join_parts"),
@@ -204,7 +204,7 @@ def test_a_killed_driver_goes_on(
         patch.setattr(place, step, killed_at(getattr(place, step), after=after, n=2 if step == "clear" else 1))
         with pytest.raises(Killed):
             load(base, whole, encoder)
-    if (step, after) in (("write_joined", False), ("cut_and_scan", True)):
+    if (step, after) in (("write_joined", False), ("cut_in_ranges", True)):
         assert name not in EdgeStore(whole).collections()
 
     load(base, whole, encoder)
