@@ -253,13 +253,14 @@ class EdgeCollection(BaseCollection):
         narrow = query_filter is not None and is_narrow(folder, query_filter)
         return SearchEngine(
             run=partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow),
-            read=self._read,
+            read=self._reader(),
             dim=folder.manifest.dim,
         )
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
+        read = self._reader()
         for record in self._scroll_records(to_filter(point_filter), page):
-            yield self._read(record.payload)
+            yield read(record.payload)
 
     def _scroll_records(self, scroll_filter: Filter | None, page: int) -> Iterator[Record]:
         """Yield the records that pass, by id. Between pages, other threads may use the shard."""
@@ -275,23 +276,24 @@ class EdgeCollection(BaseCollection):
     def _scroll_rows(self) -> Iterator[NameRows]:
         folder = self._folder
         wanted = [DENSE, DESCRIPTION] if folder.manifest.has_descriptions else [DENSE]
+        read = self._reader()
         fields = payload_fields(folder.manifest)
         offset = None
         while True:
             request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=fields, with_vector=wanted)
             with folder.shard("reading it") as shard:
                 records, offset = shard.scroll(request)
-            points = [self._read(record.payload) for record in records]
+            points = [read(record.payload) for record in records]
             vectors = (cast("dict[str, list[float]]", record.vector or {}) for record in records)
             yield pack_rows(points, vectors, dim=folder.manifest.dim, has_descriptions=folder.manifest.has_descriptions)
             if offset is None:
                 return
 
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
-        folder = self._folder
+        folder, read = self._folder, self._reader()
         with folder.shard("reading it") as shard:
             records = shard.retrieve([*ids], payload_fields(folder.manifest), False)
-            return {str(record.id): self._read(record.payload) for record in records}
+            return {str(record.id): read(record.payload) for record in records}
 
     def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
         with self._folder.shard("reading it") as shard:
@@ -332,7 +334,7 @@ class EdgeCollection(BaseCollection):
             shard.update(UpdateOperation.delete_points([*ids]))
             folder.record(operations.DELETE, operations.delete_body(ids))
 
-    def _read(self, payload: Mapping[str, Any] | None) -> NamePoint:
-        if self._folder.manifest.has_plain_payloads:
-            return read_payload(payload, self._name)
-        return read_record(payload, self._name)
+    def _reader(self) -> Callable[[Mapping[str, Any] | None], NamePoint]:
+        """How payloads are read, decided once for many points."""
+        read = read_payload if self._folder.manifest.has_plain_payloads else read_record
+        return partial(read, collection=self._name)
