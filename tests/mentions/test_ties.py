@@ -70,7 +70,7 @@ def test_an_entity_with_many_names_does_not_push_out_the_others() -> None:
     names = Names(many + others)
     idf = IdfTable(np.ones(BUCKETS, dtype=np.uint8))
     encoded = Encoded(np.ones((1, 2), dtype=np.float32), np.ones(1, dtype=np.bool_), None)
-    scorer = Scorer(RankingModel.from_names({}, {}, {}), 0.0, 0.0)
+    scorer = Scorer(RankingModel.from_names({"dense": 1.0}, {}, {}), 0.0, 0.0)  # equal ones would all be tied
     (scored,) = find_candidates([SearchTarget(names, idf)], ["aspirin"], encoded, LinkQuery(10), scorer)  # type: ignore[arg-type]
 
     assert names.limits == [15, 60]
