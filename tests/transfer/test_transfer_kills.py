@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from edge_cases import python
 from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
 from transfer_cases import NAME, check_same, fill
 
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -34,34 +35,50 @@ print("done", flush=True)
 """
 
 
-def killed_push(url: str, store: Path, *, replace: bool, seconds: float) -> bool:
-    """Kill a push some time after it began; returns whether it had ended."""
-    with python(PUSH, url, str(store), "yes" if replace else "no") as process:
+def push(url: str, store: Path, *, replace: bool) -> subprocess.Popen[str]:
+    """A push in a process of its own that has just begun."""
+    process = python(PUSH, url, str(store), "yes" if replace else "no")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    return process
+
+
+def killed_push(double: QdrantDouble, store: Path, *, nth: int, is_applied: bool) -> None:
+    """Kill a push as the server gets its n-th request, which it carries out or not."""
+    with push(double.url, store, replace=True) as process:
+        n_left = nth
+
+        def kill_at_last() -> None:
+            nonlocal n_left
+            n_left -= 1
+            if not n_left:
+                process.kill()
+
+        double.before_fault = kill_at_last
+        passes = [Fault("pass", match=".")] * (nth - 1)
+        double.faults = [*passes, Fault("pass" if is_applied else "drop", match=".")]
         assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        return "done" in process.stdout.read()
+        assert "done" not in process.stdout.read()
+    assert process.returncode == -signal.SIGKILL
+    double.before_fault = None
 
 
 def test_kills_leave_nothing_half_visible(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
     """After each kill the server has no collection of that name, or all of it; the last push brings the rest."""
     rng = random.Random(3)
-    start = time.monotonic()
-    assert killed_push(double.url, Path(local.location), replace=False, seconds=60)
-    whole_s = time.monotonic() - start
+    with push(double.url, Path(local.location), replace=False) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == "done\n"
+    n_requests = len(double.requests)
     server.delete(NAME)
-    n_done = 0
     for _ in range(KILLS):
-        n_done += killed_push(double.url, Path(local.location), replace=True, seconds=rng.uniform(0, whole_s))
+        nth = rng.randint(1, n_requests)
+        killed_push(double, Path(local.location), nth=nth, is_applied=rng.random() < 0.5)
         if server.collections():
             assert server.collections() == [NAME]
             check_same(server.open(NAME), local.open(NAME, read_only=True))
     push_collection(NAME, to=server, store=local, way="stream", replace=True)
 
-    assert n_done < KILLS
     check_same(server.open(NAME), local.open(NAME, read_only=True))
     versions = server.versions.list(NAME)
     assert all(version.mark.is_complete for version in versions), "leftovers of the killed ones are gone"
