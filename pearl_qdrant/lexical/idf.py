@@ -131,7 +131,9 @@ class LexicalScores:
     name_coverage: FloatArray
 
 
-def score_pairs(mentions: SparseRows, names: SparseRows, pairs: Sequence[tuple[int, int]]) -> LexicalScores:
+def score_pairs(
+    mentions: SparseRows, names: SparseRows, pairs: Sequence[tuple[int, int]] | npt.NDArray[np.int64]
+) -> LexicalScores:
     """Score pairs of rows.
 
     Args:
@@ -146,7 +148,7 @@ def score_pairs(mentions: SparseRows, names: SparseRows, pairs: Sequence[tuple[i
     if not n_pairs or not len(mentions.indices) or not len(names.indices):
         zeros = np.zeros(n_pairs, dtype=np.float32)
         return LexicalScores(zeros, zeros, zeros)
-    both = np.array(pairs, dtype=np.int64)
+    both = np.asarray(pairs, dtype=np.int64)
     # All features of all names in one flat array, pair after pair: `pair` is the pair of each of them, `at` its
     # position in `names`.
     lengths = np.diff(names.offsets)[both[:, 1]]

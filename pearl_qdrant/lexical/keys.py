@@ -102,6 +102,16 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
     return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values.astype(np.float32), offsets)
 
 
+def spelling_feature(spelling: str) -> int:
+    """The feature of a spelling key, as names have it."""
+    digest = _SPELLING.copy()
+    digest.update(spelling.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "little")
+
+
+_SPELLING = blake2b(digest_size=4, person=b"key0")
+
+
 def _hash(kind: int, key: str) -> int:
     """32 bits of a key; the same in every process and release."""
     digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=4, person=b"key%d" % kind).digest()

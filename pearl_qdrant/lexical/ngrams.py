@@ -73,12 +73,23 @@ class SparseRows:
         part = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
         return self.indices[part], self.values[part]
 
-    def take(self, rows: Sequence[int]) -> SparseRows:
-        """The given rows; at least one."""
-        parts = [self.row(i) for i in rows]
-        offsets = np.cumsum([0, *(len(indices) for indices, _ in parts)])
-        indices, values = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        return SparseRows(indices, values, offsets)
+    def take(self, rows: Sequence[int] | IntArray) -> SparseRows:
+        """The given rows, in the order given."""
+        wanted = np.asarray(rows, np.int64)
+        lengths = self.offsets[wanted + 1] - self.offsets[wanted]
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        at = np.repeat(self.offsets[wanted] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return SparseRows(self.indices[at], self.values[at], offsets)
+
+
+def join_rows(tables: Sequence[SparseRows]) -> SparseRows:
+    """The rows of some tables, one after the other; none for no tables."""
+    lengths = [np.diff(table.offsets) for table in tables]
+    return SparseRows(
+        np.concatenate([np.empty(0, np.uint32), *(table.indices for table in tables)]),
+        np.concatenate([np.empty(0, np.float32), *(table.values for table in tables)]),
+        np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])),
+    )
 
 
 def fold_name(name: str) -> str:

@@ -15,7 +15,7 @@ Source of the idea: Li, Deng, Wang and Feng 2011, "PASS-JOIN: a partition-based 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
@@ -47,16 +47,7 @@ def part_rows(spellings: Sequence[str]) -> SparseRows:
     Returns:
         n rows; empty ones for short and very long names.
     """
-    return _rows(_of_name(spelling) for spelling in spellings)
-
-
-def part_queries(spellings: Sequence[str]) -> SparseRows:
-    """Sparse vectors that find the names which differ from mentions by one or two edits; as `part_rows`."""
-    return _rows(_of_mention(spelling) for spelling in spellings)
-
-
-def _rows(cut: Iterator[set[int]]) -> SparseRows:
-    found = [sorted(parts) for parts in cut]
+    found = [sorted(_of_name(spelling)) for spelling in spellings]
     indices = np.array([one for parts in found for one in parts], np.uint32)
     offsets = np.concatenate(([0], np.cumsum([len(parts) for parts in found], dtype=np.int64))).astype(np.int64)
     return SparseRows(indices, np.full(len(indices), WEIGHT, np.float32), offsets)
@@ -77,7 +68,12 @@ def _of_name(key: str) -> set[int]:
     return found
 
 
-def _of_mention(key: str) -> set[int]:
+def mention_parts(key: str) -> set[int]:
+    """Features of the parts that names have which differ from a mention by one or two edits.
+
+    Args:
+        key: Spelling key of the mention.
+    """
     found: set[int] = set()
     edits = 2 if len(key) >= THIRDS_LETTERS else 1
     if not LEAST_LETTERS - 1 <= len(key) <= MAX_LETTERS + edits:

@@ -23,7 +23,7 @@ from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
-from pearl_qdrant.lexical.parts import part_queries
+from pearl_qdrant.lexical.slips import slip_query
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity, is_probably_slip
@@ -64,7 +64,6 @@ class Queries:
         spellings, words: Their keys of spelling and of sorted words (`lexical.keys`).
         ngrams: Their n-grams, m rows.
         keys: Their keys, m rows.
-        parts: Their parts, m rows.
     """
 
     mentions: Sequence[str]
@@ -72,12 +71,11 @@ class Queries:
     words: Sequence[str]
     ngrams: SparseRows
     keys: SparseRows
-    parts: SparseRows
 
     def take(self, rows: Sequence[int]) -> Queries:
         """The mentions in these rows; at least one."""
         mentions, spellings, words = ([of[row] for row in rows] for of in (self.mentions, self.spellings, self.words))
-        tables = (table.take(rows) for table in (self.ngrams, self.keys, self.parts))
+        tables = (table.take(rows) for table in (self.ngrams, self.keys))
         return Queries(mentions, spellings, words, *tables)
 
 
@@ -107,7 +105,7 @@ def find_candidates(
     folded = [fold_name(mention) for mention in mentions]
     keys = [name_keys(one) for one in folded]
     spellings = [spelling for spelling, _, _ in keys]
-    tables = folded_rows(folded), key_rows(keys), part_queries(spellings)
+    tables = folded_rows(folded), key_rows(keys)
     queries = Queries(mentions, spellings, [words for _, _, words in keys], *tables)
 
     def is_match(number: int, point: NamePoint) -> bool:
@@ -208,7 +206,7 @@ def _search_names(
         types=link_query.filter,
         is_match=is_match,
         keys=queries.keys,
-        parts=queries.parts,
+        slips=lambda number: slip_query(queries.spellings[number]),
     )
     return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
 

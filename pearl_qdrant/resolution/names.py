@@ -6,6 +6,7 @@ short that punctuation tells them apart (`C`, `C++`, `C#`). Memory grows with th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -79,7 +80,7 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     key = spelling_key(folded)
     if len(key) <= SHORT_KEY:
         key = " ".join(name.casefold().split())
-    return key, type_.casefold().strip()
+    return key, sys.intern(type_.casefold().strip())
 
 
 def gather(records: Iterable[NameRecord | str], *, known: Mapping[tuple[str, str], int] | None = None) -> Forms:
@@ -97,7 +98,7 @@ def gather(records: Iterable[NameRecord | str], *, known: Mapping[tuple[str, str
         name = " ".join(one.name.split())
         if not name:
             continue
-        key = (name, one.type.strip())
+        key = (name, sys.intern(one.type.strip()))
         counts[key] = counts.get(key, 0) + 1
         if one.source:
             seen = sources.setdefault(key, set())

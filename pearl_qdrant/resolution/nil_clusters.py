@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.resolution.clusters import FORBIDDEN, Cluster, Group, Pair, PairTable, cluster_names
+from pearl_qdrant.resolution.clusters import (
+    FORBIDDEN,
+    Cluster,
+    FloatArray,
+    Group,
+    IntArray,
+    Pair,
+    PairTable,
+    cluster_names,
+    unpack_pairs,
+)
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.model import PairModel
@@ -52,21 +62,22 @@ class NilClusters:
         self._comparison = Comparison(forms, encoder)
         self._model = model
         self._apart = {(min(pair), max(pair)) for pair in apart}
-        self._table = PairTable(self._known(), self._score)
+        self._table = PairTable(*self._known(), self._score)
 
-    def _known(self) -> list[tuple[int, int, float]]:
-        """Candidates with a probability of at least `KEPT`."""
-        known: list[tuple[int, int, float]] = []
-        pairs = self._comparison.candidates()
-        for start in range(0, len(pairs), _BLOCK):
-            block = pairs[start : start + _BLOCK]
+    def _known(self) -> tuple[IntArray, FloatArray]:
+        """Candidates with a probability of at least `KEPT`, packed, and their probabilities."""
+        packed = self._comparison.candidates()
+        keys, probabilities = [], []
+        for start in range(0, len(packed), _BLOCK):
+            block = unpack_pairs(packed[start : start + _BLOCK])
             scores = self._comparison.scores(block, with_words=False)
             is_worth = self._model.is_worth_comparing(scores.dense, scores.lexical)
             is_worth |= np.array([self._comparison.is_together(a, b) for a, b in block.tolist()], bool)
-            worth = [(a, b) for a, b in block[is_worth].tolist()]
-            scored = self._score(worth)
-            known += [(a, b, p) for (a, b), p in zip(worth, scored, strict=True) if p >= KEPT or p == FORBIDDEN]
-        return known
+            scored = np.array(self._score([(a, b) for a, b in block[is_worth].tolist()]), np.float64)
+            is_kept = (scored >= KEPT) | (scored == FORBIDDEN)
+            keys.append(packed[start : start + _BLOCK][is_worth][is_kept])
+            probabilities.append(scored[is_kept])
+        return np.concatenate([packed[:0], *keys]), np.concatenate([np.empty(0), *probabilities])
 
     def _score(self, pairs: Sequence[Pair]) -> list[float]:
         if not pairs:
@@ -104,4 +115,4 @@ class NilClusters:
 
     def near_pairs(self, lowest: float) -> list[NearPair]:
         """All scored pairs of at least a probability."""
-        return [NearPair(a, b, p) for a, b, p in self._table.items() if p >= lowest]
+        return [NearPair(a, b, p) for a, b, p in self._table.items(lowest)]

@@ -16,7 +16,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import IsMatch
+from pearl_qdrant.store.protocol import IsMatch, SlipQuery
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import ScoredName, SearchEngine, check_limit, chunks, keep_valid, search_dense
 from pearl_qdrant.store.versions.rows import NameRows
@@ -131,9 +131,9 @@ class BaseCollection(ABC):
         types: Sequence[str] = (),
         is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
-        parts: SparseRows | None = None,
+        slips: SlipQuery | None = None,
     ) -> list[list[ScoredName]]:
-        """Find names near by dense vector, by keys, parts or n-grams; see `protocol.Collection.search_hybrid`.
+        """Find names near by dense vector, by keys, slips or n-grams; see `protocol.Collection.search_hybrid`.
 
         Raises:
             ValueError: If vectors and rows do not pair up, have another width or are not finite, or a limit is not
@@ -153,7 +153,7 @@ class BaseCollection(ABC):
             lexical_limit=lexical_limit,
             is_match=is_match,
             keys=keys if self.manifest.has_keys else None,
-            parts=parts if self.manifest.has_parts else None,
+            slips=slips if self.manifest.has_parts else None,
         )
 
     def find(

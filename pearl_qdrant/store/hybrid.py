@@ -1,8 +1,8 @@
-"""Hybrid search, by dense vector, by keys, by parts and by n-grams: the part that both stores share.
+"""Hybrid search, by dense vector, by keys, by slips and by n-grams: the part that both stores share.
 
 The first call of the engine finds points by dense vector, quickly, and those that share a key with the mention
 (`lexical.keys`). If none is the mention's own name, as it stands or but for a slip, the next one finds points that
-share parts with it (`lexical.parts`). If none of these is either, the next one finds points by dense vector,
+may be one or two edits away (`lexical.slips`). If none of these is either, the next one finds points by dense vector,
 thoroughly, and by n-grams. After each of them, another call computes the dense scores of points not found by vector.
 Measured on 571,000 names with 15 to 17 points each, in us a mention of a warm loop: dense 330 (900 under a filter that
 passes 8 %), n-grams 690 (1,240), the third call 220 (300); reading a payload takes 8 of it. One request that finds by
@@ -23,7 +23,7 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
-from pearl_qdrant.store.protocol import IsMatch
+from pearl_qdrant.store.protocol import IsMatch, SlipQuery
 from pearl_qdrant.store.search import (
     EnginePoint,
     NameQuery,
@@ -38,9 +38,8 @@ from pearl_qdrant.store.search import (
 KEY_LIMITS = 2
 """Names requested by keys, as a multiple of those by n-grams: all entities of one name should be among them."""
 
-PART_LIMITS = 3
-"""Names requested by parts, as a multiple too. Among 571,078 names the right one is among the first 20 for 90 % of
-mentions with one slip, among the first 40 for 94 %."""
+SLIP_LIMITS = 3
+"""Names requested by slips, as a multiple too."""
 
 NEAREST = 3
 """Names by dense vector that are compared with the mention; its own name is the first, with its namesakes."""
@@ -54,9 +53,10 @@ class _Mention:
         number: Row of the query.
         vector: (dim,), or None.
         ngrams: Indices and values, or None.
-        keys, parts: The same of its keys and its parts.
+        keys: The same of its keys.
+        slips: The same of names that it may be a slip of; made when they are searched.
         by_vector: Points found by dense vector.
-        by_keys, by_parts, by_ngrams: Points found by them; without payloads if there is a vector.
+        by_keys, by_slips, by_ngrams: Points found by them; without payloads if there is a vector.
         rescored: Points that only they found, with dense scores.
         vectorless: Points that only they found and that have no dense vector.
     """
@@ -65,10 +65,10 @@ class _Mention:
     vector: FloatArray | None
     ngrams: tuple[UInt32Array, FloatArray] | None
     keys: tuple[UInt32Array, FloatArray] | None = None
-    parts: tuple[UInt32Array, FloatArray] | None = None
+    slips: tuple[UInt32Array, FloatArray] | None = None
     by_vector: Sequence[EnginePoint] = ()
     by_keys: Sequence[EnginePoint] = ()
-    by_parts: Sequence[EnginePoint] = ()
+    by_slips: Sequence[EnginePoint] = ()
     by_ngrams: Sequence[EnginePoint] = ()
     rescored: Sequence[EnginePoint] = ()
     vectorless: Sequence[EnginePoint] = ()
@@ -78,8 +78,8 @@ class _Mention:
         return chain(self.by_vector[:NEAREST], self.rescored, self.vectorless)
 
     def ids_without_score(self) -> frozenset[str | int | UUID]:
-        """Ids of the points that keys, parts or n-grams found, and that have no dense score yet."""
-        missing = {point.id for point in chain(self.by_keys, self.by_parts, self.by_ngrams)}
+        """Ids of the points that keys, slips or n-grams found, and that have no dense score yet."""
+        missing = {point.id for point in chain(self.by_keys, self.by_slips, self.by_ngrams)}
         # Reading an id converts it, which takes 2 us; the mention's own name is mostly the first point.
         for point in chain(self.by_vector, self.rescored, self.vectorless):
             if not missing:
@@ -97,16 +97,16 @@ def search_hybrid(
     lexical_limit: int,
     is_match: IsMatch | None,
     keys: SparseRows | None = None,
-    parts: SparseRows | None = None,
+    slips: SlipQuery | None = None,
 ) -> list[list[ScoredName]]:
-    """Find names near by dense vector, by keys, parts or n-grams; see `protocol.Collection.search_hybrid`.
+    """Find names near by dense vector, by keys, slips or n-grams; see `protocol.Collection.search_hybrid`.
 
     Args:
         engine: The collection.
         vectors: (q, dim); a row of zeros finds nothing by dense vector.
         lexical: q rows; None searches by dense vector alone.
         limit, lexical_limit: Return at most this many names for each query, by vector and by n-grams.
-        is_match, keys, parts: As in `protocol.Collection.search_hybrid`.
+        is_match, keys, slips: As in `protocol.Collection.search_hybrid`.
 
     Returns:
         q lists.
@@ -118,15 +118,15 @@ def search_hybrid(
     check_vectors(vectors, engine.dim, limit)
     if lexical_limit < 1:
         raise ValueError(f"lexical_limit must be positive, it is {lexical_limit}")
-    for rows_of in (lexical, keys, parts):
+    for rows_of in (lexical, keys):
         if rows_of is not None and (len(rows_of) != len(vectors) or not np.isfinite(rows_of.values).all()):
             raise ValueError(
                 f"n-gram rows must be finite and as many as vectors: {len(rows_of)} rows, {len(vectors)} vectors"
             )
-    searcher = _HybridSearcher(engine, limit, lexical_limit, is_match)
+    searcher = _HybridSearcher(engine, limit, lexical_limit, is_match, slips)
 
     def search_batch(rows: range) -> list[list[ScoredName]]:
-        mentions = [_make_mention(vectors, (lexical, keys, parts), row) for row in rows]
+        mentions = [_make_mention(vectors, lexical, keys, row) for row in rows]
         searcher.search(mentions)
         return [list(searcher.names(mention)) for mention in mentions]
 
@@ -135,9 +135,8 @@ def search_hybrid(
     return list(chain.from_iterable(engine.map_batches(search_batch, batches)))
 
 
-def _make_mention(vectors: FloatArray, tables: Sequence[SparseRows | None], row: int) -> _Mention:
-    ngrams, keys, parts = (_row(table, row) for table in tables)
-    return _Mention(row, vectors[row] if vectors[row].any() else None, ngrams, keys, parts)
+def _make_mention(vectors: FloatArray, lexical: SparseRows | None, keys: SparseRows | None, row: int) -> _Mention:
+    return _Mention(row, vectors[row] if vectors[row].any() else None, _row(lexical, row), _row(keys, row))
 
 
 def _row(rows: SparseRows | None, i: int) -> tuple[UInt32Array, FloatArray] | None:
@@ -153,6 +152,7 @@ class _HybridSearcher:
     limit: int
     lexical_limit: int
     is_match: IsMatch | None
+    slips: SlipQuery | None
 
     def search(self, mentions: Sequence[_Mention]) -> None:
         """Find the points of all mentions; with as few requests as possible for one mention over a network."""
@@ -170,7 +170,7 @@ class _HybridSearcher:
         if self.is_match is not None:
             self._search_own_names(mentions)
             open_mentions = [mention for mention in mentions if not self._has_match(mention, mention.nearest())]
-            open_mentions = self._search_by_parts(open_mentions)
+            open_mentions = self._search_by_slips(open_mentions)
         self._search_both_ways(open_mentions)
         self._rescore(open_mentions)
 
@@ -198,25 +198,34 @@ class _HybridSearcher:
             mention.by_keys = points
         self._rescore(with_keys)
 
-    def _search_by_parts(self, mentions: Sequence[_Mention]) -> list[_Mention]:
+    def _search_by_slips(self, mentions: Sequence[_Mention]) -> list[_Mention]:
         """Search for names that differ from the mention by one or two edits; returns where there is none."""
-        with_parts = [mention for mention in mentions if mention.parts is not None]
-        if not with_parts:
+        self._make_slips(mentions)
+        with_slips = [mention for mention in mentions if mention.slips is not None]
+        if not with_slips:
             return list(mentions)
-        before = {mention.number: len(mention.rescored) for mention in with_parts}
-        answers = run_ordered(self.engine, [self._query_by_parts(mention) for mention in with_parts])
-        for mention, points in zip(with_parts, answers, strict=True):
-            mention.by_parts = points
-        self._rescore(with_parts)
+        before = {mention.number: len(mention.rescored) for mention in with_slips}
+        answers = run_ordered(self.engine, [self._query_by_slips(mention) for mention in with_slips])
+        for mention, points in zip(with_slips, answers, strict=True):
+            mention.by_slips = points
+        self._rescore(with_slips)
         return [
             mention
             for mention in mentions
-            if mention.parts is None
+            if mention.slips is None
             or not self._has_match(mention, chain(mention.rescored[before[mention.number] :], mention.vectorless))
         ]
 
-    def _query_by_parts(self, mention: _Mention) -> NameQuery:
-        return NameQuery(PART_LIMITS * self.lexical_limit, lexical=mention.parts, has_payload=mention.vector is None)
+    def _make_slips(self, mentions: Sequence[_Mention]) -> None:
+        """Make the features of slips; most mentions never need them."""
+        if self.slips is None:
+            return
+        for mention in mentions:
+            indices, values = self.slips(mention.number)
+            mention.slips = (indices, values) if len(indices) else None
+
+    def _query_by_slips(self, mention: _Mention) -> NameQuery:
+        return NameQuery(SLIP_LIMITS * self.lexical_limit, lexical=mention.slips, has_payload=mention.vector is None)
 
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
@@ -239,7 +248,7 @@ class _HybridSearcher:
         answers = run_ordered(self.engine, queries)
         for (mention, _), points in zip(with_vector, answers, strict=False):
             mention.by_vector = points
-            if mention.rescored:  # found by keys or parts before
+            if mention.rescored:  # found by keys or slips before
                 known = {point.id for point in points}
                 mention.rescored = [point for point in mention.rescored if point.id not in known]
         for mention, points in zip(with_ngrams, answers[len(with_vector) :], strict=True):
@@ -250,7 +259,7 @@ class _HybridSearcher:
         scoring, queries = [], []
         for mention in mentions:
             if mention.vector is None:
-                mention.vectorless = _distinct(mention.by_keys, mention.by_parts, mention.by_ngrams)
+                mention.vectorless = _distinct(mention.by_keys, mention.by_slips, mention.by_ngrams)
             elif ids := mention.ids_without_score():
                 scoring.append((mention, ids))
                 queries.append(NameQuery(len(ids), vector=mention.vector, ids=ids))
@@ -269,7 +278,7 @@ class _HybridSearcher:
         for mention, left in incomplete:
             for lexical, points in (
                 (mention.keys, mention.by_keys),
-                (mention.parts, mention.by_parts),
+                (mention.slips, mention.by_slips),
                 (mention.ngrams, mention.by_ngrams),
             ):
                 if found := left.intersection(point.id for point in points):
@@ -285,23 +294,24 @@ class _HybridSearcher:
         queries.append(NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=False))
         if mention.keys is not None:
             queries.append(self._query_by_keys(mention))
-        if mention.parts is not None:
-            queries.append(self._query_by_parts(mention))
+        self._make_slips([mention])
+        if mention.slips is not None:
+            queries.append(self._query_by_slips(mention))
         mention.by_vector, lexical_points, *others = run_ordered(self.engine, queries)
         mention.by_keys = others.pop(0) if mention.keys is not None else ()
         if self._has_match(mention, mention.nearest()):
             self._rescore([mention])
             return
         key_points = mention.by_keys
-        mention.by_parts = others.pop(0) if mention.parts is not None else ()
+        mention.by_slips = others.pop(0) if mention.slips is not None else ()
         quick_points, mention.by_ngrams = mention.by_vector, lexical_points
         ids = mention.ids_without_score()
         queries = [NameQuery(self.limit, vector=vector, is_thorough=True)]
         if ids:
             queries.append(NameQuery(len(ids), vector=vector, ids=ids))
         thorough, *rescored = run_ordered(self.engine, queries)
-        # With several requests, what comes later is not searched where a key or a part leads to the mention's own name.
-        for found in (key_points, [*key_points, *mention.by_parts]):
+        # With several requests, what comes later is not searched where a key or a slip leads to the mention's own name.
+        for found in (key_points, [*key_points, *mention.by_slips]):
             wanted = {point.id for point in found}
             mention.rescored = [point for point in chain.from_iterable(rescored) if point.id in wanted]
             if self._has_match(mention, mention.rescored):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.lexical.ngrams import SparseRows
+from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import ScoredName
@@ -22,6 +22,10 @@ from pearl_qdrant.store.versions.rows import NameRows
 
 IsMatch = Callable[[int, NamePoint], bool]
 """Takes the row of a query and a name; whether the name is so much the query's own that no other search is needed."""
+
+SlipQuery = Callable[[int], tuple[UInt32Array, FloatArray]]
+"""Takes the row of a query; indices, ascending, and values of features that names one or two edits away have
+(`lexical.slips.slip_query`). Empty where nothing is to be searched."""
 
 
 CheckState = Literal["ok", "note", "fail"]
@@ -180,9 +184,9 @@ class Collection(Protocol):
         types: Sequence[str] = (),
         is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
-        parts: SparseRows | None = None,
+        slips: SlipQuery | None = None,
     ) -> list[list[ScoredName]]:
-        """Find names near by dense vector, and names that share keys, parts or n-grams; each once, with dense cosine.
+        """Find names near by dense vector, and names that share keys, slips or n-grams; each once, with dense cosine.
 
         A collection without sparse vectors, or with those of another version, is searched by dense vector only.
 
@@ -197,8 +201,8 @@ class Collection(Protocol):
                 by n-grams.
             keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them. A
                 collection of an older version has no keys: nothing is found by them.
-            parts: q rows of parts (`lexical.parts.part_queries`); a query without a match is searched by them before
-                n-grams, for at most 3 x `lexical_limit` names.
+            slips: Features of names one or two edits away; a query without a match is searched by them before n-grams,
+                for at most 3 x `lexical_limit` names. A collection of an older version has no parts: it is not used.
 
         Returns:
             q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last.

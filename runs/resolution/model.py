@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.resolution.clusters import FORBIDDEN, PairTable, cluster_names
+from pearl_qdrant.resolution.clusters import FORBIDDEN, PairTable, cluster_names, pack_pairs, unpack_pairs
 from pearl_qdrant.resolution.names import Forms, gather, key_of
 from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.features import FEATURES
@@ -108,7 +108,7 @@ def pairs_of(names: list[GoldName], encoder: Encoder) -> TrainingPairs:
         owners.setdefault(key_of(" ".join(one.name.split()), one.type), set()).add(one.gold)
     gold = [next(iter(found)) if len(found := owners[key]) == 1 else None for key in forms.keys]
     comparison = Comparison(forms, encoder)
-    pairs = comparison.candidates()
+    pairs = unpack_pairs(comparison.candidates())
     is_known = np.array([gold[a] is not None and gold[b] is not None for a, b in pairs.tolist()])
     pairs = pairs[is_known]
     is_open = np.array([not comparison.is_forbidden(a, b) for a, b in pairs.tolist()])
@@ -149,10 +149,8 @@ def _fit(sets: list[TrainingPairs], names: list[str]) -> tuple[dict[str, float],
 
 def precision_at(one: TrainingPairs, probabilities: npt.NDArray[np.float64], threshold: float) -> float:
     """Pairwise precision of the forms' clusters at a threshold."""
-    known = zip(*one.pairs.T.tolist(), probabilities.tolist(), strict=True)
-    clusters = cluster_names(
-        PairTable(known, lambda pairs: [0.0] * len(pairs)), threshold, least_agreement=LEAST_AGREEMENT, weights={}
-    )
+    table = PairTable(pack_pairs(one.pairs), probabilities, lambda pairs: [0.0] * len(pairs))
+    clusters = cluster_names(table, threshold, least_agreement=LEAST_AGREEMENT, weights={})
     right = total = 0
     for cluster in clusters:
         gold = [one.gold[member] for member in cluster.members if one.gold[member] is not None]

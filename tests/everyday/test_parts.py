@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pearl_qdrant.lexical.keys import stored_rows
-from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, part_queries, part_rows
+from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, mention_parts, part_rows
 
 LETTERS = st.text(alphabet=string.ascii_lowercase, min_size=4, max_size=MAX_LETTERS)
 LONG = st.text(alphabet=string.ascii_lowercase, min_size=11, max_size=MAX_LETTERS)
@@ -18,7 +18,7 @@ LONG = st.text(alphabet=string.ascii_lowercase, min_size=11, max_size=MAX_LETTER
 
 def shared(mention: str, name: str) -> set[int]:
     """The parts that a mention asks for and a name has."""
-    return set(part_queries([mention]).indices.tolist()) & set(part_rows([name]).indices.tolist())
+    return mention_parts(mention) & set(part_rows([name]).indices.tolist())
 
 
 def edited(name: str, place: int, kind: str) -> str:

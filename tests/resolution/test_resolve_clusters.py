@@ -8,16 +8,25 @@ import numpy as np
 import pytest
 
 from pearl_qdrant.lexical.idf import IdfTable
-from pearl_qdrant.lexical.ngrams import ngram_rows
-from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, cluster_names
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names, pack_pairs
 from pearl_qdrant.resolution.pairs import neighbours
 from pearl_qdrant.resolution.pairs.features import FEATURES, form_of, join_features, skeleton, string_pair
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, shipped_model
 
 
+def table_of(
+    known: Sequence[tuple[int, int, float]], score: ScorePairs = lambda pairs: [0.0] * len(pairs)
+) -> PairTable:
+    """A table of known pairs."""
+    ordered = sorted(known)
+    pairs = np.array([pair for *pair, _ in ordered], np.int64)
+    return PairTable(pack_pairs(pairs), np.array([probability for *_, probability in ordered]), score)
+
+
 def run(known: Sequence[tuple[int, int, float]], **options: object) -> list[list[int]]:
     """Members of the clusters at a threshold of 0.6; pairs that are not known have 0."""
-    table = PairTable(known, lambda pairs: [0.0] * len(pairs))
+    table = table_of(known)
     found = cluster_names(table, 0.6, least_agreement=0.3, weights={}, **options)  # type: ignore[arg-type]
     return sorted(cluster.members for cluster in found)
 
@@ -45,10 +54,21 @@ def test_missing_pairs_are_scored() -> None:
         asked.extend(pairs)
         return [0.9] * len(pairs)
 
-    table = PairTable([(0, 1, 0.9), (1, 2, 0.8)], score)
+    table = table_of([(0, 1, 0.9), (1, 2, 0.8)], score)
     found = cluster_names(table, 0.6, least_agreement=0.3, weights={})
     assert [cluster.members for cluster in found] == [[0, 1, 2]]
     assert asked == [(0, 2)]
+
+
+def test_a_person_forbids_any_pair() -> None:
+    """A pair is forbidden whether it was known before or not, and known pairs keep their probabilities."""
+    table = table_of([(0, 1, 0.9), (2, 5, 0.4), (1, 2, 0.8)])
+    table.forbid(1, 0)
+    table.forbid(5, 0)
+
+    assert [table.get(*pair) for pair in ((0, 1), (0, 5), (2, 1), (5, 2), (3, 4))] == [-1.0, -1.0, 0.8, 0.4, None]
+    assert sorted(table.items(0.5)) == [(1, 2, 0.8)]
+    assert len(list(table.items(FORBIDDEN))) == 4
 
 
 def test_groups_with_founders_stay_two() -> None:
@@ -60,10 +80,7 @@ def test_groups_with_founders_stay_two() -> None:
 
 def test_members_agree_with_their_representative() -> None:
     """Each member has the least probability with the representative, or leaves."""
-    table = PairTable(
-        [(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.9), (0, 3, 0.95), (1, 3, 0.9), (2, 3, 0.1)],
-        lambda pairs: [0.0] * len(pairs),
-    )
+    table = table_of([(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.9), (0, 3, 0.95), (1, 3, 0.9), (2, 3, 0.1)])
     for cluster in cluster_names(table, 0.5, least_agreement=0.3, weights={}):
         assert min(cluster.agreement.values()) >= 0.3
 
@@ -104,8 +121,8 @@ def test_cells_find_the_neighbours_of_a_full_comparison(monkeypatch: pytest.Monk
 def test_rare_ngrams_find_pairs() -> None:
     """Names with a rare word in common are proposed, whatever else they have."""
     names = ["Zyxomma petiolatum", "a dragonfly called zyxomma", "left lung", "right lung", "liver"]
-    rows = ngram_rows(names)
-    found = list(neighbours.ngram_pairs(rows, IdfTable.from_names(names), features=30, k=3))
+    rows = neighbours.weighted_rows([fold_name(name) for name in names], IdfTable.from_names(names))
+    found = list(neighbours.ngram_pairs(rows, features=30, k=3))
     assert {(0, 1), (2, 3)} <= {(min(pair), max(pair)) for block in found for pair in block.tolist()}
 
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs
-from pearl_qdrant.lexical.ngrams import folded_rows
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.resolution.clusters import pack_pairs
 from pearl_qdrant.resolution.names import Forms, is_acronym_like
 from pearl_qdrant.resolution.pairs.features import (
     Form,
@@ -29,7 +29,7 @@ from pearl_qdrant.resolution.pairs.features import (
     skeleton,
     string_pair,
 )
-from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs
+from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
 from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
 
 N_NEIGHBOURS = 16
@@ -71,9 +71,7 @@ class Comparison:
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
         cosines = self._nearest.cosines[:, CROWD]
         self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)
-        self._rows = folded_rows(forms.folded)
-        self._idf = IdfTable.from_names(self._names[:: max(1, len(forms) // 100_000)])
-        self._weighted = self._idf.weighted(self._rows)
+        self._weighted = weighted_rows(forms.folded, IdfTable.from_names(self._names[:: max(1, len(forms) // 100_000)]))
         self._type_codes = np.unique(np.array([key[1] for key in forms.keys]), return_inverse=True)[1]
         self._words = WordVectors(forms.folded, encoder, self._baseline)
         self.form = lru_cache(maxsize=50_000)(self._form)
@@ -83,22 +81,28 @@ class Comparison:
         return form_of(self._names[number], self.forms.folded[number])
 
     def candidates(self) -> IntArray:
-        """Pairs of forms of equal types that may mean the same, (p, 2), the smaller number first, sorted."""
-        keys = np.unique(np.concatenate([_packed(pairs) for pairs in self._proposals()]))
-        a, b = keys >> 32, keys & 0xFFFFFFFF
-        is_possible = (a != b) & (self._type_codes[a] == self._type_codes[b])
-        pairs: IntArray = np.stack((a, b), axis=1)[is_possible]
-        return pairs
+        """Pairs of forms of equal types that may mean the same, as `clusters.pack_pairs` packs them, ascending."""
+        keys = np.concatenate([pack_pairs(pairs) for pairs in self._proposals()])
+        keys.sort()
+        is_first = np.ones(len(keys), bool)
+        is_first[1:] = keys[1:] != keys[:-1]
+        keys = keys[is_first]
+        a, b = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+        packed: IntArray = keys[(a != b) & (self._type_codes[a] == self._type_codes[b])]
+        return packed
 
     def _proposals(self) -> Iterator[IntArray]:
         n = len(self.forms)
-        near = self._nearest.names[:, :DENSE_PAIRS]
-        pairs = np.stack((np.repeat(np.arange(n), near.shape[1]), near.ravel()), axis=1).astype(np.int64)
-        yield pairs[pairs[:, 1] >= 0]
-        yield from ngram_pairs(self._rows, self._idf, features=NGRAM_FEATURES, k=NGRAM_PAIRS)
+        for start in range(0, n, _COMPARED):
+            near = self._nearest.names[start : start + _COMPARED, :DENSE_PAIRS].astype(np.int64)
+            pairs = np.stack((np.repeat(np.arange(start, start + len(near)), near.shape[1]), near.ravel()), axis=1)
+            yield pairs[pairs[:, 1] >= 0]
+        yield from ngram_pairs(self._weighted, features=NGRAM_FEATURES, k=NGRAM_PAIRS)
         skeletons = [skeleton(folded) for folded in self.forms.folded]
         rarity = IdfTable.from_names(skeletons[:: max(1, n // 100_000)])
-        yield from ngram_pairs(folded_rows(skeletons), rarity, features=SKELETON_FEATURES, k=SKELETON_PAIRS)
+        rows = weighted_rows(skeletons, rarity)
+        del skeletons
+        yield from ngram_pairs(rows, features=SKELETON_FEATURES, k=SKELETON_PAIRS)
         if self._together:
             yield np.array(sorted(self._together), np.int64)
 
@@ -159,7 +163,9 @@ class Comparison:
         cosines = np.einsum(
             "ij,ij->i", np.asarray(self._vectors[a], np.float32), np.asarray(self._vectors[b], np.float32)
         )
-        lexical = score_pairs(self._weighted, self._weighted, list(map(tuple, pairs.tolist())))
+        numbers, rows = np.unique(pairs, return_inverse=True)
+        weighted = self._weighted.take(numbers)  # of few pairs, few names
+        lexical = score_pairs(weighted, weighted, rows.reshape(pairs.shape))
         rank_a = (self._nearest.cosines[a] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
         rank_b = (self._nearest.cosines[b] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
         none: FloatArray = np.zeros(len(pairs), np.float32)
@@ -192,12 +198,6 @@ class Comparison:
 _SAME_COSINE = 1e-3  # half floats
 _PROBABLY = 0.5
 _PERSON, _OTHER = ENTITY_TYPES.index("PERSON"), ENTITY_TYPES.index("OTHER")
-
-
-def _packed(pairs: IntArray) -> IntArray:
-    """Pairs as one number each, the smaller one first."""
-    packed: IntArray = pairs.min(axis=1) << 32 | pairs.max(axis=1)
-    return packed
 
 
 def _encode(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, HalfArray | None]:

@@ -8,14 +8,14 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.idf import IdfTable, top_weighted_features
-from pearl_qdrant.lexical.ngrams import SparseRows
+from pearl_qdrant.lexical.ngrams import SparseRows, folded_rows, join_rows
 
 EXACT_NAMES = 30_000
 """Names up to which each is compared with all others: 2 s for each core."""
@@ -30,6 +30,9 @@ LONGEST_LIST = 300
 """Names with an n-gram, at most, for it to be looked up."""
 
 _BLOCK = 2048
+
+_FOLDED = 20_000
+"""Names whose n-grams are made at once."""
 
 _CELLS = 8_000_000
 """Cosines that are compared at once: 32 MB."""
@@ -126,20 +129,25 @@ def _keep_best(found: Nearest, rows: IntArray, columns: IntArray, cosines: Float
     found.cosines[rows] = values
 
 
-def ngram_pairs(rows: SparseRows, idf: IdfTable, *, features: int, k: int) -> Iterator[IntArray]:
+def weighted_rows(folded: Sequence[str], idf: IdfTable) -> SparseRows:
+    """Weighted n-grams of folded names, n rows; made block by block, as they take ten times the memory meanwhile."""
+    return join_rows([idf.weighted(folded_rows(folded[i : i + _FOLDED])) for i in range(0, len(folded), _FOLDED)])
+
+
+def ngram_pairs(weighted: SparseRows, *, features: int, k: int) -> Iterator[IntArray]:
     """Pairs of names that share rare n-grams: of each name the `k` with the highest sum of shared weights.
 
     Args:
-        rows: N-grams of n names, not weighted.
-        idf: How rare they are.
+        weighted: N-grams of n names by their rarity (`weighted_rows`).
         features: N-grams of each name that are looked up, the rarest.
         k: Pairs of each name, at most.
 
     Yields:
         (p, 2), numbers of names, block by block; a pair may come twice, in either order.
     """
-    n = len(rows)
-    top = top_weighted_features(idf.weighted(rows), features)
+    n = len(weighted)
+    blocks = [range(i, min(i + _FOLDED, n)) for i in range(0, n, _FOLDED)]
+    top = join_rows([top_weighted_features(weighted.take(block), features) for block in blocks])
     owner = np.repeat(np.arange(n, dtype=np.int32), np.diff(top.offsets))
     order = np.argsort(top.indices, kind="stable")
     lists, starts, lengths = np.unique(top.indices[order], return_index=True, return_counts=True)
