@@ -27,7 +27,7 @@ KEY_WEIGHT = 1.0
 """A name that is one edit away comes before those that only share parts."""
 
 
-def slip_query(spelling: str) -> tuple[UInt32Array, FloatArray]:
+def slip_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
     """Indices, ascending, and values of the features of names that are one or two edits away; both empty for long ones.
 
     Args:

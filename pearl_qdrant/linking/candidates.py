@@ -23,12 +23,12 @@ from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
-from pearl_qdrant.lexical.slips import slip_query
+from pearl_qdrant.lexical.slips import slip_features
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.edit_features import edit_similarity, is_probably_slip
+from pearl_qdrant.linking.ranking.edit_features import TWO_EDIT_LETTERS, edit_similarity, is_probably_slip
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, ScoredMention, Scorer, score_names
-from pearl_qdrant.store.protocol import Collection, IsMatch
+from pearl_qdrant.store.protocol import Collection, IsMatch, SlipQuery
 from pearl_qdrant.store.schema import NamePoint
 
 QUERY_FEATURES = 8
@@ -37,6 +37,9 @@ QUERY_FEATURES = 8
 MORE = 10
 """Entities beyond the limit that are ranked where none has the mention's own name. The preliminary score misjudges
 misspelt names: their vectors mean little."""
+
+UNKNOWN = 0.12
+"""How frequent a word is at most (`IdfTable.word_frequencies`) that probably no name has: at most one of the sample."""
 
 MAX_SAME_NAME = 10_000
 """Maximum number of names fetched if many entities share one name. The first entity by id is chosen among these."""
@@ -159,13 +162,13 @@ def _search(
     shortened = replace(queries, ngrams=ngrams)
     # A limit for each of the two searches. It is kept low because reading a payload costs more than finding its point.
     n_names = link_query.limit + link_query.limit // 2
-    found = _search_names(target.collection, encoded, shortened, n_names, link_query, is_match)
+    found = _search_names(target, encoded, shortened, n_names, link_query, is_match)
     # If many names belong to few entities, there are too few entities: search again for four times as many names.
     short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < link_query.limit]
     if short:
         is_match_of_short = partial(_renumbered, is_match, short)
         again = _search_names(
-            target.collection,
+            target,
             encoded.take(short),
             shortened.take(short),
             4 * n_names,
@@ -190,7 +193,7 @@ def _renumbered(is_match: IsMatch, numbers: Sequence[int], number: int, point: N
 
 
 def _search_names(
-    collection: Collection,
+    target: SearchTarget,
     encoded: Encoded,
     queries: Queries,
     n_names: int,
@@ -198,7 +201,7 @@ def _search_names(
     is_match: IsMatch,
 ) -> list[list[MatchedName]]:
     """Run one hybrid search for all mentions."""
-    results = collection.search_hybrid(
+    results = target.collection.search_hybrid(
         encoded.vectors,
         queries.ngrams,
         limit=n_names,
@@ -206,9 +209,20 @@ def _search_names(
         types=link_query.filter,
         is_match=is_match,
         keys=queries.keys,
-        slips=lambda number: slip_query(queries.spellings[number]),
+        slips=partial(_slip_query, target.idf, queries),
     )
     return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
+
+
+def _slip_query(idf: IdfTable, queries: Queries, number: int) -> SlipQuery | None:
+    """What names have that one mention may be a slip of; a wide search if it has a word that hardly any name has."""
+    spelling = queries.spellings[number]
+    indices, values = slip_features(spelling)
+    if not len(indices):
+        return None
+    words = fold_name(queries.mentions[number]).split()
+    is_wide = len(spelling) >= TWO_EDIT_LETTERS and min(idf.word_frequencies(words).values()) < UNKNOWN
+    return SlipQuery(indices, values, is_wide)
 
 
 def _n_entities(names: Iterable[MatchedName]) -> int:

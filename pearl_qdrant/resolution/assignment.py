@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, compress
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
@@ -35,18 +38,19 @@ class Assignment:
 
     def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:
         self._forms = forms
-        self._number = {name: i for i, name in enumerate(forms.names)}
-        self._form = {key: form for form, key in enumerate(forms.keys)}
+        # Tables of all names take 250 bytes a name, so they are made only where they are needed.
+        self._form = {key: form for form, key in enumerate(forms.keys)} if decisions else {}
         held = apply_to_nodes(earlier, decisions)
-        self._rows: dict[int, ResolvedName] = {self._number[(one.name, one.type)]: one for one in held}
+        number = {name: i for i, name in enumerate(forms.names)} if held else {}
+        self._rows: dict[int, ResolvedName] = {number[(one.name, one.type)]: one for one in held}
         self._taken = {one.node_id for one in held}
         self._decisions = decisions
         self._several = False
         self._of_form: dict[int, ResolvedName] = {}
-        for number, row in sorted(self._rows.items()):
-            known = self._of_form.get(forms.form_of[number])
+        for i, row in sorted(self._rows.items()):
+            known = self._of_form.get(forms.form_of[i])
             if known is None or row.founded:
-                self._of_form[forms.form_of[number]] = row
+                self._of_form[forms.form_of[i]] = row
 
     def link(self, linker: EntityLinker, threshold: float | None) -> None:
         """Give new names the entities of the linker's collections."""
@@ -88,8 +92,11 @@ class Assignment:
         """
         known = self._of_form
         together = self._together_with_entities()
-        open_ = [form for form in range(len(self._forms)) if form not in known or not known[form].entity_id]
-        open_ = [form for form in open_ if form not in together]
+        is_open = (
+            form not in together and (form not in known or not known[form].entity_id)
+            for form in range(len(self._forms))
+        )
+        open_ = array("q", compress(range(len(self._forms)), is_open))
         near: list[NearPair] = []
         if any(form not in known for form in open_):
             near = self._cluster(open_, encoder(), threshold)
@@ -98,11 +105,11 @@ class Assignment:
         return Resolution(names, tuple(review_pairs(self._forms, names, near_forms, REVIEWED)))
 
     def _cluster(self, open_: Sequence[int], encoder: Encoder, threshold: float | None) -> list[NearPair]:
-        place = {form: i for i, form in enumerate(open_)}
+        place = self._places(open_)
         forms, model = self._forms.subset(open_), shipped_model()
         groups = self._groups(place)
         clusters = NilClusters(forms, encoder, model, self._apart(place))
-        weights = {i: self._weight(form) for i, form in enumerate(open_)}
+        weights = {i: weight for i, form in enumerate(open_) if (weight := self._weight(form)) != 1}
         found = clusters.cluster(model.threshold if threshold is None else threshold, groups=groups, weights=weights)
         held = {member for group in groups for member in group.members}
         pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
@@ -185,6 +192,12 @@ class Assignment:
                 if one not in self._of_form and row is not None and row.entity_id:
                     found[one] = row
         return found
+
+    def _places(self, open_: Sequence[int]) -> dict[int, int]:
+        """The places in `open_` of the forms that earlier runs or decisions have, in order."""
+        wanted = {form for pair in chain(self._pairs("same"), self._pairs("different")) for form in pair}
+        found = {form: bisect_left(open_, form) for form in sorted(wanted | self._of_form.keys())}
+        return {form: i for form, i in found.items() if i < len(open_) and open_[i] == form}
 
     def _groups(self, place: dict[int, int]) -> list[Group]:
         """Earlier nodes, and forms that a person put together."""

@@ -16,7 +16,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import IsMatch, SlipQuery
+from pearl_qdrant.store.protocol import IsMatch, MakeSlipQuery
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import ScoredName, SearchEngine, check_limit, chunks, keep_valid, search_dense
 from pearl_qdrant.store.versions.rows import NameRows
@@ -131,7 +131,7 @@ class BaseCollection(ABC):
         types: Sequence[str] = (),
         is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
-        slips: SlipQuery | None = None,
+        slips: MakeSlipQuery | None = None,
     ) -> list[list[ScoredName]]:
         """Find names near by dense vector, by keys, slips or n-grams; see `protocol.Collection.search_hybrid`.
 

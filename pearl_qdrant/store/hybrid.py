@@ -23,7 +23,7 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
-from pearl_qdrant.store.protocol import IsMatch, SlipQuery
+from pearl_qdrant.store.protocol import IsMatch, MakeSlipQuery, SlipQuery
 from pearl_qdrant.store.search import (
     EnginePoint,
     NameQuery,
@@ -40,6 +40,9 @@ KEY_LIMITS = 2
 
 SLIP_LIMITS = 3
 """Names requested by slips, as a multiple too."""
+
+WIDE_LIMITS = 20
+"""Names requested by slips where none of the first is the mention's own name."""
 
 NEAREST = 3
 """Names by dense vector that are compared with the mention; its own name is the first, with its namesakes."""
@@ -65,7 +68,7 @@ class _Mention:
     vector: FloatArray | None
     ngrams: tuple[UInt32Array, FloatArray] | None
     keys: tuple[UInt32Array, FloatArray] | None = None
-    slips: tuple[UInt32Array, FloatArray] | None = None
+    slips: SlipQuery | None = None
     by_vector: Sequence[EnginePoint] = ()
     by_keys: Sequence[EnginePoint] = ()
     by_slips: Sequence[EnginePoint] = ()
@@ -97,7 +100,7 @@ def search_hybrid(
     lexical_limit: int,
     is_match: IsMatch | None,
     keys: SparseRows | None = None,
-    slips: SlipQuery | None = None,
+    slips: MakeSlipQuery | None = None,
 ) -> list[list[ScoredName]]:
     """Find names near by dense vector, by keys, slips or n-grams; see `protocol.Collection.search_hybrid`.
 
@@ -152,7 +155,7 @@ class _HybridSearcher:
     limit: int
     lexical_limit: int
     is_match: IsMatch | None
-    slips: SlipQuery | None
+    slips: MakeSlipQuery | None
 
     def search(self, mentions: Sequence[_Mention]) -> None:
         """Find the points of all mentions; with as few requests as possible for one mention over a network."""
@@ -209,23 +212,55 @@ class _HybridSearcher:
         for mention, points in zip(with_slips, answers, strict=True):
             mention.by_slips = points
         self._rescore(with_slips)
-        return [
+        open_mentions = [
             mention
             for mention in mentions
             if mention.slips is None
             or not self._has_match(mention, chain(mention.rescored[before[mention.number] :], mention.vectorless))
         ]
+        matched = self._search_widely(open_mentions)
+        return [mention for mention in open_mentions if mention.number not in matched]
+
+    def _search_widely(self, mentions: Sequence[_Mention]) -> set[int]:
+        """Look through many more names that slips may lead to, and keep those that are the mention's own name.
+
+        Returns:
+            The numbers of the mentions that have some.
+        """
+        asking = [
+            (mention, mention.vector)
+            for mention in mentions
+            if mention.slips is not None and mention.slips.is_wide and mention.vector is not None
+        ]
+        if not asking:
+            return set()
+        answers = run_ordered(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention, _ in asking])
+        left = [
+            (mention, vector, frozenset(point.id for point in points) - {point.id for point in mention.by_slips})
+            for (mention, vector), points in zip(asking, answers, strict=True)
+            if len(points) > len(mention.by_slips)
+        ]
+        if not left:
+            return set()
+        scored = self.engine.run([NameQuery(len(ids), vector=vector, ids=ids) for _, vector, ids in left])
+        matched = set()
+        for (mention, _, _), points in zip(left, scored, strict=True):
+            if own := [point for point in points if self._has_match(mention, [point])]:
+                known = {point.id for point in chain(mention.by_vector, mention.rescored)}
+                mention.rescored = [*mention.rescored, *(point for point in own if point.id not in known)]
+                matched.add(mention.number)
+        return matched
 
     def _make_slips(self, mentions: Sequence[_Mention]) -> None:
         """Make the features of slips; most mentions never need them."""
-        if self.slips is None:
-            return
-        for mention in mentions:
-            indices, values = self.slips(mention.number)
-            mention.slips = (indices, values) if len(indices) else None
+        if self.slips is not None:
+            for mention in mentions:
+                mention.slips = self.slips(mention.number)
 
-    def _query_by_slips(self, mention: _Mention) -> NameQuery:
-        return NameQuery(SLIP_LIMITS * self.lexical_limit, lexical=mention.slips, has_payload=mention.vector is None)
+    def _query_by_slips(self, mention: _Mention, limits: int = SLIP_LIMITS) -> NameQuery:
+        assert mention.slips is not None
+        features = mention.slips.indices, mention.slips.values
+        return NameQuery(limits * self.lexical_limit, lexical=features, has_payload=mention.vector is None)
 
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
@@ -276,9 +311,10 @@ class _HybridSearcher:
         """Fetch the payloads of points that have no dense vector, by what found them."""
         queries = []
         for mention, left in incomplete:
+            slips = mention.slips
             for lexical, points in (
                 (mention.keys, mention.by_keys),
-                (mention.slips, mention.by_slips),
+                (None if slips is None else (slips.indices, slips.values), mention.by_slips),
                 (mention.ngrams, mention.by_ngrams),
             ):
                 if found := left.intersection(point.id for point in points):
@@ -316,6 +352,8 @@ class _HybridSearcher:
             mention.rescored = [point for point in chain.from_iterable(rescored) if point.id in wanted]
             if self._has_match(mention, mention.rescored):
                 return
+        if self._search_widely([mention]):
+            return
         scored = [*quick_points, *chain.from_iterable(rescored)]
         mention.by_vector, mention.rescored = thorough, []
         # The thorough search may have found other points than the quick one: compare with its result.

@@ -23,10 +23,24 @@ from pearl_qdrant.store.versions.rows import NameRows
 IsMatch = Callable[[int, NamePoint], bool]
 """Takes the row of a query and a name; whether the name is so much the query's own that no other search is needed."""
 
-SlipQuery = Callable[[int], tuple[UInt32Array, FloatArray]]
-"""Takes the row of a query; indices, ascending, and values of features that names one or two edits away have
-(`lexical.slips.slip_query`). Empty where nothing is to be searched."""
 
+@dataclass(frozen=True, slots=True)
+class SlipQuery:
+    """A search for the names that a mention may be a slip of (`lexical.slips.slip_features`).
+
+    Attributes:
+        indices: (f,), features that such names have, ascending.
+        values: (f,), > 0.
+        is_wide: Whether to look through many more names where the first ones are not the mention's own.
+    """
+
+    indices: UInt32Array
+    values: FloatArray
+    is_wide: bool = False
+
+
+MakeSlipQuery = Callable[[int], SlipQuery | None]
+"""Takes the row of a query; None where nothing is to be searched."""
 
 CheckState = Literal["ok", "note", "fail"]
 
@@ -184,7 +198,7 @@ class Collection(Protocol):
         types: Sequence[str] = (),
         is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
-        slips: SlipQuery | None = None,
+        slips: MakeSlipQuery | None = None,
     ) -> list[list[ScoredName]]:
         """Find names near by dense vector, and names that share keys, slips or n-grams; each once, with dense cosine.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pearl_qdrant.lexical.keys import name_keys, spelling_feature, stored_rows
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.parts import MAX_LETTERS
-from pearl_qdrant.lexical.slips import KEY_WEIGHT, SHORT_LETTERS, slip_query
+from pearl_qdrant.lexical.slips import KEY_WEIGHT, SHORT_LETTERS, slip_features
 
 SHORT = st.text(alphabet=string.ascii_lowercase, min_size=3, max_size=SHORT_LETTERS)
 ANY = st.text(alphabet=string.ascii_lowercase, min_size=3, max_size=MAX_LETTERS)
@@ -19,7 +19,7 @@ ANY = st.text(alphabet=string.ascii_lowercase, min_size=3, max_size=MAX_LETTERS)
 
 def certain(mention: str) -> set[int]:
     """The features that only names one edit away have."""
-    indices, values = slip_query(mention)
+    indices, values = slip_features(mention)
     return set(indices[values == KEY_WEIGHT].tolist())
 
 
@@ -48,7 +48,7 @@ def test_swaps_of_any_mention(mention: str, place: int) -> None:
 @pytest.mark.parametrize("mention", ["", "ab", "a" * (MAX_LETTERS + 3)])
 def test_nothing_is_searched_for_very_short_and_very_long_ones(mention: str) -> None:
     """Two letters fit too many names."""
-    assert len(slip_query(mention)[0]) == 0
+    assert len(slip_features(mention)[0]) == 0
 
 
 def test_features_are_those_of_stored_names() -> None:
@@ -61,7 +61,7 @@ def test_features_are_those_of_stored_names() -> None:
 
 def test_indices_ascend() -> None:
     """A sparse vector has each index once, in order."""
-    indices, values = slip_query("winchster")
+    indices, values = slip_features("winchster")
 
     assert (indices[1:] > indices[:-1]).all()
     assert len(indices) == len(values)

@@ -7,8 +7,8 @@ import pytest
 from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.ngrams import ngram_rows
-from pearl_qdrant.lexical.slips import slip_query
-from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.lexical.slips import slip_features
+from pearl_qdrant.store.protocol import Collection, SlipQuery, Store
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import ScoredName
 
@@ -265,7 +265,7 @@ def test_a_name_with_slips_is_found_by_its_parts(collection: Collection) -> None
             np.repeat(unit([0.0, 0.0, 1.0]), last - first, axis=0),
             ngram_rows(mentions[first:last]),
             is_match=lambda number, point: is_match and point.name == "Winchester",
-            slips=lambda number: slip_query(mentions[first:last][number]),
+            slips=lambda number: SlipQuery(*slip_features(mentions[first:last][number])),
             **arguments,
         )
         return [[hit.point.name for hit in hits if hit.point.name != "hetser"] for hits in found]
