@@ -277,6 +277,30 @@ def test_a_name_with_slips_is_found_by_its_parts(collection: Collection) -> None
             assert search(i, i + 1, is_match) == [search(0, 3, is_match)[i]]
 
 
+@pytest.mark.parametrize("is_wide", [True, False])
+def test_a_wide_search_looks_through_more_names(collection: Collection, is_wide: bool) -> None:
+    """Many names share a part with a mention that has two slips; its own name is found among more of them."""
+    others = [point(str(i), f"Winter{chr(97 + i) * 6}") for i in range(10)]
+    put(collection, *((one, [1.0, 0.0]) for one in [*others, point("99", "Wintergarden")]))
+    mentions = ["wintergxrdxn", "winterqqqqqq"]
+
+    def search(rows: list[int]) -> list[list[str]]:
+        found = collection.search_hybrid(
+            np.repeat(unit([0.0, 0.0, 1.0]), len(rows), axis=0),
+            ngram_rows(["zzz"] * len(rows)),
+            limit=1,
+            lexical_limit=1,
+            is_match=lambda number, point: rows[number] == 0 and point.name == "Wintergarden",
+            slips=lambda number: SlipQuery(*slip_features(mentions[rows[number]]), is_wide),
+        )
+        return [[hit.point.name for hit in hits] for hits in found]
+
+    both = search([0, 1])
+    assert ("Wintergarden" in both[0]) == is_wide
+    assert len(both[1]) <= 4
+    assert [search([0]), search([1])] == [[both[0]], [both[1]]]
+
+
 def test_a_collection_without_parts_is_searched_as_before(collection: Collection) -> None:
     """Collections of an earlier version have none; nothing is found by them."""
     put(collection, (point("1", "Winchester"), [1.0, 0.0]), (point("2", "Rochester"), [0.0, 1.0]))
