@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
 from transfer_cases import NAME, check_same, ready
 
-from pearl_qdrant.errors import OptionError
+from pearl_qdrant.errors import OptionError, StoreUnavailableError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.edge.versions import snapshots
@@ -130,3 +131,36 @@ def test_numbers_of_many_digits_come_back(graph: EdgeStore, server: ServerStore,
     back.close()
     assert all(is_same_point(pulled[one.id], one) for one in long)
     assert any(pulled[one.id] != one for one in long)
+
+
+@pytest.mark.parametrize("request_", ["POST .*/snapshots$", "POST .*/snapshots/upload"], ids=["make", "upload"])
+def test_a_server_that_fails_at_snapshots_gets_the_names_streamed(
+    graph: EdgeStore, server: ServerStore, double: QdrantDouble, request_: str
+) -> None:
+    """A server error that all retries meet is no reason to give up, if the server answers otherwise."""
+    double.faults = [Fault("status", match=request_, status=500, error="no space for it") for _ in range(20)]
+    with pytest.raises(OptionError, match=r"fails at snapshots.*no space for it"):
+        push_collection(NAME, to=server, store=graph, way="snapshot")
+    assert server.collections() == []
+    result = push_collection(NAME, to=server, store=graph)
+
+    assert (result.way, result.names) == ("stream", graph.open(NAME, read_only=True).count())
+    assert "no space for it" in result.reason
+    check_same(server.open(NAME), graph.open(NAME, read_only=True))
+
+
+def test_a_server_that_fails_at_everything_is_unavailable(
+    graph: EdgeStore, server: ServerStore, double: QdrantDouble
+) -> None:
+    """Then nothing is streamed either."""
+    snapshots = Fault("status", match="POST .*/snapshots$", status=500)
+
+    def fail_from_now_on() -> None:
+        double.before_fault = None
+        double.faults += [Fault("status", match=".", status=500) for _ in range(40)]
+
+    double.faults, double.before_fault = [snapshots], fail_from_now_on
+    with pytest.raises(StoreUnavailableError):
+        push_collection(NAME, to=server, store=graph)
+    double.faults = []
+    assert server.collections() == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import httpx
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from pearl_qdrant.errors import StoreError, StoreRejectedError
+from pearl_qdrant.errors import StoreError, StoreRejectedError, StoreUnavailableError
 from pearl_qdrant.store.server.connection import PATIENT, Connection
 
 PROBE_FIELD = "pearl_qdrant_probe"
@@ -34,22 +35,42 @@ def only_shard(connection: Connection, physical: str) -> int:
     return placed.local_shards[0].shard_id
 
 
+@contextmanager
+def _rejected_if_alive(connection: Connection, physical: str) -> Iterator[None]:
+    """Make an error of the block that all retries met a rejection, if the server answers other requests.
+
+    A server that fails at every snapshot, by a full disk or a bug, can still take streamed names.
+    """
+    try:
+        yield
+    except StoreUnavailableError as error:
+        is_alive = False
+        with suppress(Exception):
+            is_alive = connection.client.collection_exists(physical)
+        if not is_alive:
+            raise
+        raise StoreRejectedError(f"the server fails at snapshots, and at nothing else ({error.last})") from error
+
+
 def download_shard(connection: Connection, physical: str, shard: int, target: Path) -> None:
     """Let the server make a snapshot of a shard, download it, and delete it there.
 
     Raises:
-        StoreError: If the server refuses, or does not answer after all retries.
+        StoreRejectedError: If the server refuses, or fails at this alone.
+        StoreError: If it does not answer after all retries.
         OSError: If the file cannot be written.
     """
     path = f"/collections/{quote(physical, safe='')}/shards/{shard}/snapshots"
-    made = connection.call(lambda: _send(connection, "POST", path), collection=physical)
+    with _rejected_if_alive(connection, physical):
+        made = connection.call(lambda: _send(connection, "POST", path), collection=physical)
     try:
         name = str(made.json()["result"]["name"])
     except (ValueError, LookupError, TypeError) as error:
         raise StoreRejectedError("the server names no snapshot") from error
     one = f"{path}/{quote(name, safe='')}"
     try:
-        connection.call(lambda: _download(connection, one, target), collection=physical)
+        with _rejected_if_alive(connection, physical):
+            connection.call(lambda: _download(connection, one, target), collection=physical)
     finally:
         with suppress(StoreError):
             connection.call(lambda: _send(connection, "DELETE", one), collection=physical)
@@ -59,7 +80,8 @@ def upload_shard(connection: Connection, physical: str, shard: int, snapshot: Pa
     """Replace the content of a shard by a snapshot; returns when the server has it.
 
     Raises:
-        StoreError: If the server refuses it, or does not answer after all retries.
+        StoreRejectedError: If the server refuses it, or fails at this alone.
+        StoreError: If it does not answer after all retries.
         OSError: If the file cannot be read.
     """
     path = f"/collections/{quote(physical, safe='')}/shards/{shard}/snapshots/upload?priority=snapshot&wait=true"
@@ -68,7 +90,8 @@ def upload_shard(connection: Connection, physical: str, shard: int, snapshot: Pa
         with snapshot.open("rb") as file:
             _send(connection, "POST", path, files={"snapshot": (snapshot.name, file, "application/octet-stream")})
 
-    connection.call(upload, collection=physical)
+    with _rejected_if_alive(connection, physical):
+        connection.call(upload, collection=physical)
 
 
 def takes_changes(connection: Connection, physical: str, point: str, key: str | None = None) -> bool:
