@@ -15,7 +15,7 @@ thorough dense search goes with the last: two requests instead of three, and one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from uuid import UUID
 
@@ -242,7 +242,7 @@ class _HybridSearcher:
         ]
         if not left:
             return set()
-        scored = self.engine.run([NameQuery(len(ids), vector=vector, ids=ids) for _, vector, ids in left])
+        scored = self._run_by_ids([NameQuery(len(ids), vector=vector, ids=ids) for _, vector, ids in left])
         matched = set()
         for (mention, _, _), points in zip(left, scored, strict=True):
             if own := [point for point in points if self._has_match(mention, [point])]:
@@ -301,11 +301,27 @@ class _HybridSearcher:
         if not queries:
             return
         incomplete = []
-        for (mention, ids), points in zip(scoring, self.engine.run(queries), strict=True):
+        for (mention, ids), points in zip(scoring, self._run_by_ids(queries), strict=True):
             mention.rescored = [*mention.rescored, *points]
             if left := ids.difference(point.id for point in points):
                 incomplete.append((mention, left))
         self._fetch_vectorless(incomplete)
+
+    def _pieces(self, query: NameQuery) -> list[NameQuery]:
+        """A query for points by their ids, cut into several where the engine takes fewer ids."""
+        assert query.ids is not None
+        most = self.engine.max_ids
+        if most is None or len(query.ids) <= most:
+            return [query]
+        ids = sorted(query.ids, key=str)
+        cut = [frozenset(ids[i : i + most]) for i in range(0, len(ids), most)]
+        return [replace(query, limit=len(piece), ids=piece) for piece in cut]
+
+    def _run_by_ids(self, queries: Sequence[NameQuery]) -> list[list[EnginePoint]]:
+        """Run queries for points by their ids."""
+        pieces = [self._pieces(query) for query in queries]
+        answers = iter(self.engine.run(list(chain.from_iterable(pieces))))
+        return [[point for _ in of_one for point in next(answers)] for of_one in pieces]
 
     def _fetch_vectorless(self, incomplete: Sequence[tuple[_Mention, frozenset[str | int | UUID]]]) -> None:
         """Fetch the payloads of points that have no dense vector, by what found them."""
@@ -321,7 +337,7 @@ class _HybridSearcher:
                     queries.append((mention, NameQuery(len(found), lexical=lexical, ids=found)))
                     left -= found
         if queries:
-            for (mention, _), points in zip(queries, self.engine.run([query for _, query in queries]), strict=True):
+            for (mention, _), points in zip(queries, self._run_by_ids([query for _, query in queries]), strict=True):
                 mention.vectorless = [*mention.vectorless, *points]
 
     def _search_in_two_requests(self, mention: _Mention, vector: FloatArray) -> None:
@@ -344,7 +360,7 @@ class _HybridSearcher:
         ids = mention.ids_without_score()
         queries = [NameQuery(self.limit, vector=vector, is_thorough=True)]
         if ids:
-            queries.append(NameQuery(len(ids), vector=vector, ids=ids))
+            queries += self._pieces(NameQuery(len(ids), vector=vector, ids=ids))
         thorough, *rescored = run_ordered(self.engine, queries)
         # With several requests, what comes later is not searched where a key or a slip leads to the mention's own name.
         for found in (key_points, [*key_points, *mention.by_slips]):

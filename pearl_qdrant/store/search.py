@@ -97,6 +97,7 @@ class SearchEngine:
         read: Turns a payload into a point.
         dim: Width of the collection's vectors.
         max_points: The most points that one query may request; None: any number.
+        max_ids: The most ids that one query may name; None: any number.
         batch_mentions: Mentions of a hybrid search in one call of the engine.
         map_batches: Runs the batches of a hybrid search, in order.
         is_remote: Whether a call of the engine is a request over a network.
@@ -106,6 +107,7 @@ class SearchEngine:
     read: Callable[[Any], NamePoint]
     dim: int
     max_points: int | None = None
+    max_ids: int | None = None
     batch_mentions: int = BATCH_MENTIONS
     map_batches: MapBatches = map
     is_remote: bool = False

@@ -12,6 +12,9 @@ from qdrant_double import QdrantDouble
 from store_cases import manifest_of, many, point, unit, yes
 
 from pearl_qdrant.errors import StoreRejectedError
+from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.lexical.slips import slip_features
+from pearl_qdrant.store.protocol import SlipQuery
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
 
@@ -58,6 +61,30 @@ def test_a_search_follows_the_limit(double: QdrantDouble, collection: ServerColl
     found = collection.search(unit([1.0]), limit=10)[0]
 
     assert len(found) == 10
+    assert refused(double) == 0
+
+
+@pytest.mark.parametrize("limits", [{"max_query_limit": 10}, {"condition_max_size": 4}, {}])
+@pytest.mark.parametrize("n_mentions", [1, 3])
+def test_a_hybrid_search_follows_the_limits(
+    double: QdrantDouble, collection: ServerCollection, limits: dict[str, int], n_mentions: int
+) -> None:
+    """Points that were found by spelling are scored in several queries where one may not name so many."""
+    double.limits = limits
+    collection.read_manifest()
+    names = [*(f"Winter{chr(97 + i) * 6}" for i in range(20)), "Wintergarden"]
+    points = [point(f"W{i}", name) for i, name in enumerate(names)]
+    collection.upsert(points, np.repeat(unit([0.0, 1.0]), len(points), axis=0), yes(len(points)))
+    found = collection.search_hybrid(
+        np.repeat(unit([1.0]), n_mentions, axis=0),
+        ngram_rows(["wintergxrdxn"] * n_mentions),
+        limit=5,
+        lexical_limit=5,
+        is_match=lambda number, point: point.name == "Wintergarden",
+        slips=lambda number: SlipQuery(*slip_features("wintergxrdxn"), is_wide=True),
+    )
+
+    assert all("Wintergarden" in [hit.point.name for hit in hits] for hits in found)
     assert refused(double) == 0
 
 

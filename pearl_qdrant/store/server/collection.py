@@ -280,6 +280,7 @@ class ServerCollection(BaseCollection):
             read=self._read,
             dim=self._manifest.dim,
             max_points=self._limits.query,
+            max_ids=self._limits.ids,
             batch_mentions=_BATCH_MENTIONS,
             map_batches=self._connection.map,
             is_remote=True,

@@ -47,6 +47,11 @@ class Limits:
             oversampling=config.search_max_oversampling,
         )
 
+    @property
+    def ids(self) -> int | None:
+        """Ids that one query may name, since it requests all of them."""
+        return min((limit for limit in (self.query, self.values) if limit is not None), default=None)
+
     def check_query(self, limit: int, collection: str) -> None:
         """Refuse a query that the server would refuse.
 
