@@ -16,9 +16,17 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.protocol import IsMatch, MakeSlipQuery
+from pearl_qdrant.store.protocol import IsMatch
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Manifest, NamePoint, point_id
-from pearl_qdrant.store.search import ScoredName, SearchEngine, check_limit, chunks, keep_valid, search_dense
+from pearl_qdrant.store.search import (
+    MakeSlipQuery,
+    ScoredName,
+    SearchEngine,
+    check_limit,
+    chunks,
+    keep_valid,
+    search_dense,
+)
 from pearl_qdrant.store.versions.rows import NameRows
 
 

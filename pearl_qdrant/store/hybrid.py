@@ -23,12 +23,14 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
-from pearl_qdrant.store.protocol import IsMatch, MakeSlipQuery, SlipQuery
+from pearl_qdrant.store.protocol import IsMatch
 from pearl_qdrant.store.search import (
     EnginePoint,
+    MakeSlipQuery,
     NameQuery,
     ScoredName,
     SearchEngine,
+    SlipQuery,
     check_vectors,
     clip_cosine,
     order_points,

@@ -13,34 +13,15 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
+from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import Checkpoint, Manifest, NamePoint
-from pearl_qdrant.store.search import ScoredName
+from pearl_qdrant.store.search import MakeSlipQuery, ScoredName
 from pearl_qdrant.store.versions.protocol import Versions
 from pearl_qdrant.store.versions.rows import NameRows
 
 IsMatch = Callable[[int, NamePoint], bool]
 """Takes the row of a query and a name; whether the name is so much the query's own that no other search is needed."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlipQuery:
-    """A search for the names that a mention may be a slip of (`lexical.slips.slip_features`).
-
-    Attributes:
-        indices: (f,), features that such names have, ascending.
-        values: (f,), > 0.
-        is_wide: Whether to look through many more names where the first ones are not the mention's own.
-    """
-
-    indices: UInt32Array
-    values: FloatArray
-    is_wide: bool = False
-
-
-MakeSlipQuery = Callable[[int], SlipQuery | None]
-"""Takes the row of a query; None where nothing is to be searched."""
 
 CheckState = Literal["ok", "note", "fail"]
 

@@ -80,6 +80,25 @@ class NameQuery:
     is_thorough: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SlipQuery:
+    """A search for the names that a mention may be a slip of (`lexical.slips.slip_features`).
+
+    Attributes:
+        indices: (f,), features that such names have, ascending.
+        values: (f,), > 0.
+        is_wide: Whether to look through many more names where the first ones are not the mention's own.
+    """
+
+    indices: UInt32Array
+    values: FloatArray
+    is_wide: bool = False
+
+
+MakeSlipQuery = Callable[[int], SlipQuery | None]
+"""Takes the row of a query; None where nothing is to be searched."""
+
+
 RunQueries = Callable[[Sequence[NameQuery]], "Sequence[Sequence[EnginePoint]]"]
 """One call of the engine: q queries to q lists, best first."""
 

@@ -8,9 +8,9 @@ from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.lexical.slips import slip_features
-from pearl_qdrant.store.protocol import Collection, SlipQuery, Store
+from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.search import ScoredName
+from pearl_qdrant.store.search import ScoredName, SlipQuery
 
 
 def hybrid(

@@ -14,7 +14,7 @@ from store_cases import manifest_of, many, point, unit, yes
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.lexical.slips import slip_features
-from pearl_qdrant.store.protocol import SlipQuery
+from pearl_qdrant.store.search import SlipQuery
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
 
