@@ -126,8 +126,19 @@ def test_lost_answers_do_no_harm(kept: EdgeStore, server: ServerStore, double: Q
 
 
 def test_a_broken_push_leaves_nothing(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
-    """If the cluster is gone in the middle of an upload, nothing is visible."""
-    double.faults = [Fault("pass", match=UPLOAD), *(Fault("status", match=UPLOAD) for _ in range(4))]
+    """If the cluster is gone for a while in the middle of an upload, nothing is visible, and nothing is left."""
+    n_uploads = 0
+
+    def fail_from_the_second_on() -> None:
+        nonlocal n_uploads
+        n_uploads += 1
+        if n_uploads == 2:
+            double.faults += [
+                Fault("status", match=".") for _ in range(4)
+            ]  # three more tries, and a look whether it is there
+
+    double.faults = [Fault("pass", match=UPLOAD), Fault("status", match=UPLOAD)]
+    double.before_fault = fail_from_the_second_on
     with pytest.raises(StoreUnavailableError):
         push_collection(NAME, to=server, store=kept)
 
