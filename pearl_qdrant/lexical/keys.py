@@ -104,15 +104,14 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
 
 def spelling_feature(spelling: str) -> int:
     """The feature of a spelling key, as names have it."""
-    digest = _SPELLING.copy()
-    digest.update(spelling.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(digest.digest(), "little")
+    return _hash(0, spelling)
 
 
-_SPELLING = blake2b(digest_size=4, person=b"key0")
+_HASHES = tuple(blake2b(digest_size=4, person=b"key%d" % kind) for kind in range(len(WEIGHTS)))
 
 
 def _hash(kind: int, key: str) -> int:
     """32 bits of a key; the same in every process and release."""
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=4, person=b"key%d" % kind).digest()
-    return int.from_bytes(digest, "little")
+    digest = _HASHES[kind].copy()  # half the time of making it
+    digest.update(key.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "little")

@@ -93,10 +93,11 @@ class PairTable:
 
     def probability(self, a: int, b: int) -> float:
         """The probability of a pair, scored if need be."""
+        key = _key(a, b)
+        if (found := self._get(key)) is not None:
+            return found
         self.add_missing([(a, b)])
-        found = self._get(_key(a, b))
-        assert found is not None
-        return found
+        return self._added[key]
 
     def items(self, least: float) -> Iterator[tuple[int, int, float]]:
         """All known pairs of at least a probability."""
