@@ -16,9 +16,13 @@ QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_afte
 
 
 def connect(url: str, *, timeout: float = 5.0, retry: RetryPolicy = QUICK, **settings: Any) -> ServerStore:
-    """A store that does not wait long."""
+    """A store that does not wait long; the fixture `double` closes it after the test."""
     indexing = Indexing(poll_s=0.005, stall_s=settings.pop("stall_s", 5.0))
-    return ServerStore.connect(url, timeout=timeout, retry=retry, indexing=indexing, **settings)
+    _opened.append(ServerStore.connect(url, timeout=timeout, retry=retry, indexing=indexing, **settings))
+    return _opened[-1]
+
+
+_opened: list[ServerStore] = []
 
 
 @pytest.fixture(name="running", scope="module")
@@ -32,13 +36,16 @@ def running_double() -> Iterator[QdrantDouble]:
 def shared_store(running: QdrantDouble) -> Iterator[ServerStore]:
     """One store on it: a client takes a fifth of a second to make."""
     opened = connect(running.url)
+    _opened.remove(opened)
     yield opened
     opened.close()
 
 
 @pytest.fixture(name="double")
-def empty_double(running: QdrantDouble) -> QdrantDouble:
+def empty_double(running: QdrantDouble) -> Iterator[QdrantDouble]:
     """An empty server, as strict as a managed one."""
     running.reset()
     running.strict = True
-    return running
+    yield running
+    while _opened:
+        _opened.pop().close()
