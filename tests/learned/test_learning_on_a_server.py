@@ -86,7 +86,8 @@ def test_a_process_that_dies_while_it_learns_leaves_nothing(
 ) -> None:
     """If only some parts of a batch arrive, none of them counts."""
     monkeypatch.setattr("pearl_qdrant.store.server.ledger.PART_BYTES", 10)
-    store, _ = two(server)
+    store, other = two(server)
+    other.close()
     collection = store.open("base")
     append_batch(collection, 1, "learn", [LearnedRow(f"name {i}", "nyc", 1) for i in range(5)])
     client = server.client

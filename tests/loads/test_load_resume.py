@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,8 @@ def test_points_that_a_server_lost_are_written_again(tmp_path: Path, encoder: En
     """If a server came back without some points, the same ingest restores them."""
     path = write_base(tmp_path / "base.tsv", 30)
     with QdrantDouble() as double:
-        load_until_the_graph(path, ServerStore.connect(double.url), encoder)
+        with closing(ServerStore.connect(double.url)) as killed:
+            load_until_the_graph(path, killed, encoder)
         store = ServerStore.connect(double.url)
         collection = store.open("base")
         lost = {point.id for point in collection.scroll() if point.entity_id in ("E1", "E2")}

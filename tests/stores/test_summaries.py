@@ -163,7 +163,7 @@ def test_collections_of_other_programs_are_named_as_such() -> None:
     (found,) = summarize_collections(store)
     assert (found.state, found.is_foreign, found.names) == ("unusable", True, None)
     assert list(check_collections(store)) == []
-    client.close()
+    store.close()
 
 
 def test_the_doctor_looks_at_a_limited_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
