@@ -25,6 +25,7 @@ import click
 
 from ingest import load_base
 from pearl_qdrant import EntityLinker, Link
+from pearl_qdrant.settings import DEFAULT_MODEL
 
 PARTS = ("partial names", "popularity", "types", "passages", "coherence")
 
@@ -113,6 +114,7 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--learn", "learned", multiple=True, help="Learn the mentions of this corpus, too; may be repeated.")
 @click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
 @click.option("--embed-descriptions", is_flag=True, help="Store vectors of descriptions.")
+@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Encoder that the base is loaded with.")
 @click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
 def main(
@@ -125,6 +127,7 @@ def main(
     learned: Sequence[str],
     has_context: bool,
     embed_descriptions: bool,
+    model: str,
     has_annotate: bool,
     store: Path | None,
 ) -> None:
@@ -133,7 +136,7 @@ def main(
         location = str(store or Path(folder) / "store")
         path = data / base if links is None else with_links(data / base, data / links, Path(folder))
         name = Path(base).stem
-        load_base(path, name, store=location, embed_descriptions=embed_descriptions)
+        load_base(path, name, store=location, model=model, embed_descriptions=embed_descriptions)
         names = dictionary(data / base)
         with EntityLinker.open(name, store=location) as linker:
             for corpus in corpora:
