@@ -5,6 +5,7 @@ r"""The recipe of the shipped model `pearl-mini-en`, in one stage of large batch
     python runs/pearl_mini_en.py train --base BASE --characters LOVE --sources sources.xz --out RUN
     python runs/pearl_mini_en.py finish --base BASE --characters LOVE --sources sources.xz \
         --trained RUN/trained.safetensors --data FOLDER --work WORK --out OUT
+    python runs/pearl_mini_en.py head --model OUT --sources sources.xz --data FOLDER --out OTHER     the type head again
 
 BASE is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
 `kb/general.tsv`, `kb/biomedical/*.tsv`, `context/`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV
@@ -39,7 +40,7 @@ import click
 import torch
 from mini_en.data import Shares, plain_phrases, proper_names, read_sources
 from mini_en.examples import alias_examples, without_strings
-from mini_en.finish import write_model
+from mini_en.finish import write_head, write_model
 from recipe_tables import read_tsv
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -380,6 +381,16 @@ def finish(
         "average_ratio": ratio,
     }
     write_model(network, examples, open_tokenizer(base), base, data, work, out, trained=how)
+
+
+@main.command()
+@_option("--model")
+@_option("--sources")
+@_option("--data")
+@_option("--out", is_made=True)
+def head(model: Path, sources: Path, data: Path, out: Path) -> None:
+    """Write a copy of a finished model whose type head is fitted again."""
+    write_head(model, out, load_sources(sources)[0], data)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
 from pathlib import Path
 from typing import Any
@@ -12,23 +11,20 @@ import click
 import torch
 from torch import Tensor
 
-from mini_en.data import head_examples, held_out_types
+from mini_en.data import head_examples
+from mini_en.text_head import fit_text_head
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.data.batches import ExampleSource
 from training.examples.example import Example
-from training.examples.splits import DEVELOPMENT_SPLITS, TEST_SPLITS
 from training.export.export_checkpoint import export_checkpoint
-from training.head.evaluate_types import TypeScores, score_types
 from training.head.fit_head import fit_head
 from training.networks.phrase_vectors import pool_phrases
 from training.networks.torch_checkpoint import write_network
 
 NAME = "pearl-mini-en"
 MAX_LENGTH = 64
-
-_log = logging.getLogger(__name__)
 
 
 @torch.inference_mode()
@@ -39,7 +35,7 @@ def phrase_vectors(network: PearlNetwork, tokenizer: Any, names: list[str]) -> T
 
 
 def train_head(network: PearlNetwork, tokenizer: Any, examples: list[Example]) -> tuple[Any, tuple[int, ...]]:
-    """Fit the head on the averaged encoder; returns it, and the number of examples per label."""
+    """Fit a first head on the averaged encoder; returns it, and the number of examples per label."""
     allowed = torch.zeros(len(examples), len(PHRASE_TYPES), dtype=torch.bool)
     for i, example in enumerate(examples):
         allowed[i, list(example.allowed)] = True
@@ -69,19 +65,13 @@ def write_model(
     Args:
         network: Was trained from `base`, with `tokenizer`, and has a character encoder.
         sources: What it was trained on; the type head learns from it too.
-        data: Has the typed names.
+        data: Has the typed names; see `text_head`.
         work, out: Get the weights for torch, and the checkpoint.
         trained: How it was trained, for the checkpoint.
     """
     network.eval()
     head, label_counts = train_head(network, tokenizer, head_examples(sources, random.Random(2), 12_000))
     network.type_head = head
-    scores = _score_held_out(network, tokenizer, data)
-    training = {
-        **trained,
-        "type_accuracy": round(scores.accuracy, 4),
-        "type_macro_f1": round(scores.macro_f1, 4),
-    }
     characters = network.character_encoder
     assert characters is not None
     config = PearlConfig(
@@ -93,22 +83,17 @@ def write_model(
         label_counts=label_counts,
         max_length=MAX_LENGTH,
         precision="fp32",
-        training=training,
+        training=trained,
     )
-    text = Path(__file__).with_name("pearl_mini_en_card.md").read_text("utf-8").format(**training)
     write_network(work / "torch", network, config, transformer=base)
     click.echo(export_checkpoint(work / "torch", out))
+    write_head(out, out, sources, data)
+
+
+def write_head(model: Path, out: Path, sources: list[ExampleSource], data: Path) -> None:
+    """Fit the type head of an exported model on names and on mentions in text, and write it with its model card."""
+    training = fit_text_head(model, out, sources, data)
+    percent = {name: f"{100 * value:.1f}" for name, value in training.items() if name.startswith("type_")}
+    text = (Path(__file__).parents[1] / "pearl_mini_en_card.md").read_text("utf-8").format(**{**training, **percent})
     (out / "README.md").write_text(text, encoding="utf-8")
     click.echo(json.dumps(training))
-
-
-def _score_held_out(network: PearlNetwork, tokenizer: Any, data: Path) -> TypeScores:
-    """The type head on held-out names: development is logged, test is returned."""
-    assert network.type_head is not None
-    for split, numbers in (("development", DEVELOPMENT_SPLITS), ("test", TEST_SPLITS)):
-        named = held_out_types(data, numbers)
-        with torch.inference_mode():
-            logits = network.type_head(phrase_vectors(network, tokenizer, [name for name, _ in named]))
-        scores = score_types(logits, [kinds for _, kinds in named])
-        _log.info("types on %s: %s", split, scores)
-    return scores
