@@ -3,6 +3,7 @@ r"""Ablation of both papers' objectives from one start: PEARL, ULR, both, and ML
     pearl-qdrant train ngrams FOLDER/text/enwiki_sample.jsonl.gz NGRAMS
     python runs/ulr.py prepare --base BASE --ngrams NGRAMS --data FOLDER --work WORK
     python runs/ulr.py train mlm ulr held pearl both --ngrams NGRAMS --work WORK --seed 0
+    python runs/ulr.py train spans --steps 400 --ngrams NGRAMS --work WORK --seed 0
     python runs/ulr.py measure --base BASE --data FOLDER --work WORK --part test
     python runs/ulr.py table --work WORK --part test
 
@@ -47,7 +48,7 @@ from training.evaluation.tasks.universal import analogy, geogranno
 from training.examples.splits import DEVELOPMENT_SPLITS, split_of
 
 Part = Literal["development", "test"]
-VARIANTS = ("mlm", "ulr", "held", "pearl", "both")
+VARIANTS = ("mlm", "ulr", "held", "spans", "pearl", "both")
 FOLD = {"development": 1, "test": 2}
 GEO_SPLITS = {"development": ("train_nat", "dev_nat"), "test": ("train", "dev")}
 THIN = {"intent/atis.tsv": 4}
@@ -63,8 +64,9 @@ WEIGHTS: Mapping[str, Mapping[str, Any]] = {
     "mlm": {"misad_weight": 0.0},
     "ulr": ULR,
     "held": {**ULR, "mlm_weight": 0.0, "hold": 1.0},
+    "spans": {**ULR, "mlm_weight": 0.0, "hold": 1.0, "sampling": "random_span"},
 }
-"""Of the variants that are trained by `train ulr`; in `held` whole sequences stay where the start has them."""
+"""Of the variants of `train ulr`; in `held` and `spans` whole sequences stay where the start has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,6 @@ def _ulr_request(variant: str, work: Path, out: Path, ngrams: Path, settings: Se
         base=work / "start",
         out=out,
         ngrams=ngrams,
-        sampling="random_ngram",
         steps=settings.steps,
         batch_size=settings.sequences,
         max_tokens=settings.tokens,
@@ -139,7 +140,7 @@ def _ulr_request(variant: str, work: Path, out: Path, ngrams: Path, settings: Se
         precision="fp32",
         device="cpu",
         seed=seed,
-        **WEIGHTS[variant],
+        **{"sampling": "random_ngram", **WEIGHTS[variant]},
     )
 
 
