@@ -14,9 +14,11 @@ with a field `text`). The model card names the sources.
 
 A step has 1,024 pairs: NT-Xent with GIST's teacher, the type loss, distillation of plain phrases (some of them
 misspelt), and the character encoder. SIGTERM stops the run; the same command resumes it. The trained tensors are
-written as float16 to `trained.safetensors`; word embeddings are frozen. `mini_en/sources.py` has
-the sources, docs/experiments/large-batches.md the figures. `train --stacked` trains a network of twice the layers, an
-experiment that `finish` does not read.
+written as float16 to `trained.safetensors`; word embeddings are frozen. `mini_en/sources.py` has the sources,
+docs/experiments/large-batches.md the figures.
+
+`train --stacked` takes each layer of BASE twice, an experiment, and `train` without --characters leaves the character
+encoder out. `finish` reads neither.
 """
 
 from __future__ import annotations

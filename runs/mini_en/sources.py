@@ -1,8 +1,8 @@
 """The sources of the shipped model: those of `data.py`, and further ones.
 
-mesh, craft, news   names of MeSH, the Cell and Sequence Ontologies, and pages of the AIDA base, by training fold
-substituted         a name within a longer name, replaced by an alias of its own
-mined               from text: definitions of abbreviations, and `X, also known as Y`
+MeSH, the Cell and Sequence Ontologies ("craft") and pages of the AIDA base ("news") give names by training fold. Names
+within longer names are replaced by aliases of their own ("substituted"). Text gives definitions of abbreviations, and
+`X, also known as Y` ("mined").
 """
 
 from __future__ import annotations
