@@ -15,7 +15,7 @@ from fit_cases import write_corpus
 import training
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.checkpoint import read_config
-from pearl_qdrant.errors import OptionError
+from pearl_qdrant.errors import CheckpointError, OptionError
 from training import (
     CharacterWidths,
     FitRequest,
@@ -182,6 +182,8 @@ def test_a_head_is_fitted_and_the_model_averaged_and_exported(bert: Path, tmp_pa
     assert read_config(out).name == "python-stages"
     with pytest.raises(OptionError, match="is an input"):
         average_checkpoint(bert, typed, typed)
+    with pytest.raises(CheckpointError, match="pass a folder that `train fit` wrote"):
+        average_checkpoint(bert, bert, tmp_path / "plain")
 
 
 def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:

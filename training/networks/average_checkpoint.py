@@ -13,7 +13,7 @@ from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.find_model import MODELS_DIR
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
-from pearl_qdrant.errors import ModelError, OptionError
+from pearl_qdrant.errors import CheckpointError, ModelError, OptionError
 from training.defaults import AVERAGE_RATIO
 from training.networks.torch_checkpoint import read_network, write_network
 from training.networks.weight_average import average_weights
@@ -39,6 +39,12 @@ def average_checkpoint(base_model: StrPath, tuned: StrPath, out: StrPath, *, rat
     base, target = Path(base_model), Path(out)
     if target.resolve().is_relative_to(MODELS_DIR.resolve()):
         raise OptionError("out", f"{out} belongs to the package. Write to another folder.")
+    if Path(tuned).is_dir() and not is_checkpoint(Path(tuned)):
+        raise CheckpointError(
+            str(tuned),
+            "no checkpoint of `train fit`: pearl.json is missing. A plain encoder, as `train ulr` writes it, cannot "
+            "be averaged; pass a folder that `train fit` wrote",
+        )
     network, config = read_network(Path(tuned))
     original = load_transformer(base if is_checkpoint(base) else read_plain_model(base).folder)
     if not 0 <= ratio <= 1:
