@@ -10,7 +10,7 @@ r"""Ablation of both papers' objectives from one start: PEARL, ULR, both, and ML
 BASE is a folder of all-MiniLM-L6-v2, FOLDER has the evaluation sets, `kb/`, `context/` and `text/`. `prepare` writes
 the start, which is BASE with an MLM head that was trained alone, and names with aliases for PEARL. Every run keeps its
 folder in WORK and is not repeated; one that was stopped resumes. `sum` is the start with PEARL's change of the weights
-and half of ULR's.
+and half of ULR's, `average` the mean of the start and `spans`.
 
 Settings are chosen on `--part development`: analogies of half of the pairs, the questions of GEOGRANNO that the paper's
 set leaves out, and BIRD. `--part test` has the other half of the pairs, the paper's questions, short texts, long names,
@@ -38,7 +38,7 @@ from safetensors.torch import load_file, save_file
 
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
-from training import FitRequest, UlrRequest, fit_model, train_ulr
+from training import FitRequest, UlrRequest, average_checkpoint, fit_model, train_ulr
 from training.evaluation.datasets.data import FolderData, Row
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import find_tasks
@@ -305,6 +305,8 @@ def train(variants: tuple[str, ...], ngrams: Path, work: Path, seed: tuple[int, 
             train_variant(variant, work, ngrams, Settings(steps, rate), seed=one)
         if all((work / f"{name}-{one}" / "done").exists() for name in ("ulr", "pearl")):
             combine(work, seed=one)
+        if (work / f"spans-{one}" / "done").exists():
+            average_checkpoint(work / "start", work / f"spans-{one}", work / f"average-{one}")
 
 
 @main.command()
@@ -333,7 +335,7 @@ def table(work: Path, part: Part) -> None:
     read: dict[str, list[dict[str, float]]] = {}
     for path in sorted(work.glob(f"*.{part}.json")):
         read.setdefault(path.name.partition(".")[0].partition("-")[0], []).append(json.loads(path.read_text("utf-8")))
-    columns = [name for name in ("base", *VARIANTS, "sum") if name in read]
+    columns = [name for name in ("base", *VARIANTS, "sum", "average") if name in read]
     click.echo("| | " + " | ".join(f"{name} ({len(read[name])})" for name in columns) + " |")
     click.echo("|---" * (len(columns) + 1) + "|")
     for task in read["base"][0]:

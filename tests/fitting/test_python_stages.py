@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from cli_runner import Run
 from fit_cases import write_corpus
 
 import training
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.checkpoint import read_config
-from pearl_qdrant.errors import CheckpointError, OptionError
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import OptionError
 from training import (
     CharacterWidths,
     FitRequest,
@@ -182,8 +185,29 @@ def test_a_head_is_fitted_and_the_model_averaged_and_exported(bert: Path, tmp_pa
     assert read_config(out).name == "python-stages"
     with pytest.raises(OptionError, match="is an input"):
         average_checkpoint(bert, typed, typed)
-    with pytest.raises(CheckpointError, match="pass a folder that `train fit` wrote"):
-        average_checkpoint(bert, bert, tmp_path / "plain")
+
+
+def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
+    """What `train ulr` writes: the encoder is averaged, its MLM head stays, and a graph of the old weights goes."""
+    from safetensors.torch import load_file, save_file
+
+    tuned, out = tmp_path / "tuned", tmp_path / "out"
+    shutil.copytree(bert, tuned)
+    before = load_file(bert / "model.safetensors")
+    head = {"cls.predictions.bias": torch.arange(3.0)}
+    changed = {f"bert.{name.removeprefix('bert.')}": tensor + 1 for name, tensor in before.items()}
+    save_file(changed | head, tuned / "model.safetensors", metadata={"format": "pt"})
+    (tuned / "model.onnx").write_bytes(b"old")
+
+    average_checkpoint(bert, tuned, out, ratio=0.25)
+
+    found = load_file(out / "model.safetensors")
+    assert found.keys() == changed.keys() | head.keys()
+    assert torch.equal(found["cls.predictions.bias"], head["cls.predictions.bias"])
+    encoder = {name.removeprefix("bert."): tensor for name, tensor in before.items() if "pooler" not in name}
+    assert all(torch.allclose(found[f"bert.{name}"], tensor + 0.25) for name, tensor in encoder.items())
+    assert not (out / "model.onnx").exists()
+    assert load_encoder(str(out), device="cpu").encode(["new york"]).vectors.shape[0] == 1
 
 
 def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:

@@ -9,6 +9,7 @@ import click
 from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.cli.train.options import FOLDER
 from pearl_qdrant.cli.train.output import training_stage
+from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from training.defaults import AVERAGE_RATIO
 
 _EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -28,9 +29,9 @@ _EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
     """Average the fine-tuned checkpoint TUNED with the encoder BASE_MODEL that it started from, against forgetting.
 
-    Only the phrase encoder is averaged. Type head and character encoder stay TUNED's. `pearl-qdrant train head` fits a
-    new head to the result. It needs names of every type that the head is to know: a head of few types is worse than
-    none.
+    TUNED may also be a plain encoder, as `train ulr` writes it, and OUT is one then. Only the phrase encoder is
+    averaged. Type head and character encoder stay TUNED's. `pearl-qdrant train head` fits a new head to the result. It
+    needs names of every type that the head is to know: a head of few types is worse than none.
 
     \b
     pearl-qdrant train average all-MiniLM-L6-v2/ fitted/ averaged/ --ratio 0.5
@@ -39,8 +40,10 @@ def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
         from training import average_checkpoint
 
         average_checkpoint(base_model, tuned, out, ratio=ratio)
-    echo(
-        f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base_model}. Its type head is that of {tuned}; with names of "
-        f"every type, `train head` fits one to the averaged vectors. Next: train export",
-        err=True,
-    )
+    done = f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base_model}."
+    if is_checkpoint(out):
+        done += (
+            f" Its type head is that of {tuned}; with names of every type, `train head` fits one to the averaged "
+            "vectors. Next: train export"
+        )
+    echo(done, err=True)
