@@ -337,7 +337,11 @@ class _Reencoding:
                 self._encoded += found.encoded
                 if found.encoded > BULK_NAMES:
                     target.finalize()
-            names, wanted = target.count(), current.count()
+                # On a server, writes under way still reach the current version: their writers repeat them.
+                wanted = found.names
+            else:
+                wanted = current.count()
+            names = target.count()
             if names != wanted:
                 raise StoreError(
                     f"Collection '{self.name}' stays as it was: it has {wanted:,} names, and its new version has "

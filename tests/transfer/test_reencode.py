@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionMovedError, ModelMismatchError, OptionError, StoreLockedError
 from pearl_qdrant.linking.mention_kinds import MadeMention
 from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.transfer import (
     EverydayChange,
     EverydayKind,
@@ -263,6 +266,35 @@ def test_a_writer_on_a_server_loses_nothing(
         assert linker.delete(["late"]) == 1
         with pytest.raises(CollectionMovedError):
             stale.delete_points({"8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11"})
+
+
+@pytest.mark.parametrize("location", [pytest.param("alias")], indirect=True)
+def test_a_write_during_the_switch(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that reaches the current version after the last pass is repeated in the new one."""
+    real, n_passes, threads = reencoding.catch_up, [0], list[threading.Thread]()
+
+    def add() -> None:
+        with EntityLinker.open(NAME, store=location) as linker:
+            linker.add([Entity("late", "a late name")])
+
+    def catch_up(source: Collection, *given: Any, **named: Any) -> Any:
+        found = real(source, *given, **named)
+        n_passes[0] += 1
+        if n_passes[0] == 3:  # two passes with writers, and the one of the switch
+            before = source.count()
+            threads.append(threading.Thread(target=add))
+            threads[0].start()
+            while threads[0].is_alive() and source.count() == before:
+                time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(reencoding, "catch_up", catch_up)
+    result = reencode_collection(NAME, model=models[1], store=location)
+    threads[0].join()
+
+    assert result.switched
+    assert model_of(location) == models[1]
+    assert "a late name" in names(location)
 
 
 @pytest.mark.slow
