@@ -268,7 +268,7 @@ def test_a_writer_on_a_server_loses_nothing(
             stale.delete_points({"8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11"})
 
 
-@pytest.mark.parametrize("location", [pytest.param("alias")], indirect=True)
+@pytest.mark.parametrize("location", ["alias"], indirect=True)
 def test_a_write_during_the_switch(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that reaches the current version after the last pass is repeated in the new one."""
     real, n_passes, threads = reencoding.catch_up, [0], list[threading.Thread]()
