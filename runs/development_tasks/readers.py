@@ -16,6 +16,7 @@ from typing import TypeVar
 from development import AliasSet, read_aliases, related_pairs, typed_names
 from recipe_tables import read_tsv
 
+from development_tasks.everyday import everyday_tasks
 from development_tasks.tasks import (
     Choice,
     ChoiceTask,
@@ -50,6 +51,8 @@ FEWEST = 20
 """A type with fewer names in a fold is not a type of the task."""
 
 FOLDS = (1, 2)
+SPLIT_OF_FOLD = {1: 7, 2: 8}
+"""The development split of each fold."""
 
 INTENTS = {f"atis_{kind}" for kind in ("flight", "airfare", "ground_service", "airline", "abbreviation")}
 """ATIS's frequent intents."""
@@ -83,6 +86,7 @@ def read_tasks(data: Path, wordnet: Path, folds: Sequence[int] = FOLDS) -> dict[
         related = tuple(pair for pair in pairs if fold_of(name_key(pair[0])) == fold)
         tasks[fold] = [
             *_aliases(aliases, fold),
+            *everyday_tasks(data, SPLIT_OF_FOLD[fold]),
             RelatednessTask("relatedness: WordNet", related),
             _bird(data, fold),
             _turney(data, fold),

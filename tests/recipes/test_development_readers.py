@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import development_tasks.everyday as everyday
 import development_tasks.readers as readers
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(readers, "related_pairs", pairs)
     monkeypatch.setattr(readers, "FEWEST_TITLES", 3)
     monkeypatch.setattr(readers, "FEWEST", 2)
+    monkeypatch.setattr(everyday, "FEWEST", 2)
     names = iter(made_up_names(8_000))
 
     def take(n: int) -> list[str]:
@@ -131,6 +133,21 @@ def test_a_data_set_of_autofj_is_in_one_fold(data: Path) -> None:
 
     assert not sets[1, "AutoFJ"] & sets[2, "AutoFJ"]
     assert sets[1, "AutoFJ"] == sets[1, "AutoFJ with typos"]
+
+
+def test_everyday_mentions_are_made_from_entities_of_the_fold(data: Path) -> None:
+    """Each everyday mention is of an entity of the fold, is none of the names searched, and has a right one there."""
+    for fold, tasks in read_suite(data, data).items():
+        found = [task for task in tasks if task.name.startswith("everyday: ")]
+        assert {task.name for task in found} == set(everyday.GROUPS)
+        for task in found:
+            assert isinstance(task, SearchTask)
+            for search in task.searches:
+                names, ids = ({row[i] for row in search.names} for i in (0, 1))
+                for mention, gold in search.mentions:
+                    assert {readers.fold_of(i) for i in gold} == {fold}
+                    assert gold <= ids
+                    assert mention not in names
 
 
 def test_every_mention_counts_as_often_as_it_occurs(data: Path) -> None:
