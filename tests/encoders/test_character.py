@@ -153,6 +153,23 @@ def test_the_share_is_the_weight_of_characters_in_the_cosine() -> None:
     assert torch.isfinite(join_parts(u, torch.zeros(2, 4), share=0.3)).all()
 
 
+@torch.no_grad()
+def test_the_share_grows_with_the_tokens_that_continue_a_word(folders: dict[str, Path]) -> None:
+    """A name of whole words has the share, a split word more, and a name of padding or of none of the two the share."""
+    names = ["the", "the ray", "ray", "\N{SLIGHTLY SMILING FACE}"]
+    ids, mask = tokenised(folders["bert"], names)
+    constant = make_character_encoder(folders["bert"])
+    growing = make_character_encoder(folders["bert"], continuation_share=0.7)
+
+    # "ray" is three wordpieces, the last two of which continue it.
+    expected = torch.tensor([[0.3], [0.3 + 0.4 * 2 / 4], [0.3 + 0.4 * 2 / 3], [0.3]])
+    torch.testing.assert_close(growing.shares(ids, mask), expected)
+    torch.testing.assert_close(growing.shares(ids[:1], torch.zeros_like(mask[:1])), expected[:1])
+    torch.testing.assert_close(constant.shares(ids, mask), torch.full((4, 1), 0.3))
+    network = make_network(folders["bert"], continuation_share=0.7)
+    torch.testing.assert_close(network(ids, mask)[0][:3, DIM:].square().sum(1), expected[:3, 0])
+
+
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 @torch.no_grad()
 def test_vectors_of_every_family_do_not_depend_on_other_names(folders: dict[str, Path], family: str) -> None:
@@ -201,11 +218,11 @@ def run(path: Path, ids: torch.Tensor, mask: torch.Tensor) -> tuple[Array, Array
 def sessions(
     folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> list[tuple[PearlNetwork, ort.InferenceSession]]:
-    """Networks with and without wordpieces, and their graphs."""
+    """Networks with and without wordpieces, and one with a share that grows, and their graphs."""
     made = []
-    for max_pieces in (3, 0):
+    for max_pieces, continuation_share in ((3, None), (0, None), (3, 0.6)):
         path = tmp_path_factory.mktemp("graph") / "model.onnx"
-        with_pieces = make_network(folders["bert"], max_pieces=max_pieces)
+        with_pieces = make_network(folders["bert"], max_pieces=max_pieces, continuation_share=continuation_share)
         write_int8_graph(with_pieces, path)
         made.append((with_pieces, ort.InferenceSession(str(path))))
     return made

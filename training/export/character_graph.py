@@ -31,25 +31,35 @@ PROJECTION = "character_encoder.projection.weight"
 _ALL = np.iinfo(np.int64).max
 
 
-def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> str:
-    """Add the nodes; returns the name of their result.
+@dataclass(frozen=True, slots=True)
+class CharacterPart:
+    """The results of the character encoder, as names of values.
+
+    Attributes:
+        vector: v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word.
+        ratio: sqrt(s / (1 - s)) of its share s, () or (b, 1).
+    """
+
+    vector: str
+    ratio: str
+
+
+def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> CharacterPart:
+    """Add the nodes; returns the names of their results.
 
     Args:
         graph: Has input_ids and attention_mask, (b, t), int64.
         encoder: Is on the CPU.
         int8: Whether the embeddings are stored in 8 bits.
-
-    Returns:
-        v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word.
     """
     return _Branch(graph, encoder, int8=int8).build()
 
 
-def join_parts(graph: GraphBuilder, phrase: str, character: str, *, share: float) -> str:
+def join_parts(graph: GraphBuilder, phrase: str, character: CharacterPart) -> str:
     """Join both parts to the vector f of `pearl_qdrant.encoder.runtime.network`: (b, phrase_dim + char_dim)."""
     length = graph.op("ReduceL2", phrase, graph.ints(1), keepdims=1)
-    scaled = graph.op("Mul", length, graph.floats((share / (1 - share)) ** 0.5))
-    unit = graph.op("LpNormalization", character, axis=1, p=2)
+    scaled = graph.op("Mul", length, character.ratio)
+    unit = graph.op("LpNormalization", character.vector, axis=1, p=2)
     return graph.op("Concat", phrase, graph.op("Mul", unit, scaled), axis=1)
 
 
@@ -78,10 +88,10 @@ class _Branch:
         self._int8 = int8
         self._weights: dict[str, Array] = {name: w.detach().float().numpy() for name, w in encoder.state_dict().items()}
 
-    def build(self) -> str:
-        """Add all nodes; returns the result, (b, char_dim)."""
+    def build(self) -> CharacterPart:
+        """Add all nodes; returns the results."""
         g = self._g
-        real, start = self._starts()
+        real, start, continuing = self._starts()
         words = self._words(real, start)
         vectors = g.op("LpNormalization", self._word_sums(words), axis=1, p=2)  # (words, word_dim)
         # One row more than phrases, for the extra word that belongs to none.
@@ -90,13 +100,27 @@ class _Branch:
         where = g.op("Unsqueeze", words.rows, g.ints(1))
         sums = g.op("ScatterND", zeros, where, vectors, reduction="add")
         phrases = g.op("Slice", sums, g.ints(0), g.ints(-1), g.ints(0))
-        return g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
+        vector = g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
+        return CharacterPart(vector, self._ratio(real, continuing))
+
+    def _ratio(self, real: str, continuing: str) -> str:
+        """Return sqrt(s / (1 - s)) of the share s of each phrase, (b, 1), or of all, ()."""
+        g, least, most = self._g, self._config.share, self._config.continuation_share
+        if most is None:
+            return g.floats((least / (1 - least)) ** 0.5)
+
+        def count(which: str) -> str:
+            return g.op("ReduceSum", g.op("Cast", which, to=TensorProto.FLOAT), g.ints(1), keepdims=1)
+
+        part = g.op("Div", count(g.op("And", real, continuing)), g.op("Max", count(real), g.floats(1.0)))
+        share = g.op("Add", g.op("Mul", part, g.floats(most - least)), g.floats(least))
+        return g.op("Sqrt", g.op("Div", share, g.op("Sub", g.floats(1.0), share)))
 
     def _batch(self) -> str:
         return self._g.op("Shape", "input_ids", start=0, end=1)  # (1,)
 
-    def _starts(self) -> tuple[str, str]:
-        """Return which tokens belong to a word, and which start one: (b, t) bool."""
+    def _starts(self) -> tuple[str, str, str]:
+        """Return which tokens belong to a word, which start one, and which are marked as going on: (b, t) bool."""
         g = self._g
         attended = g.op("Cast", "attention_mask", to=TensorProto.BOOL)
         normal = g.op("Gather", g.constant(~self._encoder.special.numpy()), "input_ids", axis=0)
@@ -104,7 +128,7 @@ class _Branch:
         counted = g.op("CumSum", g.op("Cast", real, to=TensorProto.INT32), g.constant(np.int64(1)))
         first = g.op("Equal", counted, g.constant(np.int32(1)))
         begins = g.op("Gather", g.constant(~self._encoder.continuation.numpy()), "input_ids", axis=0)
-        return real, g.op("And", real, g.op("Or", begins, first))
+        return real, g.op("And", real, g.op("Or", begins, first)), g.op("Not", begins)
 
     def _words(self, real: str, start: str) -> _Words:
         """Return the words of the batch, plus one without a phrase, so that no tensor is ever empty."""

@@ -68,7 +68,7 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     pooled = _POOLED
     if network.character_encoder is not None:
         character = add_character_encoder(graph, network.character_encoder, int8=False)
-        pooled = join_parts(graph, pooled, character, share=network.character_encoder.config.share)
+        pooled = join_parts(graph, pooled, character)
     head = network.type_head.weight.detach().float().numpy()
     graph.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
     graph.output("MatMul", pooled, graph.floats(head.T), name="type_logits")

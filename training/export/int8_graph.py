@@ -133,7 +133,7 @@ class _Graph(GraphBuilder):
         pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), pooling)
         if character_encoder is not None:
             character = add_character_encoder(self, character_encoder, int8=True)
-            pooled = join_parts(self, pooled, character, share=character_encoder.config.share)
+            pooled = join_parts(self, pooled, character)
         self.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
         self.output("MatMul", pooled, self.floats(head.T), name="type_logits")
         value = helper.make_tensor_value_info

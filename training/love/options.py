@@ -19,6 +19,8 @@ class CharacterWidths:
     Attributes:
         char_dim: Width of its part of the vector.
         share: Share of the cosine of two names that comes from their characters.
+        continuation_share: Their share in a phrase all of whose tokens continue a word; None for `share`. See
+            `CharacterConfig`.
         embedding_dim: Width of the character embeddings; even.
         word_dim: Width of a word's vector.
         wordpieces: Whether wordpieces are embedded beside the characters.
@@ -29,6 +31,7 @@ class CharacterWidths:
     embedding_dim: int = 64
     word_dim: int = 128
     wordpieces: bool = True
+    continuation_share: float | None = None
 
     def __post_init__(self) -> None:
         if self.embedding_dim % 2:

@@ -84,6 +84,7 @@ def _character_config(widths: CharacterWidths, table: CharacterTable) -> Charact
         "embedding_dim": widths.embedding_dim,
         "word_dim": widths.word_dim,
         "share": widths.share,
+        "continuation_share": widths.continuation_share,
     }
     if not widths.wordpieces:
         sizes["max_pieces"] = 0

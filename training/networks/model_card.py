@@ -56,8 +56,11 @@ def model_card(config: PearlConfig, *, notes: Mapping[str, str] | None = None) -
     character = "none"
     if config.character is not None:
         own = config.character
+        most = (
+            "" if own.continuation_share is None else f" (up to {own.continuation_share:.0%} in words that are split)"
+        )
         character = (
-            f"{config.char_dim} dimensions, {own.share:.0%} of the cosine: {len(own.alphabet):,} characters"
+            f"{config.char_dim} dimensions, {own.share:.0%} of the cosine{most}: {len(own.alphabet):,} characters"
             f"{' and wordpieces' if own.max_pieces else ''}, {own.embedding_dim} wide"
         )
     record = {**config.training, **(notes or {})}

@@ -36,6 +36,9 @@ _option = option_of(LoveConfig)
 @_width("--char-dim", "char_dim", type=click.IntRange(1), help="Width of its part of the vector.")
 @_width("--share", "share", type=click.FloatRange(0, 1, min_open=True, max_open=True),
         help="Share of the cosine of two names that comes from their characters.")  # fmt: skip
+@click.option("--continuation-share", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+              help="Their share in a name whose tokens all continue a word, as many do where it is misspelt. Between "
+              "the two it grows with the part of such tokens. By default the same as --share.")  # fmt: skip
 @_width("--embedding-dim", "embedding_dim", type=click.IntRange(2), help="Width of the character embeddings; even.")
 @_width("--word-dim", "word_dim", type=click.IntRange(1), help="Width of a word's vector.")
 @click.option("--no-wordpieces", is_flag=True, help="Embed characters only.")
@@ -54,6 +57,7 @@ def love(
     max_words: int | None,
     char_dim: int,
     share: float,
+    continuation_share: float | None,
     embedding_dim: int,
     word_dim: int,
     no_wordpieces: bool,
@@ -82,7 +86,14 @@ def love(
             vectors=vectors,
             mimic=mimic,
             max_words=max_words,
-            widths=CharacterWidths(char_dim, share, embedding_dim, word_dim, wordpieces=not no_wordpieces),
+            widths=CharacterWidths(
+                char_dim,
+                share,
+                embedding_dim,
+                word_dim,
+                wordpieces=not no_wordpieces,
+                continuation_share=continuation_share,
+            ),
             config=LoveConfig(
                 epochs=epochs, batch=batch, learning_rate=learning_rate, hard_negatives=hard_negatives, seed=seed
             ),

@@ -114,6 +114,22 @@ class CharacterEncoder(nn.Module):
         vector: Tensor = self.projection(self.phrase_vectors(input_ids, attention_mask))
         return vector
 
+    def shares(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Share of the character part in the squared length of each phrase's vector.
+
+        Args:
+            input_ids: (b, t), int64.
+            attention_mask: (b, t), 1 for a real token.
+
+        Returns:
+            (b, 1): `share` where each token is a whole word, `continuation_share` where each continues one.
+        """
+        config = self.config
+        real = (attention_mask != 0) & ~self.special[input_ids]
+        continuing = (real & self.continuation[input_ids]).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
+        most = config.share if config.continuation_share is None else config.continuation_share
+        return config.share + (most - config.share) * continuing
+
     def phrase_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Mean over the word vectors of each phrase: (b, word_dim); zero for a phrase without a word."""
         found = self.words(input_ids, attention_mask)

@@ -2,12 +2,13 @@
 
     u = mean over the real tokens of the phrase encoder's last layer            (b, phrase_dim)
     v = the character encoder's vector                                          (b, char_dim)
-    f = (u, r |u| v / |v|),     r = sqrt(share / (1 - share))                   (b, dim)
+    f = (u, r |u| v / |v|),     r = sqrt(s / (1 - s))                           (b, dim)
     embedding = f / |f|         type_logits = f W                               (b, dim), (b, 95)   Eq. 1
 
-So the cosine of two embeddings is (1 - share) cos(u, u') + share cos(v, v') for all lengths of u and v. The weight of
-the characters is one number, `CharacterConfig.share`, stored in pearl.json. The paper concatenates u and v unchanged,
-so that their lengths decide. `pool` returns f; without a character encoder (char_dim 0) f is u.
+So the cosine of two embeddings is sqrt((1 - s) (1 - s')) cos(u, u') + sqrt(s s') cos(v, v') for all lengths of u and v.
+The weight s of the characters is `CharacterConfig.share`, or grows from there to `continuation_share` with the part of
+the phrase's tokens that continue a word; both are stored in pearl.json. The paper concatenates u and v unchanged, so
+that their lengths decide. `pool` returns f; without a character encoder (char_dim 0) f is u.
 
 Source: PEARL (Chen et al. 2024), sections 3.2 and 3.3.
 """
@@ -63,8 +64,8 @@ class PearlNetwork(nn.Module):
         phrase = pool_tokens(hidden.float(), attention_mask, pooling=self.pooling)
         if self.character_encoder is None:
             return phrase
-        share = self.character_encoder.config.share
-        return join_parts(phrase, self.character_encoder(input_ids, attention_mask).float(), share=share)
+        shares = self.character_encoder.shares(input_ids, attention_mask)
+        return join_parts(phrase, self.character_encoder(input_ids, attention_mask).float(), share=shares)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Embedding and type logits of a batch.
@@ -81,13 +82,13 @@ class PearlNetwork(nn.Module):
         return embedding, None if self.type_head is None else self.type_head(pooled)
 
 
-def join_parts(phrase: Tensor, character: Tensor, *, share: float) -> Tensor:
+def join_parts(phrase: Tensor, character: Tensor, *, share: float | Tensor) -> Tensor:
     """The vector f: phrase part and character part, concatenated, the second scaled to its share of the length.
 
     Args:
         phrase: u, (b, phrase_dim), any length.
         character: v, (b, char_dim), any length; a row of zeros stays zero.
-        share: Share of the character part in the squared length, in (0, 1).
+        share: Share of the character part in the squared length, in (0, 1); one, or one a phrase, (b, 1).
 
     Returns:
         (b, phrase_dim + char_dim).
