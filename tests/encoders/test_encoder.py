@@ -29,8 +29,8 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPE
 
 GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
     "pearl-mini-en": {
-        "The New York Times": (-0.0164, -0.0465, -0.0034, 0.0717, 0.0132),
-        "heart attack": (0.0132, 0.0831, 0.0112, 0.1012, 0.0010),
+        "The New York Times": (-0.0166, -0.0470, -0.0035, 0.0724, 0.0134),
+        "heart attack": (0.0133, 0.0840, 0.0113, 0.1022, 0.0010),
     },
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""
