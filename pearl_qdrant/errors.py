@@ -161,7 +161,8 @@ class ModelMismatchError(StoreError):
             advice = "The model of that name has changed since: query with the old one"
         super().__init__(
             f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
-            f"{advice}, or encode its names again with another model: pearl-qdrant reencode {collection}",
+            f"{advice}, or encode its names again with another model: "
+            f"pearl-qdrant reencode {collection} --model MODEL",
             option="model",
         )
 

@@ -144,7 +144,7 @@ def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path,
     added = loaded("entities", "add", "--id", "x", "--name", "X", "--collection", "mine", "--model", str(old))
 
     assert "has changed since: query with the old one" in refused.err
-    assert "Option: --model" in refused.err
+    assert "pearl-qdrant reencode mine --model MODEL" in refused.err
     assert added.status == 0, added.err
     assert loaded("collections", "verify", "mine", "--model", str(old)).status == 0
 
