@@ -5,8 +5,8 @@ r"""The recipe of the shipped model `pearl-mini-en`, in one stage of large batch
     python runs/pearl_mini_en.py train --base BASE --characters LOVE --sources sources.xz --out RUN
     python runs/pearl_mini_en.py finish --base BASE --characters LOVE --sources sources.xz \
         --trained RUN/trained.safetensors --data FOLDER --work WORK --out OUT
-    python runs/pearl_mini_en.py share --model OUT --sources sources.xz --data FOLDER --out SHIPS
-    python runs/pearl_mini_en.py head --model OUT --sources sources.xz --data FOLDER --out OTHER     the type head again
+    python runs/pearl_mini_en.py share --model OUT --out GROWN
+    python runs/pearl_mini_en.py head --model GROWN --sources sources.xz --data FOLDER --out SHIPS
 
 BASE is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
 `kb/general.tsv`, `kb/biomedical/*.tsv`, `context/`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV
@@ -18,8 +18,8 @@ misspelt), and the character encoder. SIGTERM stops the run; the same command re
 written as float16 to `trained.safetensors`; word embeddings are frozen. `mini_en/sources.py` has the sources,
 docs/experiments/large-batches.md the figures.
 
-`share` lets the share of the characters grow with the tokens that continue a word, and fits the type head to it
-(docs/experiments/growing-share.md). `train --stacked` takes each layer of BASE twice, an experiment, and `train`
+`share` lets the share of the characters grow with the tokens that continue a word (docs/experiments/growing-share.md),
+and `head` fits the type head to it. `train --stacked` takes each layer of BASE twice, an experiment, and `train`
 without --characters leaves the character encoder out. `finish` reads neither.
 """
 
@@ -269,14 +269,11 @@ def finish(
 
 @main.command()
 @_option("--model")
-@_option("--sources")
-@_option("--data")
 @_option("--out", is_made=True)
-def share(model: Path, sources: Path, data: Path, out: Path) -> None:
-    """Write a copy of a finished model whose share of the characters grows, with a type head fitted to it."""
+def share(model: Path, out: Path) -> None:
+    """Write a copy of a finished model whose share of the characters grows; its type head is to be fitted again."""
     least, most = GROWING_SHARE
     grow_share(model, out, share=least, continuation_share=most)
-    write_head(out, out, load_sources(sources)[0], data)
 
 
 @main.command()

@@ -17,6 +17,7 @@ from onnx import NodeProto, TensorProto, numpy_helper
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.checkpoint import ONNX_FILE, read_config, seal, write_config
 from pearl_qdrant.encoder.verify import verify
+from training.export.character_graph import growing_ratio
 from training.export.graph_builder import GraphBuilder
 
 
@@ -47,21 +48,15 @@ def grow_share(model: Path, out: Path, *, share: float, continuation_share: floa
 
 
 def _replace_ratio(model: onnx.ModelProto, tokenizer: Path, least: float, most: float) -> None:
-    """Put sqrt(s / (1 - s)) of each phrase, (b, 1), where the graph has it of all; see `training.export`."""
+    """Put the ratio of each phrase where the graph has one for all; see `training.export.character_graph`."""
     nodes = model.graph.node
     (length,) = (node for node in nodes if node.op_type == "ReduceL2")
     at, scale = next((i, node) for i, node in enumerate(nodes) if length.output[0] in node.input)
     table, g = read_character_table(tokenizer), GraphBuilder(prefix="share_")
     attended = g.op("Cast", "attention_mask", to=TensorProto.BOOL)
     real = g.op("And", attended, _looked_up(model, ~table.special))
-    continuing = g.op("And", real, g.op("Not", _looked_up(model, ~table.continuation)))
-
-    def count(which: str) -> str:
-        return g.op("ReduceSum", g.op("Cast", which, to=TensorProto.FLOAT), g.ints(1), keepdims=1)
-
-    part = g.op("Div", count(continuing), g.op("Max", count(real), g.floats(1.0)))
-    share = g.op("Add", g.op("Mul", part, g.floats(most - least)), g.floats(least))
-    ratio = g.op("Sqrt", g.op("Div", share, g.op("Sub", g.floats(1.0), share)))
+    begins = _looked_up(model, ~table.continuation)
+    ratio = growing_ratio(g, real, begins, share=least, continuation_share=most)
     former, scale.input[1] = scale.input[1], ratio
     kept = [tensor for tensor in model.graph.initializer if tensor.name != former]
     del model.graph.initializer[:]

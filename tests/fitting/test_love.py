@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 from character_models import make_character_encoder
 from cli_runner import Run
+from safetensors import safe_open
 from tiny_models import DIM, make_bert, make_roberta
 from tokenizers import Tokenizer
 
@@ -117,6 +119,19 @@ def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_p
     assert len(losses(tmp_path)) == 1
 
 
+def test_a_run_from_before_the_continuation_share_resumes(base: Path, targets: Targets, tmp_path: Path) -> None:
+    """The state of a run without a continuation share does not speak of it, as in earlier versions; one with it does."""
+    stored = []
+    for name, share in (("without", None), ("with", 0.4)):
+        encoder = make_character_encoder(base, continuation_share=share)
+        pretrain(encoder, tokenizer(base), targets, LoveConfig(epochs=1, batch=15), tmp_path / name, progress=False)
+        with safe_open(tmp_path / name / "state.safetensors", "pt") as file:
+            stored.append(json.loads(file.metadata()["identity"])["encoder"])
+
+    assert "continuation_share" not in stored[0]
+    assert stored[1] == {**stored[0], "continuation_share": 0.4}
+
+
 def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
     """There must be at least as many words as in a batch."""
     with pytest.raises(TrainingError, match="30 words are fewer than a batch of 31"):
@@ -202,6 +217,7 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in WORDS]
     (tmp_path / "words.vec").write_text("".join(lines))
     options = "--epochs 3 --batch 10 --embedding-dim 8 --word-dim 12 --char-dim 6 --share 0.25 --json".split()
+    options += ["--continuation-share", "0.5"]
     outcome = run(
         "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "words.vec"), *options
     )
@@ -211,6 +227,7 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     assert line["n"] == len(WORDS)
     encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
     assert (encoder.char_dim, encoder.config.share, encoder.config.word_dim) == (6, 0.25, 12)
+    assert encoder.config.continuation_share == 0.5
     refused = run("train", "love", str(base), str(tmp_path / "love"), *options)
     assert refused.status == 1
     assert "is of a run with other settings (targets" in refused.err

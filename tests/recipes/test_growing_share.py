@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 from character_models import make_trained
+from mini_en.growing_share import grow_share
 from tiny_models import DIM, NAMES
 from tokenizers import Tokenizer
 
@@ -15,15 +17,11 @@ from pearl_qdrant.encoder.checkpoint import ONNX_FILE, read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.verify import verify
 from training.export.export_checkpoint import export_checkpoint
+from training.networks.torch_checkpoint import read_network
 
 
 def test_the_share_of_a_finished_model_grows_and_its_weights_stay(tmp_path: Path) -> None:
     """Both parts of a vector keep their direction; the characters get the share of the name, as torch computes it."""
-    torch = pytest.importorskip("torch")
-    from mini_en.growing_share import grow_share
-
-    from training.networks.torch_checkpoint import read_network
-
     trained, finished, grown = make_trained(tmp_path / "tiny"), tmp_path / "finished", tmp_path / "grown"
     export_checkpoint(trained, finished, names=NAMES)
     grow_share(finished, grown, share=0.1, continuation_share=0.6)

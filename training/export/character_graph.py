@@ -63,6 +63,29 @@ def join_parts(graph: GraphBuilder, phrase: str, character: CharacterPart) -> st
     return graph.op("Concat", phrase, graph.op("Mul", unit, scaled), axis=1)
 
 
+def growing_ratio(graph: GraphBuilder, real: str, begins: str, *, share: float, continuation_share: float) -> str:
+    """Add the ratio of a share that grows with the tokens that continue a word; returns its name.
+
+    Args:
+        graph: Gets the nodes.
+        real: Which tokens belong to a word, (b, t) bool.
+        begins: Which tokens are not marked as continuing one, (b, t) bool.
+        share, continuation_share: As in `CharacterConfig`.
+
+    Returns:
+        sqrt(s / (1 - s)) of the share s of each phrase, (b, 1).
+    """
+
+    def count(which: str) -> str:
+        return graph.op("ReduceSum", graph.op("Cast", which, to=TensorProto.FLOAT), graph.ints(1), keepdims=1)
+
+    continuing = graph.op("And", real, graph.op("Not", begins))
+    part = graph.op("Div", count(continuing), graph.op("Max", count(real), graph.floats(1.0)))
+    grown = graph.op("Mul", part, graph.floats(continuation_share - share))
+    s = graph.op("Add", grown, graph.floats(share))
+    return graph.op("Sqrt", graph.op("Div", s, graph.op("Sub", graph.floats(1.0), s)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Words:
     """The words of a batch, as names of values.
@@ -91,7 +114,7 @@ class _Branch:
     def build(self) -> CharacterPart:
         """Add all nodes; returns the results."""
         g = self._g
-        real, start, continuing = self._starts()
+        real, start, begins = self._starts()
         words = self._words(real, start)
         vectors = g.op("LpNormalization", self._word_sums(words), axis=1, p=2)  # (words, word_dim)
         # One row more than phrases, for the extra word that belongs to none.
@@ -101,26 +124,16 @@ class _Branch:
         sums = g.op("ScatterND", zeros, where, vectors, reduction="add")
         phrases = g.op("Slice", sums, g.ints(0), g.ints(-1), g.ints(0))
         vector = g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
-        return CharacterPart(vector, self._ratio(real, continuing))
-
-    def _ratio(self, real: str, continuing: str) -> str:
-        """Return sqrt(s / (1 - s)) of the share s of each phrase, (b, 1), or of all, ()."""
-        g, least, most = self._g, self._config.share, self._config.continuation_share
+        share, most = self._config.share, self._config.continuation_share
         if most is None:
-            return g.floats((least / (1 - least)) ** 0.5)
-
-        def count(which: str) -> str:
-            return g.op("ReduceSum", g.op("Cast", which, to=TensorProto.FLOAT), g.ints(1), keepdims=1)
-
-        part = g.op("Div", count(g.op("And", real, continuing)), g.op("Max", count(real), g.floats(1.0)))
-        share = g.op("Add", g.op("Mul", part, g.floats(most - least)), g.floats(least))
-        return g.op("Sqrt", g.op("Div", share, g.op("Sub", g.floats(1.0), share)))
+            return CharacterPart(vector, g.floats((share / (1 - share)) ** 0.5))
+        return CharacterPart(vector, growing_ratio(g, real, begins, share=share, continuation_share=most))
 
     def _batch(self) -> str:
         return self._g.op("Shape", "input_ids", start=0, end=1)  # (1,)
 
     def _starts(self) -> tuple[str, str, str]:
-        """Return which tokens belong to a word, which start one, and which are marked as going on: (b, t) bool."""
+        """Return which tokens belong to a word, which start one, and which are not marked as continuing one."""
         g = self._g
         attended = g.op("Cast", "attention_mask", to=TensorProto.BOOL)
         normal = g.op("Gather", g.constant(~self._encoder.special.numpy()), "input_ids", axis=0)
@@ -128,7 +141,7 @@ class _Branch:
         counted = g.op("CumSum", g.op("Cast", real, to=TensorProto.INT32), g.constant(np.int64(1)))
         first = g.op("Equal", counted, g.constant(np.int32(1)))
         begins = g.op("Gather", g.constant(~self._encoder.continuation.numpy()), "input_ids", axis=0)
-        return real, g.op("And", real, g.op("Or", begins, first)), g.op("Not", begins)
+        return real, g.op("And", real, g.op("Or", begins, first)), begins
 
     def _words(self, real: str, start: str) -> _Words:
         """Return the words of the batch, plus one without a phrase, so that no tensor is ever empty."""

@@ -108,7 +108,8 @@ def pretrain(
     mimic = Mimic(encoder, targets.vectors.shape[1], generator=torch.Generator().manual_seed(config.seed))
     mimic.to(encoder.nearness.device).train()
     optimizer = torch.optim.Adam(mimic.parameters(), lr=config.learning_rate, fused=True)
-    identity = {**asdict(config), "encoder": encoder.config.model_dump(), "targets": _digest_of(targets)}
+    described = encoder.config.model_dump(exclude_none=True)  # as before there was a continuation share
+    identity = {**asdict(config), "encoder": described, "targets": _digest_of(targets)}
     identity.pop("epochs")  # a later call may ask for more epochs
     state = folder / "state.safetensors"
     done = load_state(state, network=mimic, optimizer=optimizer, identity=identity) if resume else 0

@@ -125,10 +125,11 @@ class CharacterEncoder(nn.Module):
             (b, 1): `share` where each token is a whole word, `continuation_share` where each continues one.
         """
         config = self.config
+        if config.continuation_share is None:
+            return torch.full((len(input_ids), 1), config.share, device=input_ids.device)
         real = (attention_mask != 0) & ~self.special[input_ids]
         continuing = (real & self.continuation[input_ids]).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
-        most = config.share if config.continuation_share is None else config.continuation_share
-        return config.share + (most - config.share) * continuing
+        return config.share + (config.continuation_share - config.share) * continuing
 
     def phrase_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Mean over the word vectors of each phrase: (b, word_dim); zero for a phrase without a word."""
