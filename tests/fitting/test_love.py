@@ -120,7 +120,7 @@ def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_p
 
 
 def test_a_run_from_before_the_continuation_share_resumes(base: Path, targets: Targets, tmp_path: Path) -> None:
-    """The state of a run without a continuation share does not speak of it, as in earlier versions; one with it does."""
+    """The state of a run without a continuation share has no such setting, as in earlier versions; one with it has."""
     stored = []
     for name, share in (("without", None), ("with", 0.4)):
         encoder = make_character_encoder(base, continuation_share=share)
