@@ -7,29 +7,105 @@ option that no other format has is one more field of `ReadOptions`; its flag com
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import Format, FormatOption, PathLike
+from ingest.base.format import HEAD_BYTES, LANGUAGE, LINKS, Format, FormatOption, Head, PathLike
+from ingest.io.archive import Archive, is_zip
+from ingest.io.streams import STDIN, Source
 from ingest.readers.arrow.format import FORMAT as PARQUET
 from ingest.readers.csv_files.format import FORMAT as CSV
 from ingest.readers.jsonl.format import FORMAT as JSONL
-from ingest.readers.obo.format import FORMAT as OBO
 from ingest.readers.tsv.format import FORMAT as TSV
 from ingest.readers.umls.format import FORMAT as UMLS
 from ingest.readers.wikidata.format import FORMAT as WIKIDATA
-from ingest.readers.yago.format import FORMAT as YAGO
-from pearl_qdrant.errors import FormatError, OptionError, SettingsError
+from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
     from ingest.base.type_map import TypeMap
     from ingest.readers.tables.columns import TableColumns
 
-FORMATS: tuple[Format, ...] = (UMLS, YAGO, WIKIDATA, OBO, PARQUET, JSONL, CSV, TSV)
+_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+_SCOPE = FormatOption(
+    "--synonym-scope",
+    "scopes",
+    "synonyms of this scope are names; may be repeated. [default: EXACT]",
+    is_repeated=True,
+    choices=_SCOPES,
+)
+_CLASS = next(option for option in WIKIDATA.options if option.field == "classes")
+_RDF_OPTIONS = (
+    LANGUAGE,
+    _SCOPE,
+    _CLASS,
+    LINKS,
+    *(
+        FormatOption(f"--{kind}-property", f"{kind}_properties", help_, "IRI", is_repeated=True)
+        for kind, help_ in (
+            ("label", "a property of canonical names, before the known ones; may be repeated."),
+            ("alias", "a property of other names; may be repeated."),
+            ("type", "a property whose values are types; may be repeated."),
+        )
+    ),
+)
+
+
+def _by_head(name: str, title: str, module: str, *options: FormatOption, **more: Any) -> Format:
+    """A format of a module with `detect(head)` and `open_reader(paths, options, type_map)`."""
+
+    def detect(path: PathLike, options: ReadOptions) -> bool:
+        found = import_module(module)
+        return any(found.detect(head) for head in _heads(path, inside=bool(more.get("folder_sign"))))
+
+    def open_(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> Reader:
+        reader: Reader = import_module(module).open_reader(paths, options, type_map)
+        return reader
+
+    return Format(name, title, detect, open_, options, **more)
+
+
+def _heads(path: PathLike, *, inside: bool) -> Iterator[Head]:
+    """The beginning of a file, or of each file in a folder or zip; none where it cannot be read."""
+    with suppress(OSError, ValueError, InputError):
+        if os.fspath(path) == STDIN:
+            return
+        if os.path.isdir(path):  # noqa: PTH112 - a path with NUL is no error here
+            for child in _children(Path(path)) if inside else ():
+                if child.parent == Path(path):
+                    yield from _heads(child, inside=True)
+        elif is_zip(path):
+            if inside:
+                with Archive(path) as archive:
+                    for member in archive.members()[:_MAX_ENTRIES]:
+                        yield _make_head(member, archive.source(member).head(HEAD_BYTES))
+        elif os.path.isfile(path):  # noqa: PTH113
+            yield _make_head(os.fspath(path), Source(path).head(HEAD_BYTES))
+
+
+def _make_head(path: str, data: bytes) -> Head:
+    name = re.sub(r"\.(?:gz|bz2|xz|zst)$", "", os.path.basename(path).lower())  # noqa: PTH119
+    return Head(path, name, data.removeprefix(b"\xef\xbb\xbf"))
+
+
+RDF = _by_head(
+    "rdf",
+    "RDF",
+    "ingest.readers.rdf",
+    *_RDF_OPTIONS,
+    folder_sign="RDF files",
+    endings=("ttl", "nt", "nq", "trig", "owl", "rdf", "jsonld", "tsv"),
+)
+OBO = _by_head("obo", "OBO", "ingest.readers.obo", _SCOPE, LINKS, endings=("obo",))
+OBO_GRAPH = _by_head("obograph", "OBO Graph JSON", "ingest.readers.obo_graph", _SCOPE, LINKS, endings=("json",))
+
+FORMATS: tuple[Format, ...] = (UMLS, OBO_GRAPH, WIKIDATA, RDF, OBO, PARQUET, JSONL, CSV, TSV)
 """In the order in which a path is compared with them. TSV is last: nothing marks a file as TSV."""
 
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
@@ -43,16 +119,20 @@ class ReadOptions:
 
     Attributes:
         limit: Read at most this many entities. Every format.
-        languages: Languages of names, the preferred one first. UMLS, YAGO, Wikidata.
+        languages: Languages of names, the preferred one first; "all" makes all others aliases. UMLS, RDF, Wikidata.
         columns: Which column is what. TSV, CSV, JSON Lines, Parquet.
         delimiter: Character between the columns. CSV.
         sabs: Source vocabularies. UMLS.
         srl_max: Highest restriction level. UMLS.
         semantic_types: TUI, name, tree number or group. UMLS.
-        classes: QIDs of classes; only their instances and subclasses are read. Wikidata.
+        classes: QIDs of classes; only their instances and subclasses are read. Wikidata, RDF.
         require_sitelink: Only items with a page in some Wikimedia project. Wikidata.
-        links: Keep the ids of the entities that an entity is linked to, for linking in documents. Wikidata, OBO.
-        scopes: Scopes of synonyms: EXACT, NARROW, BROAD, RELATED. OBO.
+        links: Keep the ids of the entities that an entity is linked to, for linking in documents. Wikidata,
+            ontologies.
+        scopes: Scopes of synonyms: EXACT, NARROW, BROAD, RELATED. Ontologies.
+        label_properties: IRIs, or names with a well-known prefix, of properties of canonical names. RDF.
+        alias_properties: The same for other names. RDF.
+        type_properties: The same for types. RDF.
     """
 
     limit: int | None = None
@@ -66,6 +146,9 @@ class ReadOptions:
     require_sitelink: bool = False
     links: bool = False
     scopes: tuple[str, ...] = ()
+    label_properties: tuple[str, ...] = ()
+    alias_properties: tuple[str, ...] = ()
+    type_properties: tuple[str, ...] = ()
 
 
 def all_options() -> Iterator[tuple[FormatOption, tuple[Format, ...]]]:
@@ -114,8 +197,6 @@ def _check_is_alone(path: PathLike, shown: Format, options: ReadOptions) -> None
     if not os.path.isdir(path):  # noqa: PTH112 - a path with NUL is no error here
         return
     for child in _children(Path(path)):
-        if shown is YAGO and child.name.lower().startswith("yago"):
-            continue
         other = next((one for one in FORMATS if not one.is_table and one.detect(child, options)), shown)
         if other is not shown:
             raise FormatError(

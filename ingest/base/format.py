@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 
+HEAD_BYTES = 1 << 16
+"""Bytes by which the format of an input is recognised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of an input, by which its format is recognised.
+
+    Attributes:
+        path: As given.
+        name: File name in lower case, without the ending of a compression (".gz", ".bz2", ".xz", ".zst").
+        data: First bytes, decompressed, at most `HEAD_BYTES` (65,536), without a byte order mark.
+    """
+
+    path: str
+    name: str
+    data: bytes
+
 
 @dataclass(frozen=True, slots=True)
 class FormatOption:

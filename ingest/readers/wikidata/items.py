@@ -17,9 +17,6 @@ NOT_AN_ITEM = "not_an_item"
 MAX_LINKS = 64
 """Links kept of an item, those of its first properties."""
 
-_MAX_NUMBER = (1 << 31) - 1
-_MAX_ID = len(f"Q{_MAX_NUMBER}")
-
 
 @dataclass(slots=True)
 class Item:
@@ -51,14 +48,3 @@ class Item:
 def languages_in_order(wanted: Sequence[str]) -> tuple[str, ...]:
     """The requested languages, then the fallbacks; labels are taken in this order."""
     return tuple(dict.fromkeys((*wanted, MULTILINGUAL, FALLBACK)))
-
-
-def item_number(text: object) -> int:
-    """The number in the id of an item ("Q42" is 42), or 0 if it is not one."""
-    if not isinstance(text, str) or text[:1] != "Q" or not 2 <= len(text) <= _MAX_ID:
-        return 0
-    digits = text[1:]
-    if not (digits.isascii() and digits.isdecimal()) or digits[0] == "0":
-        return 0
-    number = int(digits)
-    return number if number <= _MAX_NUMBER else 0

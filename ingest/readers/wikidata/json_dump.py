@@ -24,7 +24,8 @@ from ingest.io.byte_lines import byte_lines, lines_with
 from ingest.io.lines import BadLine
 from ingest.io.report import INVALID_UTF8, NO_ID, ReadReport
 from ingest.io.streams import ByteSource
-from ingest.readers.wikidata.items import INSTANCE_OF, MAX_LINKS, NOT_AN_ITEM, SUBCLASS_OF, Item, item_number
+from ingest.readers.wikidata.items import INSTANCE_OF, MAX_LINKS, NOT_AN_ITEM, SUBCLASS_OF, Item
+from ingest.readers.wikidata_classes import item_number
 
 INVALID_JSON = "invalid_json"
 NOT_AN_ENTITY = "not_an_entity"

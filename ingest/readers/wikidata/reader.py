@@ -13,7 +13,7 @@ only these count. Coarse types come from the nearest classes that are in the typ
 
 Only items are entities, not properties and lexemes. `extra` has ``sitelinks``, the number of pages about the item
 (JSON only), ``language`` if the canonical name is not in the first requested language, and, if requested,
-``links_to``, the ids of the items that its statements name (JSON only).
+``links_to``, the ids of the items that its statements name.
 
 The input is read several times: once for the classes, once for a reader, which searches for "P279" and parses little
 else; once for each call of `read` or `read_runs`, and once more for `read` without `scattered`. So a load reads it
@@ -34,10 +34,9 @@ from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
 from ingest.io.report import NUL_CHARACTER, ReadReport
 from ingest.io.streams import STDIN, ByteSource, Source
-from ingest.readers.wikidata.classes import ClassTypeFinder, ClassTypes
-from ingest.readers.wikidata.items import MULTILINGUAL, Item, item_number, languages_in_order
+from ingest.readers.wikidata.items import MULTILINGUAL, Item, languages_in_order
 from ingest.readers.wikidata.json_dump import ItemDecoder, read_class_edges
-from ingest.readers.wikidata.truthy_dump import read_truthy_edges, read_truthy_items
+from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes, item_number
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
@@ -47,10 +46,6 @@ OTHER_CLASS = "other_class"
 WIKIMEDIA_INTERNAL = "wikimedia_internal"
 
 _HEAD_BYTES = 1 << 16
-# Space before a row must be in its own line: otherwise many blank lines would take quadratic time.
-_IS_TRUTHY = re.compile(
-    rb"^[^\S\n]*<https?://www\.wikidata\.org/(?:entity/|wiki/Special:EntityData/)[^>\s]*>\s", re.MULTILINE
-)
 _IS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*\"")
 _ENTITY_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ENTITY_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
@@ -64,13 +59,13 @@ class WikidataOptions:
 
     Attributes:
         languages: Requested languages, best first; ``mul`` and English are always fallbacks.
-        require_sitelink: Only items with a page in a Wikimedia project (JSON only). Off by default, since it excludes
+        require_sitelink: Only items with a page in a Wikimedia project. Off by default, since it excludes
             most genes, articles and streets.
         exclude_internal: Exclude disambiguation pages, categories, templates, lists and similar pages.
         include_types: Ids of classes: only their instances and subclasses of any depth are read; empty: all.
         ancestors: Make the first pass, which finds the ancestors of classes. Without it, types, filters and coarse
             types use only the classes that the item itself names.
-        links: Keep the items that statements name, for linking in documents (JSON only).
+        links: Keep the items that statements name, for linking in documents.
     """
 
     languages: tuple[str, ...] = ("en",)
@@ -88,7 +83,7 @@ class WikidataOptions:
 
 
 class WikidataReader(ReaderBase):
-    """Wikidata in one or several files, all JSON or all truthy triples; a `Reader`."""
+    """Wikidata in one or several files of JSON; a `Reader`."""
 
     def __init__(
         self,
@@ -121,7 +116,7 @@ class WikidataReader(ReaderBase):
     def read_classes(self) -> ClassTypeFinder:
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
         if self._finder is None:
-            edges = chain.from_iterable(map(_read_edges, self._sources)) if self._options.ancestors else ()
+            edges = chain.from_iterable(map(read_class_edges, self._sources)) if self._options.ancestors else ()
             wanted = frozenset(map(item_number, self._options.include_types))
             self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=wanted)
         return self._finder
@@ -133,12 +128,12 @@ class WikidataReader(ReaderBase):
             yield from self._read_entities(source, report)
         if report.rows == rows_before:
             path = self._sources[0].path
-            raise FormatError(path, None, "has no entity. Is this a dump of Wikidata, JSON or truthy?")
+            raise FormatError(path, None, "has no entity. Is this a dump of Wikidata in JSON?")
 
     def _read_entities(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
         """One entity for each wanted item of a file."""
         find = self.read_classes().find
-        for item in self._read_items(source, report):
+        for item in ItemDecoder(self._languages, links=self._options.links).read_items(source, report):
             report.place = source.path, item.line
             types = find(item.classes, item.superclasses)
             reason = self._find_reason(item, types)
@@ -152,15 +147,6 @@ class WikidataReader(ReaderBase):
                 yield self._make_entity(item, types, report.bound_names(item.id, names), language)
             else:
                 report.filter_out(NO_LABEL)
-
-    def _read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
-        if not _is_truthy(source):
-            return ItemDecoder(self._languages, links=self._options.links).read_items(source, report)
-        if self._options.links:
-            raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
-        if self._options.require_sitelink:
-            raise FormatError(source.path, None, "truthy triples have no sitelinks: to require one, read the JSON dump")
-        return read_truthy_items(source, self._languages, report)
 
     def _find_reason(self, item: Item, types: ClassTypes) -> str | None:
         """Why the options exclude an item, or None."""
@@ -205,18 +191,7 @@ def is_wikidata(path: str | os.PathLike[str]) -> bool:
         head = Source(path).head(_HEAD_BYTES)
     except InputError:
         return False
-    if _IS_JSON.match(head):
-        return bool(_ENTITY_TYPE.search(head) and _ENTITY_ID.search(head))
-    return _IS_TRUTHY.search(head) is not None
-
-
-def _is_truthy(source: ByteSource) -> bool:
-    """Whether a file is N-Triples, by its first character that is not a space."""
-    return source.head(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"<", b"_", b"#")
-
-
-def _read_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
-    return read_truthy_edges(source) if _is_truthy(source) else read_class_edges(source)
+    return bool(_IS_JSON.match(head) and _ENTITY_TYPE.search(head) and _ENTITY_ID.search(head))
 
 
 def _clean(name: str | None) -> str:
