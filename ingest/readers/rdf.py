@@ -24,6 +24,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,8 @@ _CACHE_KIB = 16_384
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
+# What is joined to the other files: their order is that of the entities.
+_LATER = re.compile(r"yago-(?:wd-(?!labels)|taxonomy|labels)", re.IGNORECASE)
 _OLD_YAGO = re.compile(r"yago-wd-", re.IGNORECASE)
 _NEW_YAGO = re.compile(r"yago-(?:facts|taxonomy|labels|beyond|tiny|schema)", re.IGNORECASE)
 
@@ -146,9 +149,10 @@ class RdfReader(ReaderBase):
         if old and new:
             message = f"holds two releases of YAGO: 4 ({old}) and 4.5 ({new}). Name the files of one of them"
             raise FormatError(str(paths[0]), None, message)
+        self._is_named_by_id = old is None  # in YAGO 4 the file of labels decides
         has_full_types = any("full-types" in name for name in names) and any("class" in name for name in names)
         n_used = 0
-        for file, name in zip(found, names, strict=True):
+        for file, name in sorted(zip(found, names, strict=True), key=lambda one: bool(_LATER.search(one[1]))):
             if len(found) == 1 or not (_UNUSED.match(name) or (has_full_types and "simple-types" in name)):
                 n_used += 1
                 yield file
@@ -182,7 +186,7 @@ class RdfReader(ReaderBase):
             for source, syntax in self._files:
                 for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), survey):
                     survey.add(subject, facts)
-            survey.finish(self._added)
+            survey.finish(self._added, is_named_by_id=self._is_named_by_id)
             self._check(survey)
             if survey.known.profile.is_items:
                 numbers = frozenset(map(item_number, self._options.classes))
@@ -198,7 +202,7 @@ class RdfReader(ReaderBase):
                 raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
             if wrong := [name for name in self._options.classes if not item_number(name)]:
                 raise OptionError("classes", f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
-        if not profile.is_named_by_id and survey.known.counts.keys().isdisjoint((*profile.labels, *profile.aliases)):
+        if profile.other_languages and survey.known.counts.keys().isdisjoint((*profile.labels, *profile.aliases)):
             used = ", ".join(name for name, _ in survey.seen.most_common(8)) or "no statement"
             message = f"is {syntax} in which nothing has a name by a known property. It has: {used}"
             raise FormatError(source.path, None, f"{message}. Name the property of the names.", option="label_properties")
@@ -378,10 +382,11 @@ class _Survey:
             return SKOS
         return ONTOLOGY if n["properties"] and not n["instances"] else known.NAMES
 
-    def finish(self, added: Sequence[tuple[str, ...]]) -> None:
+    def finish(self, added: Sequence[tuple[str, ...]], *, is_named_by_id: bool) -> None:
         """Choose the vocabulary, with further properties of labels, aliases and types, and index what was taken."""
         found, chosen = self.known, self._choose()
-        found.profile = chosen.extend(*added)
+        profile = chosen.extend(*added)
+        found.profile = replace(profile, is_named_by_id=profile.is_named_by_id and is_named_by_id)
         if chosen is SKOS:
             self._concepts.replaced = found.tree.replaced
             found.tree = self._concepts

@@ -111,6 +111,7 @@ class EntityMaker:
         self._slots |= {name: (_LABEL, place) for place, name in enumerate(profile.labels)}
         if profile.is_ontology and profile.descriptions[0] in vocabulary.counts:
             self._slots.pop(profile.descriptions[-1])  # comments are notes there, beside definitions
+        self._type_properties = {known.RDF_TYPE, *profile.types}
         self._types: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._n_by_id = self._n_foreign = 0
 
@@ -122,6 +123,8 @@ class EntityMaker:
             if names:
                 return self._make_entity(identity, facts, names, language, description)
             reason = NO_LABEL if self.profile.is_items else NO_NAME
+            if not any(fact[0] in self._slots or fact[0] in self._type_properties for fact in facts):
+                return None  # something only says what is above it
         self._report.filter_out(reason)
         return None
 
@@ -172,7 +175,7 @@ class EntityMaker:
     def _find_texts(self, facts: Sequence[Fact]) -> tuple[list[_Text], list[_Text], list[_Text]]:
         """Labels, other names and descriptions, each in order; what is in languages that are not taken is counted."""
         texts: tuple[list[_Text], list[_Text], list[_Text]] = [], [], []
-        is_by_text, scopes = self.profile.is_named_by_id, self.profile.aliases
+        scopes, is_by_text = self.profile.aliases, self.profile.is_sorted
         for predicate, value, language, _ in facts:
             slot = self._slots.get(predicate)
             if slot is None:

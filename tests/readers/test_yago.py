@@ -28,11 +28,8 @@ from yago_files import (
 
 from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
+from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.yago.files import Role, find_role, is_yago
-from ingest.readers.yago.join import Table
-from ingest.readers.yago.names import ClassTree, local_name, name_text
-from ingest.readers.yago.reader import YagoOptions, YagoReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -65,7 +62,7 @@ def test_a_zip_is_read_as_its_folder_is(tmp_path: Path) -> None:
 
     for paths in ([tmp_path / "yago.zip"], [zips], [packed], files):
         assert read(*paths) == read(folder) == [VILLAGE, PARIS, ELVIS, CAFE]
-        assert all(map(is_yago, paths))
+        assert detect_format(paths) == "rdf"
 
 
 def test_yago_4_is_joined_from_its_files(tmp_path: Path) -> None:
@@ -90,7 +87,7 @@ def test_yago_4_without_some_files_has_less(tmp_path: Path) -> None:
 def test_languages_are_chosen_in_their_order(tmp_path: Path) -> None:
     """The first language that an entity has gives its canonical name; labels of another file are joined to it."""
     paris, elvis, cafe, nowhere = read(
-        write(tmp_path, YAGO_45), options=YagoOptions(languages=("fr", "en", "ES"), include_beyond=False)
+        write(tmp_path, YAGO_45), languages=("fr", "en", "ES")
     )
 
     assert list(paris.names()) == ["Paris", "París", "City of Light", "Ville Lumière"]
@@ -141,7 +138,7 @@ def test_a_tiny_yago_has_everything_in_one_file(tmp_path: Path) -> None:
 
 def test_scan_and_read_agree(tmp_path: Path) -> None:
     """A scan counts what is read, and a second pass of the same reader gives the same report."""
-    with YagoReader([write(tmp_path, YAGO_45)], YagoOptions(languages=("fr", "de", "en"))) as reader:
+    with open_reader([write(tmp_path, YAGO_45)], "rdf", ReadOptions(languages=("fr", "de", "en"))) as reader:
         result = scan(reader)
         report = ReadReport()
         entities = list(reader.read(report, scattered=result.scattered))
@@ -161,7 +158,7 @@ def test_a_limit_ends_the_reading(tmp_path: Path) -> None:
 def test_a_bad_row_is_counted_once_in_each_pass(tmp_path: Path) -> None:
     """Damage in a file that is read beforehand counts too, stops past the limit, and is the same in a second pass."""
     files = YAGO_45 | {"yago-taxonomy.ttl": turtle(TAXONOMY) + "junk\n" * 3}
-    with YagoReader([write(tmp_path, files)]) as reader:
+    with open_reader([write(tmp_path, files)]) as reader:
         for _ in range(2):
             report = ReadReport(max_errors=3)
             assert len(list(reader.read_runs(report))) == 4
@@ -220,24 +217,6 @@ def test_yago_is_told_from_other_files(tmp_path: Path) -> None:
     assert not is_yago("-")
 
 
-def test_names_of_files_tell_their_role() -> None:
-    """Versions, folders and compression in a file's name do not matter."""
-    roles = {
-        "yago-wd-simple-types.nt.gz": Role.SIMPLE_TYPES,
-        "4/yago-wd-full-types.nt": Role.FULL_TYPES,
-        "yago-wd-sameAs.nt.gz": Role.SAME_AS,
-        "yago-wd-schema.nt.gz": Role.CLASSES,
-        "yago-schema.ttl": Role.NOTHING,
-        "yago-4.5.0.2-beyond-wikipedia-labels.ttl.zst": Role.LABELS,
-        "YAGO-FACTS.TTL": Role.FACTS,
-        "yago-wd-facts.nt.gz": Role.NOTHING,
-        "yago-wd-annotated-facts.ntx.gz": Role.NOTHING,
-        "anything.ttl": Role.WHOLE,
-        "readme.md": None,
-    }
-    assert {name: find_role(name) for name in roles} == roles
-
-
 def test_local_names_become_text() -> None:
     """A name that is made from an id has no escapes, underscores or Wikidata id."""
     assert local_name("http://yago-knowledge.org/resource/AC/DC") == "AC/DC"
@@ -255,14 +234,6 @@ def test_local_names_become_text() -> None:
     ]
 
 
-def test_classes_know_what_is_above_them() -> None:
-    """Ancestors are listed nearest first, each once, also with cycles, without the top class."""
-    tree = ClassTree([("a", "b"), ("b", "a"), ("b", "c"), ("c", "Thing"), ("x", "x")])
-
-    assert tree.walk_up(["a"]) == (["a", "b", "c"], [0, 1, 2])
-    assert tree.walk_up(["unknown", "x", "a"]) == (["unknown", "x", "a", "b", "c"], [0, 0, 0, 1, 2])
-
-
 def test_classes_of_schema_org_have_coarse_types() -> None:
     """Classes of schema.org have the coarse types that one expects."""
     names = ["CreativeWork", "AdministrativeArea", "BodyOfWater", "Airport", "SportsTeam", "Award", "Intangible"]
@@ -270,20 +241,6 @@ def test_classes_of_schema_org_have_coarse_types() -> None:
     assert [TypeMap.load().map_types([name]) for name in names] == [
         ("WORK_OF_ART",), ("GPE",), ("LOC",), ("FAC",), ("ORG",), ("OTHER",), ()
     ]  # fmt: skip
-
-
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**32 - 1)), max_size=60))
-@settings(deadline=None)
-def test_a_table_finds_what_was_put_in(rows: list[tuple[int, int]]) -> None:
-    """All numbers of a subject are found, in their order."""
-    table = Table()
-    expected: dict[str, list[int]] = {}
-    for subject, value in rows:
-        table.add(str(subject), value)
-        expected.setdefault(str(subject), []).append(value)
-    table.finish()
-
-    assert table.find([str(i) for i in range(41)]) == [expected.get(str(i), []) for i in range(41)]
 
 
 _LINES = (PREFIXES + turtle(FACTS).removeprefix(PREFIXES)).encode().splitlines(keepends=True)
