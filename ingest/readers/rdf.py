@@ -73,6 +73,7 @@ _CACHE_KIB = 16_384
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
+_ENDING = re.compile(r"\.(?:ttl|trig|nt|nq|owl|rdf|jsonld)(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
 # What is joined to the other files: their order is that of the entities.
 _LATER = re.compile(r"yago-(?:wd-(?!labels)|taxonomy|labels)", re.IGNORECASE)
 _OLD_YAGO = re.compile(r"yago-wd-", re.IGNORECASE)
@@ -161,21 +162,22 @@ class RdfReader(ReaderBase):
             raise FormatError(str(paths[0]), None, f"has no file of RDF that names anything. There is: {seen}")
 
     def _open(self, path: str, *, is_named: bool) -> Iterator[tuple[ByteSource, str | None]]:
-        """The files under a path; only one that was named itself must be RDF."""
+        """The files under a path; one that was named itself, or by its ending, must be RDF."""
+        sources: Iterable[ByteSource] = ()
         if path != STDIN and Path(path).is_dir():
             for child in sorted(Path(path).iterdir()):
                 if child.is_file() and not child.name.startswith("."):
-                    yield from self._open(str(child), is_named=False)
+                    yield from self._open(str(child), is_named=_ENDING.search(child.name) is not None)
         elif path != STDIN and is_zip(path):
             archive = self.held.enter_context(Archive(path))
-            for member in sorted(archive.members()):
-                if not PurePosixPath(member).name.startswith("."):
-                    source = archive.source(member)
-                    yield source, find_syntax(_head_of(source))
+            visible = (name for name in sorted(archive.members()) if not PurePosixPath(name).name.startswith("."))
+            sources, is_named = map(archive.source, visible), False
         else:
-            (opened,) = self.open_sources([path])
-            head = _head_of(opened)
-            yield opened, check_syntax(path, head) if is_named else find_syntax(head)
+            sources = self.open_sources([path])
+        for source in sources:
+            head = source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+            must_be = is_named or _ENDING.search(source.path)
+            yield source, check_syntax(source.path, head) if must_be else find_syntax(head)
 
     def _read_survey(self) -> _Survey:
         """What a first pass over all files finds. Raises as `read`."""
@@ -202,7 +204,8 @@ class RdfReader(ReaderBase):
                 raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
             if wrong := [name for name in self._options.classes if not item_number(name)]:
                 raise OptionError("classes", f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
-        if profile.other_languages and survey.known.counts.keys().isdisjoint((*profile.labels, *profile.aliases)):
+        naming = (*profile.labels, *profile.aliases, *(profile.types if profile.is_named_by_id else ()))
+        if survey.known.counts.keys().isdisjoint(naming):
             used = ", ".join(name for name, _ in survey.seen.most_common(8)) or "no statement"
             message = f"is {syntax} in which nothing has a name by a known property. It has: {used}"
             raise FormatError(source.path, None, f"{message}. Name the property of the names.", option="label_properties")
@@ -235,10 +238,6 @@ class RdfReader(ReaderBase):
                     report.skip(TOO_MANY_ROWS, path=path, line=fact[3], text=f"{subject} {fact[1]}")
                 else:
                     yield fact
-
-
-def _head_of(source: ByteSource) -> bytes:
-    return source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
 
 
 def _read_runs(

@@ -154,10 +154,12 @@ class EntityMaker:
 
     def _find_names(self, identity: str, facts: Sequence[Fact]) -> tuple[list[str], str, str | None]:
         """All names, the canonical one first, its language, and the description; no names if there is none."""
-        labels, aliases, abouts, n_other = *self._find_texts(facts), 0
+        labels, aliases, abouts = self._find_texts(facts)
         chosen = next((some[0] for some in (labels, aliases) if some and some[0][4]), None)
         if chosen is None or self.profile.is_items:
             chosen = next(iter(labels if self.profile.is_items else (*labels, *aliases)), None)
+        if chosen and self.profile.is_sorted and not labels:
+            chosen = min(aliases, key=lambda one: (one[0], one[5]))
         language = chosen[3] if chosen else ""
         taken = [one[5] for one in (*labels, *aliases) if one[4] or one[3] == language]
         n_other = len(labels) + len(aliases) - len(taken)

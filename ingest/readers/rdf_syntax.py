@@ -4,7 +4,8 @@ N-Triples and N-Quads are parsed in blocks of lines. A block with a bad line is 
 counted with its place, and reading goes on. In the other syntaxes the first error ends the reading, with its line.
 
 What pyoxigraph leaves to its caller is bounded here, while the file is fed to it: text without the end of a statement,
-nesting, and entities of XML that expand. RDF/XML that does not declare a well-known prefix is read all the same.
+nesting, and entities of XML that expand. Well-known
+prefixes need no declaration.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ PREFIXES = {
     "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
     "wd": "http://www.wikidata.org/entity/",
     "wdt": "http://www.wikidata.org/prop/direct/",
+    "sh": "http://www.w3.org/ns/shacl#",
     "yago": "http://yago-knowledge.org/resource/",
     "dbo": "http://dbpedia.org/ontology/",
 }
-"""Well-known prefixes: of options, and of RDF/XML that forgot to declare them."""
+"""Well-known prefixes: of options, and of files that forgot to declare them."""
 
 _BATCH = 1_000  # lines
 _BATCH_CHARS = 1 << 20
@@ -73,7 +75,11 @@ _N_ROW = re.compile(
 )
 _DIRECTIVE = re.compile(rb"[ \t]*(?:@(?:prefix|base)\b|(?:prefix[ \t]+[\w.-]*:|base)[ \t]*<)", re.IGNORECASE)
 _DIRECTIVES = re.compile(rb"^" + _DIRECTIVE.pattern, re.IGNORECASE | re.MULTILINE)
-_STATEMENT = re.compile(rb"(?:" + _IRI + rb"|_:\S+|\[[^\]]{0,999}\])\s+(?:a|" + _IRI + rb")\s+[<\"'_\[(\w]|" + _IRI + rb"\s*\{")
+_KNOWN_NAME = rb"(?:" + "|".join(PREFIXES).encode() + rb"):[\w-]+"
+_STATEMENT = re.compile(
+    rb"(?:" + _IRI + rb"|_:\S+|\[[^\]]{0,999}\])\s+(?:a|" + _IRI + rb"|" + _KNOWN_NAME + rb")\s+[<\"'_\[(\w]"
+    rb"|" + _IRI + rb"\s*\{"
+)
 _MISC = re.compile(rb"(?:\s+|<\?(?:[^?]|\?(?!>))*\?>|<!--(?:[^-]|-(?!->))*-->)*")
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>")
 _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
@@ -256,7 +262,7 @@ def _explain(path: str, syntax: str, error: SyntaxError, feed: _Feed) -> FormatE
     if "LoadDocumentCallback" in str(error.msg):
         return FormatError(path, None, _REMOTE)
     message = re.sub(r"^Parser error (?:at|between) .*?: ", "", str(error.msg))
-    where = f"column {error.offset}: " if error.offset else ""
+    where = f"column {error.offset}: " if error.offset and (error.lineno or 1) > 1 else ""
     advice = " Check it: robot validate, or rapper -c" if syntax == RDF_XML else ""
     return FormatError(path, error.lineno or feed.line, f"{where}this {syntax} cannot be read: {message}.{advice}")
 
@@ -319,6 +325,8 @@ class _Feed:
                 break
         head = head.removeprefix(codecs.BOM_UTF8)
         if self._syntax != RDF_XML:
+            if self._syntax == TURTLE:  # on the first line, so that the others keep their numbers
+                yield "".join(f"@prefix {name}: <{iri}> . " for name, iri in PREFIXES.items()).encode()
             yield head
             yield from chunks
             return
