@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,60 @@ TERMS = [
     Entity("MADE:0002", "sore toe", (), ("MADE:0003",), (), None, {"alt_ids": "MADE:0005"}),
     Entity("MADE:0003", "sore thing"),
 ]
+
+
+T = "http://toy.example/"
+TRIPLES = [
+    (T + "a", "http://xmlns.com/foaf/0.1/name", '"Anna Toy"'),
+    (T + "a", "http://xmlns.com/foaf/0.1/nick", '"A \\"T\\" \\u00e4"@en'),
+    (T + "a", "http://www.w3.org/1999/02/22-rdf-syntax-ns#type", "<http://xmlns.com/foaf/0.1/Person>"),
+    (T + "b", "http://xmlns.com/foaf/0.1/name", '"Toy Works"@en'),
+]
+PEOPLE = [
+    Entity(T + "a", "Anna Toy", ('A "T" ä',), ("Person",), ("PERSON",)),
+    Entity(T + "b", "Toy Works"),
+]
+
+
+def rows(end: str = " .") -> str:
+    """The statements, one a line."""
+    return "".join(f"<{s}> <{p}> {o}{end}\n" for s, p, o in TRIPLES)
+
+
+SYNTAXES = {
+    "N-Triples": "# people\n\n" + rows(),
+    "N-Triples with tabs": rows().replace("> <", ">\t<").replace(" .", "\t."),
+    "N-Triples with CRLF": rows().replace("\n", "\r\n"),
+    "N-Quads": rows(" <u:graph> ."),
+    "Turtle": "# people\n" + PREFIXES + 't:a foaf:name """Anna Toy""" ;\n foaf:nick \'A "T" ä\'@en ;\n a foaf:Person .\n'
+    't:b foaf:name "Toy Works"@en .',
+    "Turtle without prefixes": "<http://toy.example/a> a <http://xmlns.com/foaf/0.1/Person> ; foaf:name 'Anna Toy' ;\n"
+    ' foaf:nick "A \\"T\\" ä" . <http://toy.example/b> foaf:name "Toy Works" .',
+    "SPARQL prefixes": 'PREFIX f: <http://xmlns.com/foaf/0.1/>\nBASE <http://toy.example/>\n<a> f:name "Anna Toy" ;'
+    'f:nick "A \\"T\\" ä" ; a f:Person . <b> f:name "Toy Works" .',
+    "TriG": PREFIXES + 't:g { t:a foaf:name "Anna Toy" ; foaf:nick "A \\"T\\" ä" ; a foaf:Person } '
+    '{ t:b foaf:name "Toy Works" }',
+    "RDF/XML": '<?xml version="1.0" encoding="UTF-8"?>\n<!-- people -->\n<rdf:RDF '
+    'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:f="http://xmlns.com/foaf/0.1/" xml:base="http://toy.example/x">'
+    '<f:Person rdf:about="a"><f:name>Anna Toy</f:name><f:nick xml:lang="en">A "T" &#228;</f:nick></f:Person>'
+    '<rdf:Description rdf:about="b" f:name="Toy Works"/></rdf:RDF>\n<!-- end -->',
+    "JSON-LD": json.dumps(
+        {
+            "@context": {"f": "http://xmlns.com/foaf/0.1/", "t": T},
+            "@graph": [
+                {"@id": "t:a", "@type": "f:Person", "f:name": "Anna Toy", "f:nick": 'A "T" ä'},
+                {"@id": "t:b", "f:name": {"@value": "Toy Works", "@language": "en"}},
+            ],
+        }
+    ),
+    "JSON-LD list": json.dumps(
+        [
+            {"@id": T + "a", "http://xmlns.com/foaf/0.1/name": "Anna Toy", "http://xmlns.com/foaf/0.1/nick": 'A "T" ä',
+             "@type": "http://xmlns.com/foaf/0.1/Person"},
+            {"@id": T + "b", "http://xmlns.com/foaf/0.1/name": "Toy Works"},
+        ]
+    ),
+}  # fmt: skip
 
 
 def read(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 from cli_runner import Run
-from rdf_bases import OBO, PREFIXES, read
+from rdf_bases import OBO, PEOPLE, PREFIXES, SYNTAXES, T, read, rows
 
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, detect_format, open_reader
@@ -37,7 +36,6 @@ t:c4 a skos:Concept ; owl:deprecated true ; skos:prefLabel "old toy"@en ; dct:is
 t:group a skos:Collection ; skos:prefLabel "Groups"@en .
 [] a skos:Concept ; rdfs:label "nobody"@en .
 """
-T = "http://toy.example/"
 WOOD = Entity(
     T + "c1",
     "wooden toy",
@@ -95,59 +93,6 @@ def test_codes_of_languages_are_checked() -> None:
     """What is no code is refused by name."""
     with pytest.raises(OptionError, match="english please"):
         read(SKOS, languages=("english please",))
-
-
-TRIPLES = [
-    (T + "a", "http://xmlns.com/foaf/0.1/name", '"Anna Toy"'),
-    (T + "a", "http://xmlns.com/foaf/0.1/nick", '"A \\"T\\" \\u00e4"@en'),
-    (T + "a", "http://www.w3.org/1999/02/22-rdf-syntax-ns#type", "<http://xmlns.com/foaf/0.1/Person>"),
-    (T + "b", "http://xmlns.com/foaf/0.1/name", '"Toy Works"@en'),
-]
-PEOPLE = [
-    Entity(T + "a", "Anna Toy", ('A "T" ä',), ("Person",), ("PERSON",)),
-    Entity(T + "b", "Toy Works"),
-]
-
-
-def rows(end: str = " .") -> str:
-    """The statements, one a line."""
-    return "".join(f"<{s}> <{p}> {o}{end}\n" for s, p, o in TRIPLES)
-
-
-SYNTAXES = {
-    "N-Triples": "# people\n\n" + rows(),
-    "N-Triples with tabs": rows().replace("> <", ">\t<").replace(" .", "\t."),
-    "N-Triples with CRLF": rows().replace("\n", "\r\n"),
-    "N-Quads": rows(" <u:graph> ."),
-    "Turtle": "# people\n" + PREFIXES + 't:a foaf:name """Anna Toy""" ;\n foaf:nick \'A "T" ä\'@en ;\n a foaf:Person .\n'
-    't:b foaf:name "Toy Works"@en .',
-    "Turtle without prefixes": "<http://toy.example/a> a <http://xmlns.com/foaf/0.1/Person> ; foaf:name 'Anna Toy' ;\n"
-    ' foaf:nick "A \\"T\\" ä" . <http://toy.example/b> foaf:name "Toy Works" .',
-    "SPARQL prefixes": 'PREFIX f: <http://xmlns.com/foaf/0.1/>\nBASE <http://toy.example/>\n<a> f:name "Anna Toy" ;'
-    'f:nick "A \\"T\\" ä" ; a f:Person . <b> f:name "Toy Works" .',
-    "TriG": PREFIXES + 't:g { t:a foaf:name "Anna Toy" ; foaf:nick "A \\"T\\" ä" ; a foaf:Person } '
-    '{ t:b foaf:name "Toy Works" }',
-    "RDF/XML": '<?xml version="1.0" encoding="UTF-8"?>\n<!-- people -->\n<rdf:RDF '
-    'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:f="http://xmlns.com/foaf/0.1/" xml:base="http://toy.example/x">'
-    '<f:Person rdf:about="a"><f:name>Anna Toy</f:name><f:nick xml:lang="en">A "T" &#228;</f:nick></f:Person>'
-    '<rdf:Description rdf:about="b" f:name="Toy Works"/></rdf:RDF>\n<!-- end -->',
-    "JSON-LD": json.dumps(
-        {
-            "@context": {"f": "http://xmlns.com/foaf/0.1/", "t": T},
-            "@graph": [
-                {"@id": "t:a", "@type": "f:Person", "f:name": "Anna Toy", "f:nick": 'A "T" ä'},
-                {"@id": "t:b", "f:name": {"@value": "Toy Works", "@language": "en"}},
-            ],
-        }
-    ),
-    "JSON-LD list": json.dumps(
-        [
-            {"@id": T + "a", "http://xmlns.com/foaf/0.1/name": "Anna Toy", "http://xmlns.com/foaf/0.1/nick": 'A "T" ä',
-             "@type": "http://xmlns.com/foaf/0.1/Person"},
-            {"@id": T + "b", "http://xmlns.com/foaf/0.1/name": "Toy Works"},
-        ]
-    ),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
@@ -271,7 +216,7 @@ def test_statements_about_a_subject_are_joined_wherever_they_are(tmp_path: Path)
     with open_reader([folder]) as reader:
         result = scan(reader)
         report = ReadReport()
-        assert list(reader.read(report, scattered=result.scattered)) == [PEOPLE[1], PEOPLE[0], entities[0]]
+        assert list(reader.read(report, scattered=result.scattered)) == [PEOPLE[1], entities[0], PEOPLE[0]]
         assert report == result.report
         assert result.entities == 3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,7 @@ def test_languages_are_chosen_in_their_order(tmp_path: Path) -> None:
 
     assert list(paris.names()) == ["Paris", "París", "Ville Lumière", "City of Light"]
     assert paris.kb_types == PARIS.kb_types
-    assert (elvis, cafe, village) == (ELVIS, CAFE, VILLAGE)
+    assert (elvis, cafe, village) == (replace(ELVIS, extra={"language": "en"}), CAFE, VILLAGE)
     assert nowhere == Entity("Nowhere", "Nulle part")
 
 
