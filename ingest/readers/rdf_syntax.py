@@ -64,6 +64,7 @@ PREFIXES = {
 }
 """Well-known prefixes: of options, and of files that forgot to declare them."""
 
+_PIECE = 1 << 14  # bytes
 _BATCH = 1_000  # lines
 _BATCH_CHARS = 1 << 20
 _COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
@@ -89,11 +90,11 @@ _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._
 _LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
 _FOREIGN = (
     (
-        re.compile(rb"\s*(?:#[^\n]*\s*)*(?:Prefix|Ontology)\("),
+        re.compile(rb"(?:Prefix|Ontology)\("),
         "is OWL in functional syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
     ),
     (
-        re.compile(rb"\s*(?:Prefix|Ontology):\s"),
+        re.compile(rb"(?:Prefix|Ontology):\s"),
         "is OWL in Manchester syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
     ),
 )
@@ -120,7 +121,7 @@ def find_syntax(data: bytes) -> str | None:
         is_owl = root[2] == b"Ontology" and b"http://www.w3.org/2002/07/owl" in data
         return RDF_XML if is_rdf else _OWL_XML if is_owl else None
     for sign, message in _FOREIGN:
-        if sign.match(data):
+        if sign.match(rest):
             return message
     return None
 
@@ -288,10 +289,12 @@ class _Feed:
         """The next bytes, at most as many as asked for."""
         if self._place >= len(self._rest):
             self._rest, self._place = next(self._chunks, b""), 0
-        size = min(n_bytes, 1 << 14) if n_bytes > 0 else 1 << 14
-        data = self._rest[self._place : self._place + size]
+        size = min(n_bytes, _PIECE) if n_bytes > 0 else _PIECE
+        # A line at a time: the parser gives a triple as soon as it has its end, so that the line of it is known.
+        end = self._rest.find(b"\n", self._place, self._place + size) + 1 or self._place + size
+        data = self._rest[self._place : end]
         self._place += len(data)
-        self.line += data.count(b"\n")
+        self.line += self._last[-1:] == b"\n"
         self.n_open += len(data)
         self._measure(data)
         if self.n_open > MAX_STATEMENT_BYTES:
@@ -307,13 +310,13 @@ class _Feed:
             ended = joined.count(b"</")
             self.depth += data.count(b"<") - 2 * ended - joined.count(b"/>")
             self.depth -= joined.count(b"<!") + joined.count(b"<?")
-            self._last = data[-1:]
             self._tail += data
             self.is_closed = self.is_closed or self._closing in self._tail
             self._tail = self._tail[-len(self._closing) :]
         else:
             self.depth += data.count(b"(") + data.count(b"[") + data.count(b"{")
             self.depth -= data.count(b")") + data.count(b"]") + data.count(b"}")
+        self._last = data[-1:]
         self.depth = max(self.depth, 0)
 
     def _decode(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
