@@ -28,12 +28,14 @@ from fuzz_accidents import (
 from fuzz_tables import COLUMN_OPTIONS, CSV_TABLES, DELIMITERS, JSON_TABLES, LONG_TEXT, TABLES
 from hypothesis import strategies as st
 from obo_terms import TOES
+from rdf_bases import GRAPH, OWL, SYNTAXES
 from tables import JSONL, written_tables
 from umls_release import CONSO, NLM, RELEASE, definition
 from wikidata_items import dump, item
 from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
+from ingest.readers.rdf_profiles import PROFILES
 from ingest.readers.umls.reader import COLUMNS
 
 
@@ -152,6 +154,47 @@ _JSON_NESTED = st.builds(
     st.sampled_from([b"[", b'{"a":', b'"\\u', b'{"id":', b"-", b"1", b'{"":{},']),
     COUNTS,
 )
+_RDF_TERMS = st.sampled_from(
+    b"<u:a> <u:b> <u:c> _:x _:y <a> rdfs:label \"n\"@en \"m\" \"1\"^^<u:d> <http://www.wikidata.org/entity/Q5>".split()
+)
+_RDF_PROPERTIES = st.sampled_from(
+    [
+        f"<{iri}>".encode()
+        for profile in PROFILES
+        for iri in sorted(profile.properties())
+    ]
+)  # fmt: skip
+_TRIPLES = st.lists(
+    mostly(
+        st.builds(
+            lambda subject, name, value, end: subject + b" " + name + b" " + value + end,
+            _RDF_TERMS,
+            _RDF_PROPERTIES,
+            st.one_of(_RDF_TERMS, TEXT.map(lambda text: b'"' + text + b'"')),
+            st.sampled_from([b" .\n"] * 6 + [b"\n", b" <u:g> .\n", b" ;\n"]),
+        ),
+        st.sampled_from([b"junk\n", b"# x\n", b"\n", b"<< <u:a> <u:b> <u:c> >> <u:d> <u:e> .\n"]),
+        5,
+    ),
+    min_size=1,
+    max_size=60,
+).map(b"".join)
+_NESTED_RDF = st.builds(
+    lambda start, part, count: start + part * min(count, 50_000),
+    st.sampled_from(
+        [
+            b"<u:a> <u:b> ",
+            b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description>',
+            b'<!DOCTYPE x [<!ENTITY a "bb">]><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">',
+            b'{"@id":"u:a","u:b":',
+            b"@prefix a: <u:> . ",
+        ]
+    ),
+    st.sampled_from(
+        [b"(", b"[ a:b ", b"<skos:a><rdf:Description>", b"&a;", b"<!--", b"[", b'{"u:b":', b'"', b"a:b a:c a:d . ", b"@prefix b: <c:> . "]
+    ),
+    COUNTS,
+)
 _TYPE_MAPS = mostly(
     st.none(), st.builds(damage, st.just(b"# version: 9\nzorgon\tORG\nPER\tPERSON\nx\t\n"), ACCIDENTS), 9
 )
@@ -209,6 +252,15 @@ def _several(kind: str, files: Strategy[dict[str, bytes]], options: Strategy[Rea
 _OBO_OPTIONS = st.builds(
     ReadOptions, limit=_LIMITS, scopes=st.sampled_from([(), ("BROAD", "RELATED")]), links=st.booleans()
 )
+_RDF_OPTIONS = st.builds(
+    ReadOptions,
+    limit=_LIMITS,
+    languages=st.one_of(_LANGUAGES, st.just(("all",))),
+    scopes=st.sampled_from([(), ("BROAD", "RELATED")]),
+    classes=st.sampled_from([(), (), (), ("Q5",), ("City",)]),
+    links=st.booleans(),
+    label_properties=st.sampled_from([(), (), ("skos:altLabel",)]),
+)
 _WIKIDATA_OPTIONS = st.builds(
     ReadOptions,
     limit=_LIMITS,
@@ -263,18 +315,22 @@ INPUTS: dict[str, Strategy[Input]] = {
         _alone("umls", ["MRCONSO.RRF"], st.builds(damage, st.just(CONSO.encode()), ACCIDENTS), _UMLS_OPTIONS),
     ),
     "yago": st.one_of(
-        _several("yago", damaged(_YAGO), st.builds(ReadOptions, limit=_LIMITS, languages=_LANGUAGES)),
-        _several("yago", damaged(_YAGO_OLD), st.builds(ReadOptions, limit=_LIMITS, languages=_LANGUAGES)),
-        _alone(
-            "yago",
-            ["yago-facts.ttl"],
-            st.builds(damage, st.just(turtle(FACTS).encode()), ACCIDENTS),
-            st.just(ReadOptions()),
-        ),
+        _several("rdf", damaged(_YAGO), _RDF_OPTIONS),
+        _several("rdf", damaged(_YAGO_OLD), _RDF_OPTIONS),
+        _alone("rdf", ["yago-facts.ttl"], st.builds(damage, st.just(turtle(FACTS).encode()), ACCIDENTS), _RDF_OPTIONS),
     ),
+    "truthy": _alone("rdf", ["truthy.nt"], st.builds(damage, st.just(TRUTHY), ACCIDENTS), _RDF_OPTIONS),
+    "rdf": st.one_of(
+        *(
+            _alone("rdf", ["base", "x.ttl"], st.builds(damage, st.just(text.encode()), ACCIDENTS), _RDF_OPTIONS)
+            for text in (*SYNTAXES.values(), OWL)
+        ),
+        _alone("rdf", ["x.nt"], _TRIPLES, _RDF_OPTIONS),
+        _alone("rdf", ["x"], _NESTED_RDF, _RDF_OPTIONS),
+    ),
+    "obograph": _alone("obograph", ["x.json"], st.builds(damage, st.just(GRAPH.encode()), ACCIDENTS), _OBO_OPTIONS),
     "wikidata": st.one_of(
         _alone("wikidata", ["dump.json"], st.builds(damage, st.just(DUMP), ACCIDENTS), _WIKIDATA_OPTIONS),
-        _alone("wikidata", ["truthy.nt"], st.builds(damage, st.just(TRUTHY), ACCIDENTS), _WIKIDATA_OPTIONS),
         _alone(
             "wikidata",
             ["x"],

@@ -36,6 +36,7 @@ import zstandard
 from fuzz_inputs import DUMP, INPUTS, Input
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from obo_terms import TOES
+from rdf_bases import GRAPH
 from tables import CSV, JSONL, written_tables
 from umls_release import CONSO
 from yago_files import FACTS, turtle
@@ -342,6 +343,7 @@ def warm_up(folder: Path) -> None:
     (folder / "MRCONSO.RRF").write_text(CONSO)
     (folder / "yago-facts.ttl").write_text(turtle(FACTS))
     (folder / "toes.obo").write_text(TOES)
+    (folder / "toes.json").write_text(GRAPH)
     (folder / "dump.json").write_bytes(DUMP)
     (folder / "base.csv").write_text(CSV)
     (folder / "base.jsonl").write_text(JSONL)

@@ -14,6 +14,7 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obo_terms import TOES
+from rdf_bases import GRAPH, OWL, SYNTAXES
 from tables import CSV, JSONL, written_tables
 from umls_release import CONSO
 from wikidata_items import item
@@ -37,10 +38,14 @@ _TEXTS = {
     "base.csv": ("csv", CSV),
     "base.jsonl": ("jsonl", JSONL),
     "MRCONSO.RRF": ("umls", CONSO),
-    "yago-facts.ttl": ("yago", turtle(FACTS)),
-    "yago-wd-labels.nt": ("yago", n_triples(FACTS)),
+    "yago-facts.ttl": ("rdf", turtle(FACTS)),
+    "yago-wd-labels.nt": ("rdf", n_triples(FACTS)),
+    "made.owl": ("rdf", OWL),
+    "toys.trig": ("rdf", SYNTAXES["TriG"]),
+    "toys.jsonld": ("rdf", SYNTAXES["JSON-LD"]),
+    "toes.json": ("obograph", GRAPH),
     "dump.json": ("wikidata", "[\n" + ",\n".join(map(json.dumps, _ITEMS)) + "\n]\n"),
-    "truthy.nt": ("wikidata", _TRUTHY),
+    "truthy.nt": ("rdf", _TRUTHY),
     "toes.obo": ("obo", TOES),
 }
 BASES = {name: (kind, text.encode()) for name, (kind, text) in _TEXTS.items()} | {
@@ -139,7 +144,8 @@ def test_the_files_are_sound_before_the_damage(tmp_path: Path, name: str) -> Non
     [
         ("toes.obo", b"pain, left"),
         ("truthy.nt", b"name"),
-        ("yago-facts.ttl", b"City of"),
+        ("yago-wd-labels.nt", b"City of"),
+        ("toes.json", b"toe 1"),
         ("base.tsv", b"name \xc3"),
         ("base.csv", b"Paris"),
         ("base.jsonl", b"Paris"),
