@@ -150,7 +150,7 @@ def passes(base: str, form: str) -> Iterator[tuple[str, Callable[[Path], Measure
     """The passes to measure for a base in a form, with their headings."""
     if form != "plain":
         yield f"{base}, decoder alone", decode
-    if base.startswith("wikidata"):
+    if base == "wikidata":
         yield f"{base}, classes (first pass)", read_classes
     yield f"{base}, entities", read_entities
     if base == "umls":

@@ -318,8 +318,7 @@ def yago_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:  # long: a li
 
 
 def wikidata_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
-    """Wikidata, as JSON and as truthy triples."""
-    subclass, direct_label = "http://www.wikidata.org/prop/direct/P279", "http://www.w3.org/2000/01/rdf-schema#label"
+    """Wikidata as JSON."""
 
     def graph(name: str, n: int) -> Files:
         parents = dict(graphs(n // 200))[name]
@@ -347,6 +346,12 @@ def wikidata_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
         lambda n: {"dump.json": item(1).encode() + b'{"id":"Q2","labels":{"en":{"value":"\xff"}}}\n' * (n // 45)},
     )
     yield "CRLF", lambda n: {"dump.json": wikidata(n, item)["dump.json"].replace(b"\n", b"\r\n")}
+
+
+def rdf_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
+    """Wikidata's truthy triples, RDF/XML and Turtle; YAGO has more."""
+    subclass, direct_label = "http://www.wikidata.org/prop/direct/P279", "http://www.w3.org/2000/01/rdf-schema#label"
+    xml = b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:x="http://x/"><rdf:Description>'
     yield (
         "truthy chain",
         lambda n: {
@@ -361,12 +366,15 @@ def wikidata_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
     )
     yield "truthy, one subject", lambda n: {"t.nt": many(n, lambda i: truthy(1, direct_label, f'"n{i}"@en'))}
     yield "truthy, blank lines", lambda n: {"t.nt": b"\n" * n + truthy(1, direct_label, '"n"@en').encode()}
+    for name, part in (("elements", b"<x:a><rdf:Description>"), ("lists", b"("), ("blank nodes", b"[ a:b ")):
+        start = xml if name == "elements" else PREFIXES + b"<u:a> <u:b> "
+        yield f"deep {name}", lambda n, part=part, start=start: {"x": start + part * (n // len(part))}  # type: ignore[misc]
 
 
 SHAPES = {
     "tsv": tsv_shapes,
     "obo": obo_shapes,
     "umls": umls_shapes,
-    "yago": yago_shapes,
+    "rdf": lambda: itertools.chain(yago_shapes(), rdf_shapes()),
     "wikidata": wikidata_shapes,
 }
