@@ -91,14 +91,14 @@ _LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
 _FOREIGN = (
     (
         re.compile(rb"(?:Prefix|Ontology)\("),
-        "is OWL in functional syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
+        "is OWL in functional syntax, not RDF. Convert it: robot convert -i FILE -o FILE.owl",
     ),
     (
         re.compile(rb"(?:Prefix|Ontology):\s"),
-        "is OWL in Manchester syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
+        "is OWL in Manchester syntax, not RDF. Convert it: robot convert -i FILE -o FILE.owl",
     ),
 )
-_OWL_XML = "is OWL/XML, not RDF/XML. Convert it: robot convert --input FILE --format owl --output FILE.owl"
+_OWL_XML = "is OWL/XML, not RDF/XML. Convert it: robot convert -i FILE -f owl -o FILE.owl"
 _REMOTE = (
     "this JSON-LD names a context on the web, and nothing is fetched. Write the context into the file, or expand it "
     "first (jsonld expand)"
