@@ -44,7 +44,9 @@ _ALTERNATIVE = ("http://purl.obolibrary.org/obo/IAO_0000118", "IAO:0000118")
 _SCOPE_OF = {f"has{scope.title()}Synonym": scope for scope in SCOPES}
 
 _IS_GRAPH = re.compile(rb'\s*\{(?:(?!"nodes"|"graphs").)*"(?:graphs|nodes)"\s*:\s*\[\s*\{', re.DOTALL)
-_KEYS = re.compile(rb'"(?:lbl|edges|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)"')
+_KEYS = re.compile(
+    rb'"(?:lbl|edges|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)"'
+)
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 

@@ -29,6 +29,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
 from ingest.base.format import HEAD_BYTES, Head, PathLike
 from ingest.base.merge import batches
@@ -56,8 +57,6 @@ from ingest.readers.wikidata_classes import ClassTypeFinder, item_number
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 
 if TYPE_CHECKING:
-    import pyoxigraph
-
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
     from ingest.io.streams import ByteSource
@@ -208,7 +207,9 @@ class RdfReader(ReaderBase):
         if survey.known.counts.keys().isdisjoint(naming):
             used = ", ".join(name for name, _ in survey.seen.most_common(8)) or "no statement"
             message = f"is {syntax} in which nothing has a name by a known property. It has: {used}"
-            raise FormatError(source.path, None, f"{message}. Name the property of the names.", option="label_properties")
+            raise FormatError(
+                source.path, None, f"{message}. Name the property of the names.", option="label_properties"
+            )
 
     def _read_entities(self, maker: EntityMaker, report: ReadReport) -> Iterator[Entity]:
         """One entity for each subject: those with adjacent statements first."""
@@ -251,8 +252,6 @@ def _read_runs(
         report: `rows` counts these statements; those beyond the limits of an entity are skipped.
         survey: Sees all statements.
     """
-    from pyoxigraph import Literal, NamedNode
-
     last, facts, n_chars = "", list[Fact](), 0
     for quad, line in read_triples(source, syntax, report):
         predicate = quad.predicate.value
@@ -260,17 +259,12 @@ def _read_runs(
             survey.see(predicate, quad)
         if predicate not in wanted:
             continue
-        node, target = quad.subject, quad.object
-        if type(node) is not NamedNode:
+        node, value = quad.subject, _value_of(quad.object)
+        if not isinstance(node, NamedNode):
             if predicate == known.LABEL:
                 report.filter_out(BLANK_NODE)
             continue
-        language: str | None = None
-        if type(target) is Literal:
-            value, language = target.value, (target.language or "").lower()
-        elif type(target) is NamedNode:
-            value = target.value
-        else:
+        if value is None:
             continue
         report.rows += 1
         subject = node.value
@@ -278,15 +272,23 @@ def _read_runs(
             if facts:
                 yield last, facts
             last, facts, n_chars = subject, [], 0
-        n_chars += len(value)
-        if "\0" in value or "\0" in subject:
-            report.skip(NUL_CHARACTER, path=source.path, line=line, text=f"{subject} {value}")
+        text, language = value
+        n_chars += len(text)
+        if "\0" in text or "\0" in subject:
+            report.skip(NUL_CHARACTER, path=source.path, line=line, text=f"{subject} {text}")
         elif len(facts) >= limits.MAX_ROWS or n_chars > limits.MAX_ENTITY_BYTES:
-            report.skip(TOO_MANY_ROWS, path=source.path, line=line, text=f"{subject} {value}")
+            report.skip(TOO_MANY_ROWS, path=source.path, line=line, text=f"{subject} {text}")
         else:
-            facts.append((predicate, value, language, line))
+            facts.append((predicate, text, language, line))
     if facts:
         yield last, facts
+
+
+def _value_of(target: NamedNode | BlankNode | Literal | Triple) -> tuple[str, str | None] | None:
+    """The value and language of a `Fact`; None for a blank node."""
+    if isinstance(target, Literal):
+        return target.value, (target.language or "").lower()
+    return (target.value, None) if isinstance(target, NamedNode) else None
 
 
 class _Survey:
@@ -307,7 +309,7 @@ class _Survey:
         self._n = Counter[str]()
         self._keeps_hashes = True
 
-    def see(self, predicate: str, quad: pyoxigraph.Quad) -> None:
+    def see(self, predicate: str, quad: Quad) -> None:
         """Take any statement."""
         if predicate in self.seen or len(self.seen) < _MAX_SEEN:
             self.seen[predicate] += 1

@@ -53,9 +53,9 @@ _VOCABULARIES = (_RDFS, _OWL, _SKOS, PREFIXES["rdf"], _XL, _ISO, "http://www.w3.
 
 _EMPTY_TYPES = frozenset({"Thing", "Resource", "NamedIndividual", "Concept", "Class", "Item"})
 _TYPE_SPACES = (
-    ("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", _FOAF, _DBO, *_VOCABULARIES)
-    + ("http://wikiba.se/ontology#", "http://www.w3.org/ns/org#", "http://www.w3.org/2003/01/geo/wgs84_pos#")
-)  # fmt: skip
+    *("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", _FOAF, _DBO, *_VOCABULARIES),
+    *("http://wikiba.se/ontology#", "http://www.w3.org/ns/org#", "http://www.w3.org/2003/01/geo/wgs84_pos#"),
+)
 _ID_SPACES = (WIKIDATA, YAGO, BASE)
 
 
@@ -156,8 +156,10 @@ TRUTHY = Profile(
 )
 NAMES = Profile(
     "names",
-    (*(space + "name" for space in _SCHEMA), _FOAF + "name", LABEL, _SKOS + "prefLabel", _XL + "prefLabel")
-    + (_DBO + "title", _TERMS + "title", _DC + "title", _FOAF + "title", "http://www.w3.org/2006/vcard/ns#fn"),
+    (
+        *(*(space + "name" for space in _SCHEMA), _FOAF + "name", LABEL, _SKOS + "prefLabel", _XL + "prefLabel"),
+        *(_DBO + "title", _TERMS + "title", _DC + "title", _FOAF + "title", "http://www.w3.org/2006/vcard/ns#fn"),
+    ),
     {space + "alternateName": "" for space in _SCHEMA}
     | {space + "legalName": "" for space in _SCHEMA}
     | {_FOAF + "nick": "", _DBO + "alias": "", _TERMS + "alternative": ""}

@@ -13,16 +13,16 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ingest.base.format import HEAD_BYTES, Head
+import pyoxigraph
+
+from ingest.base.format import HEAD_BYTES
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
-    import pyoxigraph
-
     from ingest.io.streams import ByteSource
 
 BAD_TRIPLE = "bad_triple"
@@ -82,7 +82,9 @@ _STATEMENT = re.compile(
     rb"|" + _IRI + rb"\s*\{"
 )
 _MISC = re.compile(rb"(?:\s+|<\?(?:[^?]|\?(?!>))*\?>|<!--(?:[^-]|-(?!->))*-->)*")
-_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>")
+_DOCTYPE = re.compile(
+    rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
+)
 _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
@@ -138,7 +140,7 @@ def _find_triples(data: bytes, rest: bytes) -> str | None:
     n_good = sum(_N_ROW.fullmatch(row) is not None for row in rows)
     if rows and n_good * 2 >= len(rows) and not _DIRECTIVES.search(rest):
         return N_TRIPLES
-    return TURTLE if _STATEMENT.match(rest) or _DIRECTIVES.search(rest) and n_good else None
+    return TURTLE if _STATEMENT.match(rest) or (_DIRECTIVES.search(rest) and n_good) else None
 
 
 def check_syntax(path: str, data: bytes) -> str:
@@ -169,11 +171,6 @@ def _find_root(data: bytes) -> re.Match[bytes] | None:
         misc = _MISC.match(data, doctype.end())
         end = misc.end() if misc else doctype.end()
     return _ROOT.match(data, end)
-
-
-def detect_rdf(head: Head) -> bool:
-    """Whether a file begins like RDF, or like a form of OWL that is not RDF (the reader says so)."""
-    return find_syntax(head.data) is not None
 
 
 def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
@@ -211,8 +208,6 @@ def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[pyoxigr
 def _parse_rows(
     path: str, numbers: list[int], rows: list[str], report: ReadReport
 ) -> Iterator[tuple[pyoxigraph.Quad, int]]:
-    import pyoxigraph
-
     form = pyoxigraph.RdfFormat.N_QUADS
     try:
         found = list(pyoxigraph.parse("\n".join(rows), format=form, lenient=True))
@@ -238,8 +233,6 @@ def _parse_rows(
 
 def _read_stream(source: ByteSource, syntax: str) -> Iterator[tuple[pyoxigraph.Quad, int]]:
     """Triples of the other syntaxes."""
-    import pyoxigraph
-
     formats = pyoxigraph.RdfFormat
     form = {TURTLE: formats.TRIG, RDF_XML: formats.RDF_XML, JSON_LD: formats.JSON_LD}[syntax]
     feed = _Feed(source, syntax)
@@ -281,7 +274,7 @@ class _Feed:
     def __init__(self, source: ByteSource, syntax: str) -> None:
         self.line, self.n_open, self.depth, self.is_closed = 1, 0, 0, False
         self._path, self._syntax = source.path, syntax
-        self._opening, self._closing = ((b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}"))
+        self._opening, self._closing = (b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}")
         self._chunks = self._decode(source.chunks())
         self._rest, self._place, self._last, self._tail = b"", 0, b"", b""
 

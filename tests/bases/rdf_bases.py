@@ -47,7 +47,8 @@ OWL = """<?xml version="1.0"?>
     <rdfs:subClassOf><owl:Restriction><owl:onProperty rdf:resource="&obo;BFO_0000050"/>
       <owl:someValuesFrom rdf:resource="&obo;MADE_0003"/></owl:Restriction></rdfs:subClassOf>
   </owl:Class>
-  <owl:Axiom><owl:annotatedSource rdf:resource="&obo;MADE_0001"/><oboInOwl:hasDbXref>x:y</oboInOwl:hasDbXref></owl:Axiom>
+  <owl:Axiom><owl:annotatedSource rdf:resource="&obo;MADE_0001"/>
+    <oboInOwl:hasDbXref>x:y</oboInOwl:hasDbXref></owl:Axiom>
   <owl:Class rdf:about="&obo;MADE_0002"><rdfs:label>sore toe</rdfs:label>
     <rdfs:subClassOf rdf:resource="&obo;MADE_0003"/></owl:Class>
   <owl:Class rdf:about="&obo;MADE_0003"><rdfs:label>sore thing</rdfs:label></owl:Class>
@@ -107,7 +108,10 @@ GRAPH = json.dumps(
                         "lbl": f"toe {i}",
                         "type": "CLASS",
                         "meta": {
-                            "synonyms": [{"pred": "hasExactSynonym", "val": "é"}, {"pred": "hasBroadSynonym", "val": "b"}],
+                            "synonyms": [
+                                {"pred": "hasExactSynonym", "val": "é"},
+                                {"pred": "hasBroadSynonym", "val": "b"},
+                            ],
                             "definition": {"val": "It hurts."},
                             "deprecated": i == 5,
                         },
@@ -166,7 +170,7 @@ SYNTAXES = {
     "N-Triples with tabs": rows().replace("> <", ">\t<").replace(" .", "\t."),
     "N-Triples with CRLF": rows().replace("\n", "\r\n"),
     "N-Quads": rows(" <u:graph> ."),
-    "Turtle": "# people\n" + PREFIXES + 't:a foaf:name """Anna Toy""" ;\n foaf:nick \'A "T" ä\'@en ;\n a foaf:Person .\n'
+    "Turtle": "# toys\n" + PREFIXES + 't:a foaf:name """Anna Toy""" ;\n foaf:nick \'A "T" ä\'@en ;\n a foaf:Person .\n'
     't:b foaf:name "Toy Works"@en .',
     "Turtle without prefixes": "<http://toy.example/a> a <http://xmlns.com/foaf/0.1/Person> ; foaf:name 'Anna Toy' ;\n"
     ' foaf:nick "A \\"T\\" ä" . <http://toy.example/b> foaf:name "Toy Works" .',

@@ -155,7 +155,7 @@ _JSON_NESTED = st.builds(
     COUNTS,
 )
 _RDF_TERMS = st.sampled_from(
-    b"<u:a> <u:b> <u:c> _:x _:y <a> rdfs:label \"n\"@en \"m\" \"1\"^^<u:d> <http://www.wikidata.org/entity/Q5>".split()
+    b'<u:a> <u:b> <u:c> _:x _:y <a> rdfs:label "n"@en "m" "1"^^<u:d> <http://www.wikidata.org/entity/Q5>'.split()
 )
 _RDF_PROPERTIES = st.sampled_from(
     [
@@ -191,7 +191,18 @@ _NESTED_RDF = st.builds(
         ]
     ),
     st.sampled_from(
-        [b"(", b"[ a:b ", b"<skos:a><rdf:Description>", b"&a;", b"<!--", b"[", b'{"u:b":', b'"', b"a:b a:c a:d . ", b"@prefix b: <c:> . "]
+        [
+            b"(",
+            b"[ a:b ",
+            b"<skos:a><rdf:Description>",
+            b"&a;",
+            b"<!--",
+            b"[",
+            b'{"u:b":',
+            b'"',
+            b"a:b a:c a:d . ",
+            b"@prefix b: <c:> . ",
+        ]
     ),
     COUNTS,
 )

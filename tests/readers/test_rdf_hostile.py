@@ -21,14 +21,15 @@ from ingest.readers.ontology import ClassTree
 from pearl_qdrant.errors import FormatError, InputError
 
 XML = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:x="http://x/">'
+START = f'{XML}<rdf:Description rdf:about="u:a">'
 LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
 
 HOSTILE = {
-    "billion laughs": (f'<!DOCTYPE r [<!ENTITY l0 "ha">{LAUGHS}]>{XML}<rdf:Description rdf:about="u:a">&l9;', "entity 'l2'"),
-    "an entity of another file": (f'<!DOCTYPE r [<!ENTITY x SYSTEM "/etc/passwd">]>{XML}&x;', "entity 'x' is of another file"),
+    "billion laughs": (f'<!DOCTYPE r [<!ENTITY l0 "ha">{LAUGHS}]>{START}&l9;', "entity 'l2'"),
+    "an outer entity": (f'<!DOCTYPE r [<!ENTITY x SYSTEM "/etc/passwd">]>{XML}&x;', "entity 'x' is of another file"),
     "an entity after the root": (f'{XML}<!DOCTYPE r [<!ENTITY l0 "ha">]>&l0;', "declares an entity after its root"),
     "deep XML": (XML + "<rdf:Description>" + "<x:a><rdf:Description>" * 30_000, "is nested more than 10,000 deep"),
-    "an endless literal in XML": (f'{XML}<rdf:Description rdf:about="u:a"><x:l>' + "a" * 5_000_000, "no statement ends within"),
+    "an endless literal in XML": (f"{START}<x:l>" + "a" * 5_000_000, "no statement ends within"),
     "an endless comment in XML": (f"{XML}<!-- " + "a> <b " * 900_000, "no statement ends within|nested"),
     "an endless literal": (PREFIXES + 't:a rdfs:label "' + "a" * 5_000_000, "no statement ends within"),
     "an endless IRI": (PREFIXES + "<u:" + "a" * 5_000_000, "no statement ends within"),
@@ -53,7 +54,8 @@ def test_what_real_files_have_is_not_refused() -> None:
     """Entities for namespaces, comments with tags, brackets in names, and long headers of prefixes are usual."""
     entities = '<!DOCTYPE rdf:RDF [ <!ENTITY a "http://a/"> <!-- "it\'s" --> <!ENTITY b "&a;b"> ]>'
     comments = "<!-- <x:a> -->" * 9_000
-    xml = f'<?xml version="1.0"?>{entities}{XML}{comments}<skos:Concept rdf:about="&b;"><rdfs:label>a</rdfs:label></skos:Concept></rdf:RDF>'
+    concept = '<skos:Concept rdf:about="&b;"><rdfs:label>a</rdfs:label></skos:Concept>'
+    xml = f'<?xml version="1.0"?>{entities}{XML}{comments}{concept}</rdf:RDF>'
     smiles = "".join(f't:{i} rdfs:label "sad :(" ; t:b ( "[" "(" ) .\n' for i in range(9_000))
     prefixes = "".join(f"@prefix p{i}: <http://a/{i}/> .\n" for i in range(5_000))
 
@@ -63,7 +65,9 @@ def test_what_real_files_have_is_not_refused() -> None:
 
 def test_cycles_of_classes_end() -> None:
     """Classes above themselves, alone or in a ring, are listed once and never their own types."""
-    ring = " ".join(f't:{i} a owl:Class ; rdfs:label "{i}" ; rdfs:subClassOf t:{(i + 1) % 5}, t:{i} .' for i in range(5))
+    ring = " ".join(
+        f't:{i} a owl:Class ; rdfs:label "{i}" ; rdfs:subClassOf t:{(i + 1) % 5}, t:{i} .' for i in range(5)
+    )
     entities = read(PREFIXES + ring)
 
     assert [len(entity.kb_types) for entity in entities] == [4] * 5
@@ -115,7 +119,20 @@ def test_labels_that_are_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_files_are_recognised_at_once() -> None:
     """Blank lines, quotes, comments and brackets without end cost no more than their length."""
-    for start in (b"\n", b"# \n", b"<", b"<!--", b"<!DOCTYPE r [<", b"<a> <b> ", b'"', b"[", b"{", b"[ ] ", b"@prefix", b"<!-- -- "):
+    for start in (
+        b"\n",
+        b"# \n",
+        b"<",
+        b"<!--",
+        b"<!DOCTYPE r [<",
+        b"<a> <b> ",
+        b'"',
+        b"[",
+        b"{",
+        b"[ ] ",
+        b"@prefix",
+        b"<!-- -- ",
+    ):
         assert rdf_syntax.find_syntax(start * (65_536 // len(start))) in (None, rdf_syntax.TURTLE)
 
 
@@ -127,7 +144,9 @@ def test_time_grows_with_the_input(name: str) -> None:
     def content(n: int) -> str:
         label = "http://www.w3.org/2000/01/rdf-schema#label"
         if name == "RDF/XML":
-            body = "".join(f'<skos:Concept rdf:about="u:{i}"><rdfs:label>n {i}</rdfs:label></skos:Concept>' for i in range(n))
+            body = "".join(
+                f'<skos:Concept rdf:about="u:{i}"><rdfs:label>n {i}</rdfs:label></skos:Concept>' for i in range(n)
+            )
             return f"{XML}{body}</rdf:RDF>"
         if name == "named RDF/XML":
             depth = min(n, 3_000)
@@ -171,7 +190,9 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
 
 
 _GOOD = [text.encode() for text in (*SYNTAXES.values(), OWL)]
-_SCRAPS = st.sampled_from([b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\n", b"\t", b"t:", b"[", b"(", b"]", b"{", b"&a;", b"<!--"])
+_SCRAPS = st.sampled_from(
+    [b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\n", b"\t", b"t:", b"[", b"(", b"]", b"{", b"&a;", b"<!--"]
+)
 
 
 @given(st.data())

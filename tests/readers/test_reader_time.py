@@ -17,8 +17,8 @@ from umls_release import RELEASE, atom, definition, read_rows
 from umls_release import write as write_umls
 from wikidata_items import dump, item
 from wikidata_items import read as read_wikidata
-from yago_files import turtle
 from yago_files import read as read_yago
+from yago_files import turtle
 from yago_files import write as write_yago
 
 from ingest.base import ancestors

@@ -19,7 +19,7 @@ from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, read_tru
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader, is_wikidata
+from ingest.readers.wikidata.reader import WikidataReader, is_wikidata
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -241,9 +241,7 @@ def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
 @given(st.data())
 def test_any_damage_gives_a_typed_answer(data: st.DataObject) -> None:
     """A dump with some bytes changed or cut off is read, counted or refused."""
-    good = data.draw(
-        st.sampled_from([dump(ADA, item(1, above=[2])), gzip.compress(dump(ADA), mtime=0)])
-    )
+    good = data.draw(st.sampled_from([dump(ADA, item(1, above=[2])), gzip.compress(dump(ADA), mtime=0)]))
     at = data.draw(st.integers(0, len(good)))
     bad = good[:at] + data.draw(st.binary(max_size=4)) + good[at + data.draw(st.integers(0, 40)) :]
     with contextlib.suppress(InputError):
