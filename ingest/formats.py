@@ -100,7 +100,7 @@ RDF = _by_head(
     "ingest.readers.rdf",
     *_RDF_OPTIONS,
     folder_sign="RDF files",
-    endings=("ttl", "nt", "nq", "trig", "owl", "rdf", "jsonld", "tsv"),
+    endings=("ttl", "nt", "nq", "trig", "owl", "rdf", "jsonld"),
 )
 OBO = _by_head("obo", "OBO", "ingest.readers.obo", _SCOPE, LINKS, endings=("obo",))
 OBO_GRAPH = _by_head("obograph", "OBO Graph JSON", "ingest.readers.obo_graph", _SCOPE, LINKS, endings=("json",))

@@ -16,6 +16,7 @@ from ingest.readers.rdf_syntax import BASE, PREFIXES
 _RDFS, _OWL, _SKOS, _XL = PREFIXES["rdfs"], PREFIXES["owl"], PREFIXES["skos"], PREFIXES["skosxl"]
 _DC, _TERMS, _FOAF, _DBO = PREFIXES["dc"], PREFIXES["dcterms"], PREFIXES["foaf"], PREFIXES["dbo"]
 _OBO, _IN_OBO, _WDT = PREFIXES["obo"], PREFIXES["oboInOwl"], PREFIXES["wdt"]
+_GEONAMES = "http://www.geonames.org/ontology#"
 _ISO = "http://purl.org/iso25964/skos-thes#"
 _ZTHES = "http://www.w3.org/2004/02/skos/extensions#"
 
@@ -159,9 +160,11 @@ NAMES = Profile(
     (
         *(*(space + "name" for space in _SCHEMA), _FOAF + "name", LABEL, _SKOS + "prefLabel", _XL + "prefLabel"),
         *(_DBO + "title", _TERMS + "title", _DC + "title", _FOAF + "title", "http://www.w3.org/2006/vcard/ns#fn"),
+        *(_GEONAMES + "name", "http://www.loc.gov/mads/rdf/v1#authoritativeLabel"),
     ),
     {space + "alternateName": "" for space in _SCHEMA}
     | {space + "legalName": "" for space in _SCHEMA}
+    | {_GEONAMES + "alternateName": "", _GEONAMES + "officialName": ""}
     | {_FOAF + "nick": "", _DBO + "alias": "", _TERMS + "alternative": ""}
     | _SKOS_ALIASES,
     (*(space + "description" for space in _SCHEMA), _DBO + "abstract", *_ABOUT),

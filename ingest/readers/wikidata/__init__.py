@@ -1,1 +1,1 @@
-"""Read Wikidata dumps: JSON, and truthy N-Triples."""
+"""Read Wikidata dumps in JSON."""

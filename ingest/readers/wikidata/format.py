@@ -46,4 +46,4 @@ def _open(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | N
     return WikidataReader(paths, chosen, type_map=type_map, limit=options.limit)
 
 
-FORMAT = Format("wikidata", "Wikidata", _detect, _open, _OPTIONS, endings=("json", "nt"))
+FORMAT = Format("wikidata", "Wikidata", _detect, _open, _OPTIONS, endings=("json",))

@@ -1,4 +1,4 @@
-"""Items of Wikidata, as both forms of a dump, JSON and truthy triples, give them."""
+"""Items of Wikidata, as its dump gives them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Read Wikidata: its JSON dump or its truthy N-Triples, whole, in part or in several shards.
+"""Read Wikidata's JSON dump, whole, in part or in several shards; `ingest.readers.rdf` reads the truthy triples.
 
-The content shows the form (see `ingest.readers.wikidata.json_dump` and `ingest.readers.wikidata.truthy_dump`):
-``latest-all.json`` and JSON Lines, or ``latest-truthy.nt``; plain or compressed.
+``latest-all.json`` (see `ingest.readers.wikidata.json_dump`) and JSON Lines; plain or compressed.
 
 Names: the canonical name is the label in the first requested language that has one, else the label in ``mul`` (names
 that are the same in all languages), else the English one. An item without any of these is excluded. Aliases are its
