@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyoxigraph
@@ -89,18 +89,17 @@ _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
 _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
-_LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
-_FOREIGN = (
-    (
-        re.compile(rb"(?:Prefix|Ontology)\("),
-        "is OWL in functional syntax, not RDF. Convert it: robot convert -i FILE -o FILE.owl",
-    ),
-    (
-        re.compile(rb"(?:Prefix|Ontology):\s"),
-        "is OWL in Manchester syntax, not RDF. Convert it: robot convert -i FILE -o FILE.owl",
-    ),
+_ENCODINGS = re.compile(
+    r"(?:us-)?ascii|utf-?8|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|(?:windows|cp)-?125\d|koi8-[ru]|gbk|gb2312|gb18030|big5"
+    r"|shift_jis|euc-(?:jp|kr)",
+    re.IGNORECASE,
 )
-_OWL_XML = "is OWL/XML, not RDF/XML. Convert it: robot convert -i FILE -f owl -o FILE.owl"
+_LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
+_OTHER_OWL = re.compile(rb"(?:Prefix|Ontology)(?:\(|:\s)")
+_CONVERT = "not RDF. Convert it: robot convert -i FILE -f owl -o FILE.owl"
+_OWL_XML, _FUNCTIONAL, _MANCHESTER = (
+    f"is OWL in {name} syntax, {_CONVERT}" for name in ("XML (OWL/XML)", "functional", "Manchester")
+)
 _REMOTE = (
     "this JSON-LD names a context on the web, and nothing is fetched. Write the context into the file, or expand it "
     "first (jsonld expand)"
@@ -108,7 +107,7 @@ _REMOTE = (
 
 
 def find_syntax(data: bytes) -> str | None:
-    """The syntax that the beginning of a file shows, or None. OWL that is not RDF is named as `refuse_foreign` does."""
+    """The syntax that the beginning of a file shows, or None; for OWL that is not RDF, what is wrong."""
     if data.lstrip()[:1] in (b"{", b"["):
         is_blank_node = _STATEMENT.match(data.lstrip()) is not None
         return TURTLE if is_blank_node else JSON_LD if _LD_KEY.search(data) else None
@@ -122,10 +121,8 @@ def find_syntax(data: bytes) -> str | None:
         is_rdf = root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
         is_owl = root[2] == b"Ontology" and b"http://www.w3.org/2002/07/owl" in data
         return RDF_XML if is_rdf else _OWL_XML if is_owl else None
-    for sign, message in _FOREIGN:
-        if sign.match(rest):
-            return message
-    return None
+    other = _OTHER_OWL.match(rest)
+    return (_FUNCTIONAL if other[0].endswith(b"(") else _MANCHESTER) if other else None
 
 
 def _find_triples(data: bytes, rest: bytes) -> str | None:
@@ -274,7 +271,7 @@ class _Feed:
     def __init__(self, source: ByteSource, syntax: str) -> None:
         self.line, self.n_open, self.depth, self.is_closed = 1, 0, 0, False
         self._path, self._syntax = source.path, syntax
-        self._opening, self._closing = (b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}")
+        self._closing = b"</"
         self._chunks = self._decode(source.chunks())
         self._rest, self._place, self._last, self._tail = b"", 0, b"", b""
 
@@ -328,39 +325,35 @@ class _Feed:
             return
         declared = _XML_ENCODING.match(head)
         name = declared[1].decode() if declared else "utf-8"
-        try:
-            decode = codecs.getincrementaldecoder(name)().decode
-            utf8 = codecs.lookup(name).name in ("utf-8", "ascii")
-        except (LookupError, AttributeError) as error:
-            raise self._error(f"declares the encoding {name}, which is unknown") from error
-        if not utf8 and declared:
-            head = head[declared.end() :]
-        yield self._complete(head if utf8 else decode(head).encode())
+        if not _ENCODINGS.fullmatch(name):
+            raise self._error(f"declares the encoding {name}, which is not known here. Convert it: iconv -t UTF-8")
+        to_utf8: Callable[[bytes], bytes] = bytes
+        if codecs.lookup(name).name not in ("utf-8", "ascii"):
+            decoder = codecs.getincrementaldecoder(name)("replace")
+            to_utf8 = lambda data: decoder.decode(data).encode()  # noqa: E731
+            head = head[declared.end() if declared else 0 :]  # the parser would believe the declaration
+        yield self._complete(to_utf8(head))
         tail = b""
         for chunk in chunks:
             if b"<!ENTITY" in tail + chunk:
-                raise self._error("declares an entity after its root")
+                raise self._error("declares an entity in a way that is not known here, or after its root")
             tail = chunk[-8:]
-            yield chunk if utf8 else decode(chunk).encode()
+            yield to_utf8(chunk)
 
     def _complete(self, head: bytes) -> bytes:
         """The beginning of RDF/XML with well-known prefixes declared, having looked that no entity expands."""
         root = _find_root(head)
         if root is None:
             raise self._error("no root element was found in the first 64 KiB")
-        doctype = _DOCTYPE.search(head[: root.start()])
         lengths: dict[bytes, int] = {}
-        for name, double, single, outside in _ENTITY.findall(doctype[1] or b"" if doctype else b""):
+        for name, double, single, outside in _ENTITY.findall(head, 0, root.start()):
             value = double or single
-            within = sum(lengths.get(inner, 0) for inner in _REFERENCE.findall(value))
-            lengths[name] = len(value) + within
+            lengths[name] = len(value) + sum(lengths.get(inner, 0) for inner in _REFERENCE.findall(value))
             if outside or lengths[name] > MAX_ENTITY_LENGTH:
-                text = name.decode("utf-8", "replace")[:60]
-                raise self._error(
-                    f"the entity '{text}' is of another file, or stands for over {MAX_ENTITY_LENGTH} characters"
-                )
-        if b"<!ENTITY" in head[root.end() :]:
-            raise self._error("declares an entity after its root")
+                what = f"is of another file, or stands for over {MAX_ENTITY_LENGTH} characters"
+                raise self._error(f"has an entity '{name.decode('utf-8', 'replace')[:60]}' that {what}")
+        if head.count(b"<!ENTITY") > len(_ENTITY.findall(head, 0, root.start())):
+            raise self._error("declares an entity in a way that is not known here, or after its root")
         self._closing = b"</" + root[1]
         tag = head[root.end() : max(head.find(b">", root.end()), root.end())]
         declared = set(re.findall(rb"xmlns:([\w.-]+)\s*=", tag))

@@ -114,7 +114,7 @@ def test_xml_in_another_encoding_is_read() -> None:
     text = SYNTAXES["RDF/XML"].replace("&#228;", "ä").replace("UTF-8", "ISO-8859-1")
 
     assert read(text.encode("latin-1")) == PEOPLE
-    with pytest.raises(FormatError, match="encoding MADE-UP, which is unknown"):
+    with pytest.raises(FormatError, match="encoding MADE-UP, which is not known here"):
         read(text.replace("ISO-8859-1", "MADE-UP").encode("latin-1"))
 
 
@@ -293,7 +293,10 @@ def test_a_row_about_a_row_is_no_error() -> None:
 
 
 FOREIGN = {
-    "OWL/XML": ('<?xml version="1.0"?><Ontology xmlns="http://www.w3.org/2002/07/owl#"/>', "is OWL/XML, not RDF/XML"),
+    "OWL/XML": (
+        '<?xml version="1.0"?><Ontology xmlns="http://www.w3.org/2002/07/owl#"/>',
+        "is OWL in XML .OWL/XML. syntax, not RDF",
+    ),
     "functional": ("Prefix(:=<http://a/>)\nOntology(<http://a/>\n)", "is OWL in functional syntax"),
     "Manchester": ("Prefix: : <http://a/>\nOntology: <http://a/>\n", "is OWL in Manchester syntax"),
     "remote context": ('{"@context": "https://schema.org", "@id": "u:a", "name": "x"}', "a context on the web"),
