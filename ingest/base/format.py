@@ -1,22 +1,29 @@
-"""What a format declares about itself: its name, its options, how it is recognised and how it is opened.
-
-Each folder of `ingest.readers` has a `format.py` with one `Format`. These modules import their reader inside the
-functions, so that the registry (`ingest.formats`) and `pearl-qdrant --help` load no reader.
-"""
+"""What a format declares about itself: its name, its files, its options, and the module that reads it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ingest.base.reader import Reader
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
 
 PathLike = str | os.PathLike[str]
+
+HEAD_BYTES = 1 << 16
+"""Bytes by which the format of an input is recognised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of an input, by which its format is recognised.
+
+    Attributes:
+        path: As given.
+        name: File name in lower case, without the ending of a compression (".gz", ".bz2", ".xz", ".zst").
+        data: First bytes, decompressed, at most `HEAD_BYTES` (65,536), without a byte order mark.
+    """
+
+    path: str
+    name: str
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +51,6 @@ class FormatOption:
     choices: tuple[str, ...] = ()
 
 
-LANGUAGE = FormatOption(
-    "--language", "languages", "language of names; if repeated, the first is preferred. [default: en]", "L", True
-)
-
-LINKS = FormatOption(
-    "--links",
-    "links",
-    "keep the ids of the entities that an entity is linked to, for linking in documents.",
-    is_switch=True,
-)
-"""Shared by all formats that have names in several languages."""
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
     """One format that can be read.
@@ -64,9 +58,9 @@ class Format:
     Attributes:
         name: The value of ``--format``.
         title: The name in texts.
-        detect: Whether a path shows this format, by its content. Never raises. The options help formats whose
-            columns can be named.
-        open: Makes the reader.
+        module: Its module in `ingest.readers`. It has `open_reader(paths, options, type_map)`, and unless `is_table`
+            `detect(head)`; one whose bases may be folders or archives has `detect_names(names)` too.
+        what: Its files, for people.
         options: What it takes beside `ReadOptions.limit`, which every format takes.
         is_table: A table of names that any program may have written. Such a file beside another base in a folder is
             no second base.
@@ -76,8 +70,8 @@ class Format:
 
     name: str
     title: str
-    detect: Callable[[PathLike, ReadOptions], bool]
-    open: Callable[[Sequence[PathLike], ReadOptions, TypeMap | None], Reader]
+    module: str
+    what: str
     options: tuple[FormatOption, ...] = ()
     is_table: bool = False
     folder_sign: str = ""

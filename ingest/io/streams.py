@@ -18,17 +18,15 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ingest.io.decompress import CHUNK, RawInput, decompress, detect_compression
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError, InputError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 STDIN = "-"
@@ -46,16 +44,6 @@ _CHUNKS_BETWEEN_CHECKS = 64  # of the disk: 16 MiB
 _log = logging.getLogger(__name__)
 
 
-class RawFile(RawInput, Protocol):
-    """Bytes as stored, from the start; closed by leaving its ``with`` block."""
-
-    def __enter__(self) -> RawInput: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
-
-
 class ByteSource(ABC):
     """Input that can be read from its start any number of times, also by several threads at once.
 
@@ -69,7 +57,7 @@ class ByteSource(ABC):
 
     @abstractmethod
     def chunks(self) -> Iterator[bytes]:
-        """The decompressed content, in pieces of `CHUNK` bytes, the last one shorter and never empty.
+        """The decompressed content, in pieces that are never empty.
 
         Raises:
             FormatError: If the compressed data is damaged, ends early, or is a bomb.
@@ -92,30 +80,22 @@ class ByteSource(ABC):
         return b"".join(parts)
 
 
-class StoredBytes(ByteSource):
-    """A source whose bytes are in one piece."""
-
-    @abstractmethod
-    def _open(self) -> RawFile:
-        """The stored bytes, from the start."""
-
-    def chunks(self) -> Iterator[bytes]:
-        """See `ByteSource.chunks`."""
-        with self._open() as raw:
-            try:
+def stored_chunks(path: str, raw: RawInput) -> Iterator[bytes]:
+    """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
+    try:
+        head = raw.read(CHUNK)
+        compression = detect_compression(head)
+        if compression is None:
+            while head:
+                yield head
                 head = raw.read(CHUNK)
-                compression = detect_compression(head)
-                if compression is None:
-                    while head:
-                        yield head
-                        head = raw.read(CHUNK)
-                else:
-                    yield from decompress(self.path, raw, head, compression)
-            except OSError as error:
-                raise InputError(self.path, None, f"reading failed: {error.strerror or error}") from error
+        else:
+            yield from decompress(path, raw, head, compression)
+    except OSError as error:
+        raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
-class Source(StoredBytes):
+class Source(ByteSource):
     """A file, a pipe or standard input.
 
     Attributes:
@@ -148,8 +128,10 @@ class Source(StoredBytes):
         if self._spool is not None:
             self._spool.close()
 
-    def _open(self) -> RawFile:
-        return self._open_file() if self._spool is None else _SpoolView(self._spool, self._lock)
+    def chunks(self) -> Iterator[bytes]:
+        """See `ByteSource.chunks`."""
+        with self._open_file() if self._spool is None else _SpoolView(self._spool, self._lock) as raw:
+            yield from stored_chunks(self.path, raw)
 
     def _open_file(self) -> BinaryIO:
         """Open the path, after a check that it is a file or a pipe."""
@@ -273,24 +255,36 @@ def warn_while_waiting(path: str) -> Iterator[None]:
         timer.cancel()
 
 
-def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[Source, ...]:
+def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> ByteSource:
+    """Open one input: a file, a pipe, ``-``, a zip archive of one file, or a member of one (``base.zip!names.tsv``).
+
+    Raises:
+        FormatError: As `Source`; for an archive of several files, with their names.
+    """
+    from ingest.io.archive import SEPARATOR, Member, choose_member, is_zip
+
+    path = os.fspath(path)
+    outer, separator, member = path.rpartition(SEPARATOR)
+    if separator and not os.path.exists(path) and is_zip(outer):  # noqa: PTH110 - a path with NUL is no error here
+        return Member(outer, member)
+    return Member(path, choose_member(path)) if is_zip(path) else Source(path, stdin)
+
+
+def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
     """Open several inputs; if one cannot be opened, the others are closed.
 
     Raises:
-        FormatError: As `Source`, and if standard input is named twice.
+        FormatError: As `open_source`, and if standard input is named twice.
         ValueError: If there is no path.
     """
     if not paths:
         raise ValueError("nothing to read: no path was given")
     if sum(os.fspath(path) == STDIN for path in paths) > 1:
         raise FormatError(STDIN, None, "standard input can be read only once, but - was given twice")
-    sources: list[Source] = []
-    try:
-        # Not extend: the sources that are open when a path fails are closed below.
+    with ExitStack() as stack:
+        sources: list[ByteSource] = []
         for path in paths:
-            sources.append(Source(path, stdin))  # noqa: PERF401
-    except BaseException:
-        for source in sources:
-            source.close()
-        raise
-    return tuple(sources)
+            sources.append(open_source(path, stdin))
+            stack.callback(sources[-1].close)
+        stack.pop_all()
+        return tuple(sources)

@@ -1,6 +1,8 @@
-"""Refuse files that are not text: other kinds of files are recognised by their first bytes and named."""
+"""Say what a file is that cannot be read as it was meant: other kinds are recognised by their first bytes."""
 
 from __future__ import annotations
+
+import re
 
 from pearl_qdrant.errors import FormatError
 
@@ -9,36 +11,55 @@ HEAD_BYTES = 1 << 16
 
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
-_BY_NAME = "It is read from an uncompressed file, by its path, with format parquet or auto"
+_BY_NAME = "It is read from an uncompressed file, by its path"
 
 _FOREIGN = (
-    (
-        b"PK\x03\x04",
-        "a zip archive, perhaps truncated, or an office document (.xlsx). Fetch it again, unpack it or save it as text",
-    ),
+    (b"PK\x03\x04", "a zip archive or a workbook inside another file. Name the file itself"),
     (b"PK\x05\x06", "an empty zip archive"),
-    (b"\xd0\xcf\x11\xe0", "an office document (.xls). Save the sheet as tab-separated text"),
+    (b"\xd0\xcf\x11\xe0", f"an old office document (.xls, .doc). {_BY_NAME}, if it is a workbook"),
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
     (b"%PDF-", "a PDF document"),
-    (b"SQLite format 3\x00", "an SQLite database. Export the table as tab-separated text"),
+    (b"SQLite format 3\x00", "an SQLite database. Export the table: sqlite3 -header -csv FILE 'SELECT ...'"),
     (b"PAR1", f"a Parquet file. {_BY_NAME}"),
     (b"ARROW1", f"an Arrow file. {_BY_NAME}"),
     (b"FEA1", "a Feather file of version 1. Write it as version 2, or as Parquet"),
     (b"\x7fELF", "a program"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive. Unpack it"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive. Unpack it: 7z x"),
     (b"Rar!\x1a\x07", "a RAR archive. Unpack it"),
     (b"\x04\x22\x4d\x18", "compressed with lz4. Decompress it, or use gzip, bzip2, xz or zstd"),
     (b"\x1f\x9d", "compressed with compress (.Z). Decompress it"),
     (b"\x1f\x8b\x08", "compressed twice. Decompress it once"),
-    (b"\xff\xfe", "UTF-16 text. Convert it: iconv -f UTF-16 -t UTF-8"),
-    (b"\xfe\xff", "UTF-16 text. Convert it: iconv -f UTF-16 -t UTF-8"),
+)
+
+_TEXTS = (
+    (rb"(?i)\A\s*(?:<!doctype html|<html)", "a web page (HTML). Was an error page downloaded instead of the file?"),
+    (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
+    (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
+    (rb"\A\s*<(?s:.)*<(?:\w+:)?Ontology\b", "an ontology in OWL/XML. Convert it: robot convert --output base.obo"),
+    (
+        rb"\A\s*(?:Prefix|Ontology)\(",
+        "an ontology in OWL functional syntax. Convert it: robot convert -o base.obo",
+    ),
+    (rb"\A\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", "XML that is no known base of names. Convert it to a table"),
+    (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
+    (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
+    (rb"\A\s*[\[{]", "JSON. Read it with format jsonl, and name the columns"),
+    (rb"(?m)^format-version:|^\[Term\]", "an ontology in OBO. Read it with format obo"),
+    (rb"(?i)\A\s*(?:create table|insert into|-- mysql dump|-- postgresql)", "an SQL dump. Export the table as CSV"),
+    (rb"\A\s*(?:---[ \t]*\n|[\w-]+:[ \t]*\n[ \t-]+[\w-]+:)", "YAML. Convert it to JSON Lines"),
 )
 
 
+def describe_text(head: bytes) -> str | None:
+    """What a text that is no table looks like, with what to do; None if it is nothing known."""
+    head = head[: 1 << 13]
+    return next((kind for pattern, kind in _TEXTS if re.search(pattern, head)), None)
+
+
 def check_is_text(path: str, head: bytes) -> None:
-    """Refuse a file that is clearly not UTF-8 text with newlines.
+    """Refuse a file that is clearly not text with newlines.
 
     Args:
         path: The file, for the error.
@@ -55,8 +76,9 @@ def check_is_text(path: str, head: bytes) -> None:
     if head[257:262] == b"ustar":
         raise FormatError(path, None, "is a tar archive. Unpack it: tar -xf")
     lines = head.split(b"\n")
-    if b"\0" in head and _is_mostly_binary(lines):
-        raise FormatError(path, None, "is not text: it is full of NUL bytes. Is it a binary file, or UTF-16?")
+    is_utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff")) or head[1:200:2].count(0) > 60 or head[:200:2].count(0) > 60
+    if b"\0" in head and not is_utf16 and _is_mostly_binary(lines):
+        raise FormatError(path, None, "is not text: it is full of NUL bytes. Is it a binary file?")
     if len(lines) == 1 and head.count(b"\r") > 1 and len({part.count(b"\t") for part in head.split(b"\r")[:-1]}) == 1:
         raise FormatError(path, None, r"ends its lines with \r alone. Convert it: tr '\r' '\n'")
 

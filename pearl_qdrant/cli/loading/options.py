@@ -67,7 +67,7 @@ def read_options(given: Mapping[str, Any]) -> ReadOptions:
     Args:
         given: ``limit``, and the parameters of `reading_options`.
     """
-    from ingest.readers.tables.columns import TableColumns
+    from ingest.readers.columns import TableColumns
 
     values = {option.field: given[_parameter(option)] for option, _ in all_options()}
     columns = TableColumns(

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import make_excerpt
 from ingest.io.streams import ByteSource
-from ingest.readers.umls.small_files import read_small_file
 from pearl_qdrant.errors import FormatError, SettingsError
 
 SHIPPED = "umls_semantic_types.tsv"
@@ -23,6 +24,7 @@ MAX_TYPES = 1_000
 MAX_LENGTH = 255
 """Characters of a name or tree number; those of UMLS have fewer than 50. A tree number gives a type for each dot."""
 
+_MAX_ROW = 1 << 12  # characters of a row that are parsed
 _N_NEAR = 3
 
 
@@ -141,20 +143,41 @@ def _check(folded: str, text: str, known: dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _read_shipped() -> tuple[SemanticType, ...]:
-    text = resources.files("ingest.readers.umls").joinpath(SHIPPED).read_text(encoding="utf-8")
+    text = resources.files("ingest.readers").joinpath(SHIPPED).read_text(encoding="utf-8")
     return tuple(SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
 
 
 def _read_rows(source: ByteSource | None, width: int) -> Iterator[list[str]]:
     """Cells of the rows of a small, optional file."""
-    hint = "Is this a list of semantic types?"
-    for number, line in read_small_file(source, most=MAX_TYPES, hint=hint):
+    for number, cells in read_small_file(source, most=MAX_TYPES, hint="Is this a list of semantic types?"):
         assert source is not None
-        cells = [cell.strip() for cell in line.split("|", width)]
         if len(cells) < width:
             raise FormatError(source.path, number, f"expected {width} fields or more, found {len(cells)}")
         check_lengths(source.path, cells[:width])
         yield cells
+
+
+def read_small_file(source: ByteSource | None, *, most: int, hint: str) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and fields of a small file, blank lines left out; nothing for a file that is not there.
+
+    Args:
+        source: The file, or None.
+        most: Rows that it may have.
+        hint: Ends the error for a file with more, as in "Is it another file?".
+
+    Raises:
+        FormatError: If a line is not text, or there are too many.
+    """
+    n_rows = 0
+    for number, line in read_lines(source) if source is not None else ():
+        assert source is not None
+        if isinstance(line, BadLine):
+            raise FormatError(source.path, number, f"{line.reason}: {make_excerpt(line.text)!r}. Fetch the file again")
+        if line.strip():
+            n_rows += 1
+            if n_rows > most:
+                raise FormatError(source.path, number, f"has over {most:,} rows. {hint}")
+            yield number, [cell.strip() for cell in line[:_MAX_ROW].split("|")]
 
 
 def check_lengths(path: str, cells: Iterable[str]) -> None:

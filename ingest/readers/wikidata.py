@@ -1,0 +1,518 @@
+r"""Read items of Wikidata's JSON: dumps of any year, answers of the API, single items, and simplified items.
+
+::
+
+    [
+    {"type":"item","id":"Q42","labels":{"en":{"language":"en","value":"Douglas Adams"}, ...}, ...},
+    {"type":"property","id":"P31", ...}
+    ]
+
+A dump has one entity a line, with or without an array around them; there only the needed parts of a line become objects
+(`msgspec` skips the rest, which is most of it). Items that are printed over several lines, ``{"entities": {...}}`` as
+the API answers, and labels that are plain strings (as wikibase-sdk simplifies them) are read too.
+
+Names: the canonical name is the label in the first requested language that has one, else the label in ``mul`` (names
+that are the same in all languages), else the English one. An item without any of these is excluded. Aliases are its
+other labels, and all aliases in the requested languages, in ``mul``, and in the language of the canonical name.
+
+Types: `kb_types` are the classes of which the item is an instance (P31) or a subclass (P279), and all their ancestors,
+nearest first. Statements of deprecated rank do not count; if there are preferred statements, only these count. Coarse
+types come from the nearest classes that are in the type map.
+
+Only items are entities, not properties and lexemes. `extra` has ``sitelinks``, the number of pages about the item,
+which is also its popularity, ``language`` if the canonical name is not in the first requested language, and, if
+requested, ``links_to``, the ids of the items that its statements name.
+
+The input is read once for the classes, searching for "P279" and parsing little else, and once for each pass. Memory: 8
+bytes for each class edge (some 40 MB for all of Wikidata), the ids of the classes that occur, and the longest line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from ingest.base.reader_base import ReaderBase
+from ingest.io import limits
+from ingest.io.lines import BOM, BadLine, byte_lines, lines_with
+from ingest.io.report import INVALID_UTF8, NO_ID, NUL_CHARACTER, ReadReport
+from ingest.io.streams import ByteSource
+from ingest.io.text_check import HEAD_BYTES, check_is_text
+from ingest.readers.json_records import INVALID_JSON, NESTED_TOO_DEEP, decode_object, read_records
+from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.records import LINKS_FIELD, Entity
+
+if TYPE_CHECKING:
+    from ingest.base.format import Head, PathLike
+    from ingest.base.type_map import TypeMap
+    from ingest.formats import ReadOptions
+
+INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
+NOT_AN_ITEM, NOT_AN_ENTITY = "not_an_item", "not_an_entity"
+NO_LABEL, NO_SITELINK, OTHER_CLASS = "no_label", "no_sitelink", "other_class"
+WIKIMEDIA_INTERNAL = "wikimedia_internal"
+
+MULTILINGUAL, FALLBACK = "mul", "en"
+"""The language code of names that are the same in all languages, and the last language that is tried."""
+
+MAX_LINKS = 64
+"""Links kept of an item, those of its first properties."""
+
+_MAX_NUMBER = (1 << 31) - 1
+_EXCERPT_BYTES = 1 << 8
+_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
+_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+_BREAKS = re.compile(r"[\t\n\r]+")
+
+
+@dataclass(slots=True)
+class Item:
+    """An item, in the needed languages.
+
+    Attributes:
+        id: Such as Q42.
+        line: Number of its line, or of the object in the file.
+        labels, descriptions: By language.
+        aliases: By language.
+        classes, superclasses: Numbers of its classes (P31) and parent classes (P279), from statements of the best rank.
+        sitelinks: Pages about it in the Wikimedia projects; None if unknown.
+        links: Items that its statements name, of the best rank of each property; empty unless requested.
+    """
+
+    id: str
+    line: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[int, ...] = ()
+    superclasses: tuple[int, ...] = ()
+    sitelinks: int | None = None
+    links: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WikidataOptions:
+    """What is read of Wikidata.
+
+    Attributes:
+        languages: Requested languages, best first; ``mul`` and English are always fallbacks.
+        require_sitelink: Only items with a page in a Wikimedia project. Off by default, since it excludes most genes,
+            articles and streets.
+        include_types: Ids of classes: only their instances and subclasses of any depth are read; empty: all.
+        links: Keep the items that statements name, for linking in documents.
+    """
+
+    languages: tuple[str, ...] = ("en",)
+    require_sitelink: bool = False
+    include_types: tuple[str, ...] = ()
+    links: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.languages or not all(map(_LANGUAGE.fullmatch, self.languages)):
+            raise ValueError(f"not codes of languages: {self.languages!r}. Give codes like en, fi, zh-hans")
+        if wrong := [name for name in self.include_types if not item_number(name)]:
+            raise ValueError(f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
+
+
+def detect(head: Head) -> bool:
+    """Whether a file begins like JSON of Wikidata."""
+    text = head.data.removeprefix(BOM)
+    is_json = re.match(rb'\s*(?:\[\s*)?\{\s*"', text) is not None
+    return is_json and _TYPE.search(text) is not None and _ID.search(text) is not None
+
+
+def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> WikidataReader:
+    """A reader of files of JSON. Raises as `WikidataReader`."""
+    chosen = WikidataOptions(options.languages or ("en",), options.require_sitelink, options.classes, options.links)
+    return WikidataReader(paths, chosen, type_map=type_map, limit=options.limit)
+
+
+class WikidataReader(ReaderBase):
+    """Wikidata in one or several files of JSON; a `Reader`."""
+
+    def __init__(
+        self,
+        paths: Sequence[PathLike],
+        options: WikidataOptions | None = None,
+        *,
+        type_map: TypeMap | None = None,
+        limit: int | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> None:
+        """Open the files; standard input and pipes are copied to a temporary file now.
+
+        Args:
+            paths: Files to read one after the other; ``-`` is standard input.
+            options: What is read of them.
+            type_map: From ids of classes to coarse types; the shipped one by default.
+            limit: See `ReaderBase`. The pass for the classes reads the whole input in any case.
+            stdin: What ``-`` means; the process's own by default.
+
+        Raises:
+            FormatError: If a file does not exist, is a directory, or may not be read.
+        """
+        self._options = options or WikidataOptions()
+        super().__init__(type_map=type_map, limit=limit)
+        own = [language.lower() for language in self._options.languages]
+        self._languages = tuple(dict.fromkeys((*own, MULTILINGUAL, FALLBACK)))
+        self._wanted = tuple(dict.fromkeys(own))
+        self._finder: ClassTypeFinder | None = None
+        self._sources = self.open_sources(paths, stdin)
+
+    def read_classes(self) -> ClassTypeFinder:
+        """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
+        if self._finder is None:
+            edges = chain.from_iterable(map(_read_class_edges, self._sources))
+            wanted = frozenset(map(item_number, self._options.include_types))
+            self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=wanted)
+        return self._finder
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each wanted item of all files. A single file may have none."""
+        rows_before = report.rows
+        find, decoder = self.read_classes().find, ItemDecoder(self._languages, links=self._options.links)
+        for source in self._sources:
+            for item in decoder.read_items(source, report):
+                report.place = source.path, item.line
+                types = find(item.classes, item.superclasses)
+                reason = self._find_reason(item, types)
+                if reason is not None:
+                    report.filter_out(reason)
+                    continue
+                names, language = self._find_names(item)
+                if any("\0" in name for name in names):
+                    report.skip(NUL_CHARACTER, path=source.path, line=item.line, text=f"{item.id} {names[0]}")
+                elif names:
+                    yield self._make_entity(item, types, report.bound_names(item.id, names), language)
+                else:
+                    report.filter_out(NO_LABEL)
+        if report.rows == rows_before:
+            raise FormatError(self._sources[0].path, None, "has no entity. Is this JSON of Wikidata?")
+
+    def _find_reason(self, item: Item, types: ClassTypes) -> str | None:
+        """Why the options exclude an item, or None."""
+        if types.is_internal:
+            return WIKIMEDIA_INTERNAL
+        if not types.is_included:
+            return OTHER_CLASS
+        return NO_SITELINK if self._options.require_sitelink and not item.sitelinks else None
+
+    def _find_names(self, item: Item) -> tuple[list[str], str]:
+        """All names, the canonical one first, and its language; empty if there is no label."""
+        labels = {key: name for key in self._languages if (name := _clean(item.labels.get(key)))}
+        if not labels:
+            return [], ""
+        language = next(iter(labels))
+        wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
+        names = dict.fromkeys(labels[key] for key in wanted if key in labels)
+        for key in wanted:
+            names.update(dict.fromkeys(filter(None, map(_clean, item.aliases.get(key, ())))))
+        return list(names), language
+
+    def _make_entity(self, item: Item, types: ClassTypes, names: tuple[str, ...], language: str) -> Entity:
+        extra = {} if item.sitelinks is None else {"sitelinks": str(item.sitelinks)}
+        if language != self._languages[0]:
+            extra["language"] = language
+        if item.links:
+            extra[LINKS_FIELD] = "|".join(f"Q{number}" for number in item.links)
+        descriptions = (_clean(item.descriptions.get(key)) for key in self._languages)
+        description = next((text for text in descriptions if text and "\0" not in text), None)
+        popularity = None if item.sitelinks is None else float(item.sitelinks)
+        return Entity(item.id, names[0], names[1:], types.kb_types, types.types, description, extra, popularity)
+
+
+# JSON to items
+
+
+class _Term(msgspec.Struct):
+    value: str
+
+
+class _Value(msgspec.Struct):
+    id: str | None = None
+    number: int | None = msgspec.field(default=None, name="numeric-id")  # dumps up to 2016 have no id
+    kind: str | None = msgspec.field(default=None, name="entity-type")
+
+
+class _DataValue(msgspec.Struct):
+    value: _Value | None = None
+
+
+class _Snak(msgspec.Struct):
+    snaktype: str
+    datavalue: _DataValue | None = None
+
+
+class _Statement(msgspec.Struct):
+    mainsnak: _Snak
+    rank: str = "normal"
+
+
+class _Claims(msgspec.Struct):
+    instance_of: list[_Statement] = msgspec.field(default_factory=list, name=INSTANCE_OF)
+    subclass_of: list[_Statement] = msgspec.field(default_factory=list, name=SUBCLASS_OF)
+
+
+class _ClassLine(msgspec.Struct):
+    """The parts of a line that the class pass needs."""
+
+    id: str
+    claims: _Claims | tuple[()] = ()
+
+
+class _Sitelink(msgspec.Struct):
+    pass
+
+
+_CLASS_DECODER = msgspec.json.Decoder(_ClassLine)
+
+
+class ItemDecoder:
+    """Turns lines or objects into items, with the text of some languages."""
+
+    def __init__(self, languages: Sequence[str], *, links: bool = False) -> None:
+        """Make a decoder that keeps only these languages; with `links`, statements of all properties are read."""
+        self._links = links
+        self._keys = [(f"language_{i}", language) for i, language in enumerate(languages)]
+        names = dict(self._keys)
+        terms = msgspec.defstruct("_Terms", [(key, _Term | None, None) for key, _ in self._keys], rename=names)
+        lists = msgspec.defstruct("_Lists", [(key, list[_Term] | None, None) for key, _ in self._keys], rename=names)
+        fields = [
+            ("type", str | None, None),
+            ("id", str | None, None),
+            ("labels", terms | tuple[()] | None, None),
+            ("descriptions", terms | tuple[()] | None, None),
+            ("aliases", lists | tuple[()] | None, None),
+            ("claims", _Claims | tuple[()] | None, None),
+            ("sitelinks", dict[str, _Sitelink] | tuple[()] | None, None),
+        ]
+        self._decoder = msgspec.json.Decoder(msgspec.defstruct("_Line", fields))
+
+    def read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
+        """Items of a file; other rows are counted. Raises as `read_records`, and TooManyErrorsError."""
+        for number, found, text in self._decoded(source, report):
+            report.rows += 1
+            if isinstance(found, Item):
+                yield found
+            elif found == NOT_AN_ITEM:
+                report.filter_out(NOT_AN_ITEM)
+            else:
+                report.skip(found, path=source.path, line=number, text=text)
+
+    def _decoded(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[int, Item | str, str]]:
+        """Number, item or the reason why there is none, and an excerpt."""
+        prefix = _find_prefix(source)
+        if prefix is not None:
+            for number, record in read_records(source, prefix=prefix):
+                if isinstance(record, BadLine):
+                    yield number, record.reason, record.text
+                else:
+                    yield number, self._from_object(record, number), str(record.get("id"))
+            return
+        is_open = False
+        for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
+            if isinstance(line, BadLine):
+                yield number, line.reason, line.text
+                continue
+            is_open = is_open and not line.rstrip().endswith(b"]")
+            line = _trim(line)
+            if line in (b"", b"[", b"]"):
+                is_open = is_open or line == b"["
+                continue
+            yield number, self._decode(line, number), line[:_EXCERPT_BYTES].decode("utf-8", "replace")
+        if is_open:
+            report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was truncated")
+
+    def _decode(self, line: bytes, number: int) -> Item | str:
+        """The item of a line, or the reason why there is none."""
+        try:
+            row: Any = self._decoder.decode(line)
+        except msgspec.ValidationError:
+            found = decode_object(line)
+            return self._from_object(found, number) if isinstance(found, dict) else NOT_AN_ENTITY
+        except msgspec.DecodeError:
+            return INVALID_JSON
+        except UnicodeDecodeError:
+            return INVALID_UTF8
+        except RecursionError:
+            return NESTED_TOO_DEEP
+        if (reason := _kind_of(row.type, row.id)) is not None:
+            return reason
+        claims = row.claims if isinstance(row.claims, _Claims) else None
+        return Item(
+            row.id,
+            number,
+            {language: term.value for language, term in self._fields(row.labels)},
+            {language: [term.value for term in terms] for language, terms in self._fields(row.aliases)},
+            {language: term.value for language, term in self._fields(row.descriptions)},
+            _best(claims.instance_of) if claims else (),
+            _best(claims.subclass_of) if claims else (),
+            len(row.sitelinks) if row.sitelinks else 0,
+            _find_links(decode_object(line)) if self._links and claims else (),
+        )
+
+    def _fields(self, terms: Any) -> Iterator[tuple[str, Any]]:
+        """The languages that have a value, with it."""
+        for key, language in self._keys if terms else ():
+            value = getattr(terms, key)
+            if value:
+                yield language, value
+
+    def _from_object(self, row: dict[str, Any], number: int) -> Item | str:
+        """The item of an object of any of the forms, or the reason why there is none."""
+        kind, id_ = row.get("type"), row.get("id")
+        if (reason := _kind_of(kind, id_)) is not None:
+            return reason
+        languages = [language for _, language in self._keys]
+        try:
+            labels, descriptions = ({k: _text(v) for k, v in _map(row.get(key)).items() if k in languages}
+                                    for key in ("labels", "descriptions"))  # fmt: skip
+            aliases = {
+                k: [_text(one) for one in (v if isinstance(v, list) else [v])]
+                for k, v in _map(row.get("aliases")).items()
+                if k in languages
+            }
+            claims = _map(row.get("claims") or row.get("statements"))
+            classes, above = (_numbers(claims.get(key)) for key in (INSTANCE_OF, SUBCLASS_OF))
+        except (TypeError, AttributeError, KeyError):
+            return NOT_AN_ENTITY
+        links = _find_links(row) if self._links else ()
+        sitelinks = row.get("sitelinks")
+        return Item(str(id_), number, labels, aliases, descriptions, classes, above, len(sitelinks or ()), links)
+
+
+def _find_prefix(source: ByteSource) -> str | None:
+    """Where the items of a document are (`read_records`); None if there is an item a line."""
+    head = source.head(HEAD_BYTES)
+    check_is_text(source.path, head)
+    is_cut = len(head) == HEAD_BYTES
+    lines = [line for line in head.removeprefix(BOM).split(b"\n") if line.strip()]
+    first = lines[0].strip() if lines else b""
+    if first.startswith(b"{") and re.match(rb'\{\s*"(?:entities|success|searchinfo)"', b" ".join(lines[:2]).strip()):
+        return "entities.*" if re.search(rb'"entities"\s*:\s*\{', head) else "entities.item"
+    items = [line for line in map(_trim, lines) if line not in (b"", b"[", b"]")]
+    if not items or (is_cut and len(items) == 1 and len(first) > 1):
+        return None if items and first[:2] != b"[{" else "item" if first[:1] == b"[" else ""
+    is_item = isinstance(decode_object(items[0]), dict) or items[0].endswith(b"}")
+    if is_item and not (first[:1] == b"[" and len(lines) == 1 and b"},{" in first):
+        return None
+    return "item" if first[:1] == b"[" else ""
+
+
+def _kind_of(kind: Any, id_: Any) -> str | None:
+    """Why an entity of this type and id is no item; None if it is one."""
+    if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not item_number(id_)):
+        return NOT_AN_ITEM
+    return None if item_number(id_) else NO_ID
+
+
+def item_number(text: object) -> int:
+    """The number in the id of an item ("Q42" is 42), or 0 if it is not one."""
+    if not isinstance(text, str) or not re.fullmatch(r"Q[1-9][0-9]{0,9}", text):
+        return 0
+    number = int(text[1:])
+    return number if number <= _MAX_NUMBER else 0
+
+
+def _map(value: Any) -> dict[str, Any]:
+    """An object; an empty one may be written as an empty list."""
+    return value if isinstance(value, dict) else {} if not value else value["\0"]
+
+
+def _text(term: Any) -> str:
+    text = term["value"] if isinstance(term, dict) else term
+    if not isinstance(text, str):
+        raise TypeError
+    return text
+
+
+def _numbers(statements: Any) -> tuple[int, ...]:
+    """Item numbers of the statements of the best rank, in any of the forms."""
+    found = [one for one in statements or () if not isinstance(one, dict) or one.get("rank") != "deprecated"]
+    best = [one for one in found if isinstance(one, dict) and one.get("rank") == "preferred"] or found
+    return tuple(dict.fromkeys(filter(None, map(_number_of, best))))
+
+
+def _number_of(statement: Any) -> int:
+    value = statement
+    if isinstance(statement, dict):
+        snak = statement.get("mainsnak", statement)
+        if snak.get("snaktype", "value") != "value":
+            return 0
+        value = snak.get("datavalue", snak)
+        value = value.get("value") if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            if value.get("id") is None and value.get("entity-type", "item") == "item":
+                return item_number(f"Q{value.get('numeric-id')}")
+            value = value.get("id")
+    return item_number(value)
+
+
+def _find_links(row: Any) -> tuple[int, ...]:
+    """Item numbers in all statements of an object, at most `MAX_LINKS`."""
+    claims = row.get("claims") if isinstance(row, dict) else None
+    numbers = chain.from_iterable(map(_numbers, claims.values())) if isinstance(claims, dict) else ()
+    return tuple(dict.fromkeys(numbers))[:MAX_LINKS]
+
+
+def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Numbers of the classes of a file, each with its direct parents; bad lines are skipped and not counted."""
+    prefix = _find_prefix(source)
+    if prefix is not None:
+        for _, record in read_records(source, prefix=prefix):
+            if isinstance(record, dict) and isinstance(claims := record.get("claims"), dict) and SUBCLASS_OF in claims:
+                number, above = item_number(record.get("id")), _numbers(claims[SUBCLASS_OF])
+                if number and above:
+                    yield number, above
+        return
+    for line in lines_with(source, b'"P279"', max_bytes=limits.MAX_ITEM_BYTES):
+        try:
+            row = _CLASS_DECODER.decode(_trim(line))
+            number, claims = item_number(row.id), row.claims
+            above = _best(claims.subclass_of) if isinstance(claims, _Claims) else ()
+        except msgspec.ValidationError:
+            found = decode_object(_trim(line))
+            if not isinstance(found, dict) or not isinstance(found.get("claims"), dict):
+                continue
+            number, above = item_number(found.get("id")), _numbers(found["claims"].get(SUBCLASS_OF))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if number and above:
+            yield number, above
+
+
+def _trim(line: bytes) -> bytes:
+    """A line without the comma at its end, and without brackets of the array in the same line."""
+    line = line.strip()
+    if line.endswith(b","):
+        line = line[:-1].rstrip()
+    if line.startswith(b"[") and len(line) > 1:
+        line = line[1:].lstrip()
+    return line[:-1] if line.endswith(b"}]") else line
+
+
+def _best(statements: list[_Statement]) -> tuple[int, ...]:
+    """Item numbers of the statements of the best rank.
+
+    Unknown values (somevalue) and missing ones (novalue) count for the rank, but have no number.
+    """
+    best = [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
+    numbers = []
+    for statement in best:
+        value = statement.mainsnak.datavalue
+        if statement.mainsnak.snaktype == "value" and value is not None and (found := value.value) is not None:
+            is_old = found.id is None and found.kind == "item"
+            numbers.append(item_number(f"Q{found.number}" if is_old else found.id))
+    return tuple(dict.fromkeys(filter(None, numbers)))
+
+
+def _clean(name: str | None) -> str:
+    """A name on one line, without space around it."""
+    return _BREAKS.sub(" ", name).strip() if name else ""

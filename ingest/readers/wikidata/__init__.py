@@ -1,1 +1,0 @@
-"""Read Wikidata dumps: JSON, and truthy N-Triples."""
