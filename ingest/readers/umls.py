@@ -10,8 +10,8 @@ of RxNorm are named RXNCONSO.RRF and so on:
 - ``MRRANK.RRF``, ``SemGroups.txt`` and ``SRDEF``, if present, and the columns that ``MRFILES.RRF`` lists.
 
 The order of the names of an id, best first: requested language (if all are read: English, then by code), TS=P before
-S, STT=PF before others, ISPREF=Y before N, the source RXNORM, the rank of source and term type in MRRANK.RRF if present,
-then the string and the AUI. So the canonical name does not depend on the order of the rows.
+S, STT=PF before others, ISPREF=Y before N, the source RXNORM, the rank of source and term type in MRRANK.RRF if
+present, then the string and the AUI. So the canonical name does not depend on the order of the rows.
 
 `Entity.extra` has ``sab``, the sources of its names joined by commas, and ``srl``, the lowest restriction level among
 them; the number of sources is the popularity. Good rows that the options exclude are counted under the first reason

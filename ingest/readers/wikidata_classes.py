@@ -35,6 +35,9 @@ INTERNAL_CLASSES = frozenset(
 )
 """Pages of the Wikimedia projects, which texts do not mention."""
 
+_MAX_NUMBER = (1 << 31) - 1
+_MAX_ID = len(f"Q{_MAX_NUMBER}")
+
 _CACHED = 16_384
 _MAX_CACHED_CLASSES = 64  # classes of an item; most have a few
 
@@ -104,3 +107,14 @@ class ClassTypeFinder:
 
     def _find_type(self, number: int) -> str | None:
         return self._type_map.coarse_type(self._name(number))
+
+
+def item_number(text: object) -> int:
+    """The number in the id of an item ("Q42" is 42), or 0 if it is not one."""
+    if not isinstance(text, str) or text[:1] != "Q" or not 2 <= len(text) <= _MAX_ID:
+        return 0
+    digits = text[1:]
+    if not (digits.isascii() and digits.isdecimal()) or digits[0] == "0":
+        return 0
+    number = int(digits)
+    return number if number <= _MAX_NUMBER else 0

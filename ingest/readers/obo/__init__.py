@@ -1,1 +1,0 @@
-"""Read ontologies in OBO format."""

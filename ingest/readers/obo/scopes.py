@@ -1,3 +1,0 @@
-"""Scopes of synonyms in OBO."""
-
-SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")

@@ -1,0 +1,150 @@
+"""What all forms of an ontology share: ids, the tree of its terms, and how a term becomes an entity.
+
+OBO, OBO Graph JSON and OWL of one ontology give the same entities: ids as OBO writes them, aliases by scope, and as
+native types the ids of the ancestors, nearest first, and then the namespace.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ingest.base.ancestors import walk_up
+from ingest.base.type_map import TypeMap
+from ingest.io import limits
+from ingest.io.report import ReadReport
+from pearl_qdrant.records import LINKS_FIELD, Entity
+
+SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+"""Scopes of synonyms."""
+
+OBSOLETE = "obsolete"
+NOT_A_TERM = "not_a_term"
+
+MAX_REPLACED = 1_000
+"""Obsolete ids kept for each id that replaces them: each of its rows gets all of them."""
+
+_MAX_KNOWN = 1 << 16
+_CURIE = re.compile(
+    r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
+)
+_BREAKS = re.compile(r"[\t\n\r ]+")
+_LOCAL = re.compile(r"[^/#]*$")
+
+
+def short_id(iri: str) -> str:
+    """The id of a term as OBO writes it: ``UO:0000001`` for ``http://purl.obolibrary.org/obo/UO_0000001``."""
+    match = _CURIE.fullmatch(iri) if "_" in iri else None
+    return f"{match[1]}:{match[2]}" if match else iri
+
+
+def clean(text: str) -> str:
+    """A name on one line, without space around it."""
+    is_uneven = "\n" in text or "\t" in text or "\r" in text or "  " in text
+    return _BREAKS.sub(" ", text).strip() if is_uneven else text.strip()
+
+
+class ClassTree:
+    """Parents by class and ids that were replaced: 12 bytes an edge, and the ids of the parents.
+
+    A class is known by a 64-bit hash of Python, with a new seed in each process, so that nobody can make two collide.
+
+    Attributes:
+        replaced: Obsolete ids by the id that replaces them, at most `MAX_REPLACED`.
+    """
+
+    def __init__(self) -> None:
+        self.replaced: dict[str, list[str]] = {}
+        self._children, self._parents = array("q"), array("i")
+        self._numbers: dict[str, int] = {}
+        self._ids: list[str] = []
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def add(self, child: str, parent: str) -> None:
+        """Add an edge."""
+        self._children.append(hash(child))
+        self._parents.append(self._numbers.setdefault(parent, len(self._numbers)))
+
+    def replace(self, old: str, new: str) -> None:
+        """Note that an obsolete id was replaced by another one."""
+        gone = self.replaced.setdefault(new, [])
+        if len(gone) < MAX_REPLACED:
+            gone.append(old)
+
+    def finish(self) -> ClassTree:
+        """Index the edges; no more can be added. A class keeps its parents in the order in which they were added."""
+        order = np.argsort(np.asarray(self._children), kind="stable")
+        self._children = array("q", np.asarray(self._children)[order].tobytes())
+        self._parents = array("i", np.asarray(self._parents)[order].tobytes())
+        self._ids, self._numbers = list(self._numbers), {}
+        return self
+
+    def parents(self, child: str) -> tuple[str, ...]:
+        """Direct parents. They are cached, since most walks pass through the same few classes."""
+        found = self._known.get(child)
+        if found is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            key = hash(child)
+            start = bisect_left(self._children, key)
+            numbers = dict.fromkeys(self._parents[start : bisect_right(self._children, key, start)])
+            found = self._known[child] = tuple([self._ids[number] for number in numbers])
+        return found
+
+    def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
+        """Classes and their ancestors, at most `MAX_KB_TYPES`; see `ingest.base.ancestors.walk_up`."""
+        return walk_up(classes, self.parents, limits.MAX_KB_TYPES)
+
+
+@dataclass(slots=True)
+class Term:
+    """A term of an ontology.
+
+    Attributes:
+        id: As OBO writes it.
+        names: The canonical name first.
+        namespace: A last type; may be empty.
+        description: Its definition.
+        parents: Ids of its direct parents.
+        alt_ids: Other ids that it had.
+        xrefs: Ids in other bases.
+        extra: Further fields.
+    """
+
+    id: str
+    names: Sequence[str]
+    namespace: str = ""
+    description: str | None = None
+    parents: Sequence[str] = ()
+    alt_ids: Iterable[str] = ()
+    xrefs: Iterable[str] = ()
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def make_entity(self, tree: ClassTree, type_map: TypeMap, report: ReadReport, *, links: bool) -> Entity:
+        """The entity; names beyond the limit are counted. `links` keeps the ids of the direct parents."""
+        names = report.bound_names(self.id, list(dict.fromkeys(self.names)))
+        parents = [parent for parent in dict.fromkeys(self.parents) if parent != self.id]
+        ancestors = [above for above in tree.walk_up(parents)[0] if above != self.id]
+        kb_types = (*ancestors, self.namespace) if self.namespace else tuple(ancestors)
+        extra = dict(self.extra)
+        if alt_ids := dict.fromkeys([*self.alt_ids, *tree.replaced.get(self.id, ())]):
+            extra["alt_ids"] = "|".join(alt_ids)
+        if parents and links:
+            extra[LINKS_FIELD] = "|".join(parents)
+        if xrefs := "|".join(dict.fromkeys(self.xrefs)):
+            extra["xrefs"] = xrefs
+        types = type_map.map_types(kb_types)
+        return Entity(self.id, names[0], names[1:], kb_types, types, self.description, extra)
+
+
+def coarse_type(type_map: TypeMap, native: str) -> str | None:
+    """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""
+    found = type_map.coarse_type(native)
+    if found is None and "://" in native and (local := _LOCAL.search(native)):
+        found = type_map.coarse_type(local[0])
+    return found

@@ -1,1 +1,0 @@
-"""Read RDF triples, one a line, for the readers of YAGO and Wikidata."""

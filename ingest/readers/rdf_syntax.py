@@ -1,0 +1,373 @@
+"""The syntaxes of RDF: which one a file has, and its triples as a stream, by pyoxigraph.
+
+N-Triples and N-Quads are parsed in blocks of lines. A block with a bad line is parsed line by line, so that the line is
+counted with its place, and reading goes on. In the other syntaxes the first error ends the reading, with its line.
+
+What pyoxigraph leaves to its caller is bounded here, while the file is fed to it: text without the end of a statement,
+nesting, and entities of XML that expand. RDF/XML that does not declare a well-known prefix is read all the same.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ingest.base.format import HEAD_BYTES, Head
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import ReadReport
+from pearl_qdrant.errors import FormatError
+
+if TYPE_CHECKING:
+    import pyoxigraph
+
+    from ingest.io.streams import ByteSource
+
+BAD_TRIPLE = "bad_triple"
+ROW_ABOUT_A_ROW = "row_about_a_row"
+
+N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
+
+BASE = "file:///"
+"""Before a relative IRI; it is removed from ids again."""
+
+MAX_STATEMENT_BYTES = 1 << 22
+"""Bytes without the end of a statement, such as a literal without its closing quote."""
+
+MAX_NESTING = 10_000
+"""Elements of XML, lists or blank nodes within one another; the parser's time grows with the square in XML."""
+
+MAX_ENTITY_LENGTH = 256
+"""Characters that an entity of XML stands for; ontologies declare their namespaces so."""
+
+PREFIXES = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "skosxl": "http://www.w3.org/2008/05/skos-xl#",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "dcterms": "http://purl.org/dc/terms/",
+    "dct": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "schema": "http://schema.org/",
+    "obo": "http://purl.obolibrary.org/obo/",
+    "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
+    "wd": "http://www.wikidata.org/entity/",
+    "wdt": "http://www.wikidata.org/prop/direct/",
+    "yago": "http://yago-knowledge.org/resource/",
+    "dbo": "http://dbpedia.org/ontology/",
+}
+"""Well-known prefixes: of options, and of RDF/XML that forgot to declare them."""
+
+_BATCH = 1_000  # lines
+_BATCH_CHARS = 1 << 20
+_COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
+_IRI = rb"<[^<>\"{}|^`\\\s]*>"
+_OBJECT = rb"(?:<[^<>\s]*>|_:\S+|\"(?:[^\"\\\n]|\\.)*\"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)"
+_N_ROW = re.compile(
+    rb"[ \t]*(?:" + _IRI + rb"|_:\S+)[ \t]*<[^<>\s]*>[ \t]*" + _OBJECT + rb"[ \t]*(?:(?:" + _IRI + rb"|_:\S+)[ \t]*)?"
+    rb"\.[ \t]*(?:#.*)?\r?"
+)
+_DIRECTIVE = re.compile(rb"[ \t]*(?:@(?:prefix|base)\b|(?:prefix[ \t]+[\w.-]*:|base)[ \t]*<)", re.IGNORECASE)
+_DIRECTIVES = re.compile(rb"^" + _DIRECTIVE.pattern, re.IGNORECASE | re.MULTILINE)
+_STATEMENT = re.compile(
+    rb"(?:" + _IRI + rb"|_:\S+|\[[^\]]{0,999}\])\s+(?:a|" + _IRI + rb")\s+[<\"'_\[(\w]|" + _IRI + rb"\s*\{"
+)
+_MISC = re.compile(rb"(?:\s+|<\?(?:[^?]|\?(?!>))*\?>|<!--(?:[^-]|-(?!->))*-->)*")
+_DOCTYPE = re.compile(
+    rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
+)
+_ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
+_REFERENCE = re.compile(rb"&([^;&\s]+);")
+_ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
+_XML_ENCODING = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
+_LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
+_FOREIGN = (
+    (
+        re.compile(rb"\s*(?:#[^\n]*\s*)*(?:Prefix|Ontology)\("),
+        "is OWL in functional syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
+    ),
+    (
+        re.compile(rb"\s*(?:Prefix|Ontology):\s"),
+        "is OWL in Manchester syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
+    ),
+)
+_OWL_XML = "is OWL/XML, not RDF/XML. Convert it: robot convert --input FILE --format owl --output FILE.owl"
+_REMOTE = (
+    "this JSON-LD names a context on the web, and nothing is fetched. Write the context into the file, or expand it "
+    "first (jsonld expand)"
+)
+
+
+def find_syntax(data: bytes) -> str | None:
+    """The syntax that the beginning of a file shows, or None. OWL that is not RDF is named as `refuse_foreign` does."""
+    if data.lstrip()[:1] in (b"{", b"["):
+        is_blank_node = _STATEMENT.match(data.lstrip()) is not None
+        return TURTLE if is_blank_node else JSON_LD if _LD_KEY.search(data) else None
+    comments = _COMMENTS.match(data)
+    rest = data[comments.end() if comments else 0 :]
+    found = _find_triples(data, rest)
+    if found:
+        return found
+    root = _find_root(data)
+    if root is not None:
+        is_rdf = root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
+        is_owl = root[2] == b"Ontology" and b"http://www.w3.org/2002/07/owl" in data
+        return RDF_XML if is_rdf else _OWL_XML if is_owl else None
+    for sign, message in _FOREIGN:
+        if sign.match(data):
+            return message
+    return None
+
+
+def _find_triples(data: bytes, rest: bytes) -> str | None:
+    """Whether a file, and what follows its comments, is N-Triples, Turtle, or none of them."""
+    if rest[:2] in (b"<?", b"<!"):
+        return None
+    if _DIRECTIVE.match(rest):
+        return TURTLE
+    rows = [row for row in rest.split(b"\n", 100)[:100] if row.strip() and not row.lstrip().startswith(b"#")]
+    if len(data) >= HEAD_BYTES and len(rows) > 1:
+        rows.pop()  # it may be cut
+    n_good = sum(_N_ROW.fullmatch(row) is not None for row in rows)
+    if rows and n_good * 2 >= len(rows) and not _DIRECTIVES.search(rest):
+        return N_TRIPLES
+    return TURTLE if _STATEMENT.match(rest) or _DIRECTIVES.search(rest) and n_good else None
+
+
+def check_syntax(path: str, data: bytes) -> str:
+    """The syntax of a file.
+
+    Raises:
+        FormatError: If it is none that is read here; names what it is where that can be told.
+    """
+    found = find_syntax(data)
+    if found in (N_TRIPLES, TURTLE, RDF_XML, JSON_LD):
+        return found
+    if found:
+        raise FormatError(path, None, found.replace("FILE", path))
+    if not data.strip():
+        raise FormatError(path, None, "is empty")
+    if b"\0" in data:
+        raise FormatError(path, None, "is not text: it has NUL bytes. Is it a binary file, or UTF-16?")
+    root = _find_root(data)
+    kind = f"is XML with the root <{root[1].decode('utf-8', 'replace')[:60]}>, not RDF/XML" if root else "is not RDF"
+    raise FormatError(path, None, f"{kind}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
+
+
+def _find_root(data: bytes) -> re.Match[bytes] | None:
+    """The start of the root element of XML: its name, and that without the prefix."""
+    place = _MISC.match(data)
+    end = place.end() if place else 0
+    if doctype := _DOCTYPE.match(data, end):
+        misc = _MISC.match(data, doctype.end())
+        end = misc.end() if misc else doctype.end()
+    return _ROOT.match(data, end)
+
+
+def detect_rdf(head: Head) -> bool:
+    """Whether a file begins like RDF, or like a form of OWL that is not RDF (the reader says so)."""
+    return find_syntax(head.data) is not None
+
+
+def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
+    """Triples in their order, each with the line at which it was read; exact in N-Triples, else some lines later.
+
+    Raises:
+        FormatError: If the file is damaged, or an error in it is not that of a line of N-Triples.
+        InputError: If it cannot be read.
+        TooManyErrorsError: If there are more bad lines than the report allows.
+    """
+    return _read_rows(source, report) if syntax == N_TRIPLES else _read_stream(source, syntax)
+
+
+def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
+    """Triples of N-Triples and N-Quads."""
+    numbers: list[int] = []
+    rows: list[str] = []
+    n_chars = 0
+    for number, row in read_lines(source):
+        if isinstance(row, BadLine):
+            yield from _parse_rows(source.path, numbers, rows, report)
+            numbers, rows, n_chars = [], [], 0
+            report.rows += 1
+            report.skip(row.reason, path=source.path, line=number, text=row.text)
+        elif row and not row.isspace() and not row.lstrip().startswith("#"):
+            numbers.append(number)
+            rows.append(row)
+            n_chars += len(row)
+            if len(rows) >= _BATCH or n_chars > _BATCH_CHARS:
+                yield from _parse_rows(source.path, numbers, rows, report)
+                numbers, rows, n_chars = [], [], 0
+    yield from _parse_rows(source.path, numbers, rows, report)
+
+
+def _parse_rows(
+    path: str, numbers: list[int], rows: list[str], report: ReadReport
+) -> Iterator[tuple[pyoxigraph.Quad, int]]:
+    import pyoxigraph
+
+    form = pyoxigraph.RdfFormat.N_QUADS
+    try:
+        found = list(pyoxigraph.parse("\n".join(rows), format=form, lenient=True))
+    except (SyntaxError, MemoryError):
+        found = []
+    if len(found) == len(rows):
+        yield from zip(found, numbers, strict=True)
+        return
+    for number, row in zip(numbers, rows, strict=True):  # a bad line can swallow others
+        try:
+            found = list(pyoxigraph.parse(row, format=form, lenient=True))
+        except (SyntaxError, MemoryError):
+            found = []
+        if found:
+            for quad in found:
+                yield quad, number
+        elif row.lstrip().startswith("<<"):
+            report.filter_out(ROW_ABOUT_A_ROW)
+        else:
+            report.rows += 1
+            report.skip(BAD_TRIPLE, path=path, line=number, text=row)
+
+
+def _read_stream(source: ByteSource, syntax: str) -> Iterator[tuple[pyoxigraph.Quad, int]]:
+    """Triples of the other syntaxes."""
+    import pyoxigraph
+
+    formats = pyoxigraph.RdfFormat
+    form = {TURTLE: formats.TRIG, RDF_XML: formats.RDF_XML, JSON_LD: formats.JSON_LD}[syntax]
+    feed = _Feed(source, syntax)
+    named = pyoxigraph.NamedNode
+    try:
+        for quad in pyoxigraph.parse(feed, format=form, base_iri=BASE, lenient=True):  # type: ignore[arg-type]
+            feed.n_open = 0
+            if feed.depth and type(quad.subject) is named:
+                feed.depth = 0
+            yield quad, feed.line
+    except SyntaxError as error:
+        raise _explain(source.path, syntax, error, feed) from error
+    except MemoryError as error:
+        raise FormatError(source.path, feed.line, f"this {syntax} has a word that is too long ({error})") from error
+    if syntax == RDF_XML and not feed.is_closed:
+        raise FormatError(source.path, feed.line, "this RDF/XML ends early: its root is not closed. Fetch it again")
+
+
+def _explain(path: str, syntax: str, error: SyntaxError, feed: _Feed) -> FormatError:
+    """The error of a parser in our words."""
+    if "LoadDocumentCallback" in str(error.msg):
+        return FormatError(path, None, _REMOTE)
+    message = re.sub(r"^Parser error (?:at|between) .*?: ", "", str(error.msg))
+    where = f"column {error.offset}: " if error.offset else ""
+    advice = " Check it: robot validate, or rapper -c" if syntax == RDF_XML else ""
+    return FormatError(path, error.lineno or feed.line, f"{where}this {syntax} cannot be read: {message}.{advice}")
+
+
+class _Feed:
+    """A file as pyoxigraph reads it, within bounds.
+
+    Attributes:
+        line: The line that was reached.
+        n_open: Bytes since the last triple.
+        depth: How deep the nesting is, by the brackets that were read.
+        is_closed: XML: the end of the root was read.
+    """
+
+    def __init__(self, source: ByteSource, syntax: str) -> None:
+        self.line, self.n_open, self.depth, self.is_closed = 1, 0, 0, False
+        self._path, self._syntax = source.path, syntax
+        self._opening, self._closing = (b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}")
+        self._chunks = self._decode(source.chunks())
+        self._rest, self._place, self._last, self._tail = b"", 0, b"", b""
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        """The next bytes, at most as many as asked for."""
+        if self._place >= len(self._rest):
+            self._rest, self._place = next(self._chunks, b""), 0
+        size = min(n_bytes, 1 << 14) if n_bytes > 0 else 1 << 14
+        data = self._rest[self._place : self._place + size]
+        self._place += len(data)
+        self.line += data.count(b"\n")
+        self.n_open += len(data)
+        self._measure(data)
+        if self.n_open > MAX_STATEMENT_BYTES:
+            raise self._error(f"no statement ends within {MAX_STATEMENT_BYTES:,} bytes")
+        if self.depth > MAX_NESTING:
+            raise self._error(f"is nested more than {MAX_NESTING:,} deep")
+        return data
+
+    def _measure(self, data: bytes) -> None:
+        """Follow the depth of the nesting. Brackets in names and comments count too, so it is an estimate."""
+        if self._syntax == RDF_XML:
+            joined = self._last + data
+            ended = joined.count(b"</")
+            self.depth += data.count(b"<") - 2 * ended - joined.count(b"/>")
+            self.depth -= joined.count(b"<!") + joined.count(b"<?")
+            self._last = data[-1:]
+            self._tail += data
+            self.is_closed = self.is_closed or self._closing in self._tail
+            self._tail = self._tail[-len(self._closing) :]
+        else:
+            self.depth += data.count(b"(") + data.count(b"[") + data.count(b"{")
+            self.depth -= data.count(b")") + data.count(b"]") + data.count(b"}")
+        self.depth = max(self.depth, 0)
+
+    def _decode(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """The file in UTF-8 without a byte order mark; XML with the prefixes that it forgot."""
+        head = b""
+        for chunk in chunks:
+            head += chunk
+            if len(head) >= HEAD_BYTES:
+                break
+        head = head.removeprefix(codecs.BOM_UTF8)
+        if self._syntax != RDF_XML:
+            yield head
+            yield from chunks
+            return
+        declared = _XML_ENCODING.match(head)
+        name = declared[1].decode() if declared else "utf-8"
+        try:
+            decode = codecs.getincrementaldecoder(name)().decode
+            utf8 = codecs.lookup(name).name in ("utf-8", "ascii")
+        except (LookupError, AttributeError) as error:
+            raise self._error(f"declares the encoding {name}, which is unknown") from error
+        if not utf8 and declared:
+            head = head[declared.end() :]
+        yield self._complete(head if utf8 else decode(head).encode())
+        tail = b""
+        for chunk in chunks:
+            if b"<!ENTITY" in tail + chunk:
+                raise self._error("declares an entity after its root")
+            tail = chunk[-8:]
+            yield chunk if utf8 else decode(chunk).encode()
+
+    def _complete(self, head: bytes) -> bytes:
+        """The beginning of RDF/XML with well-known prefixes declared, having looked that no entity expands."""
+        root = _find_root(head)
+        if root is None:
+            raise self._error("no root element was found in the first 64 KiB")
+        doctype = _DOCTYPE.search(head[: root.start()])
+        lengths: dict[bytes, int] = {}
+        for name, double, single, outside in _ENTITY.findall(doctype[1] or b"" if doctype else b""):
+            value = double or single
+            within = sum(lengths.get(inner, 0) for inner in _REFERENCE.findall(value))
+            lengths[name] = len(value) + within
+            if outside or lengths[name] > MAX_ENTITY_LENGTH:
+                text = name.decode("utf-8", "replace")[:60]
+                raise self._error(
+                    f"the entity '{text}' is of another file, or stands for over {MAX_ENTITY_LENGTH} characters"
+                )
+        if b"<!ENTITY" in head[root.end() :]:
+            raise self._error("declares an entity after its root")
+        self._closing = b"</" + root[1]
+        tag = head[root.end() : max(head.find(b">", root.end()), root.end())]
+        declared = set(re.findall(rb"xmlns:([\w.-]+)\s*=", tag))
+        missing = "".join(f' xmlns:{name}="{iri}"' for name, iri in PREFIXES.items() if name.encode() not in declared)
+        if tag.rstrip().endswith(b"/"):
+            self.is_closed = True
+        return head[: root.end()] + missing.encode() + head[root.end() :]
+
+    def _error(self, message: str) -> FormatError:
+        return FormatError(self._path, self.line, f"this {self._syntax} {message}")

@@ -1,1 +1,0 @@
-"""Read YAGO downloads: N-Triples and Turtle."""
