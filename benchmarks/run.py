@@ -40,8 +40,8 @@ from memory import peak_memory
 
 from ingest.base.scan import ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.readers.tables.columns import TableColumns
-from ingest.readers.tsv.reader import TsvReader
+from ingest.readers.columns import TableColumns
+from ingest.formats import open_reader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
@@ -242,7 +242,7 @@ def main(
         work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = Path(scratch)
-        columns = TableColumns(id=id_column, name=name_column, types=type_column, alias=alias_column)
+        columns = TableColumns(id=id_column, name=name_column, types=type_column, aliases=(alias_column,))
         encoder = load_encoder(model, device="cpu")
         encoder.encode(["warm"])
         info = encoder.info

@@ -30,7 +30,7 @@ from memory import peak_memory
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.readers.tsv.reader import TsvReader
+from ingest.formats import open_reader
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from pearl_qdrant.records import Entity
@@ -101,7 +101,7 @@ def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str
     write_base(path, n_names)
     store = EdgeStore(folder / "store")
     collection = store.create(manifest)
-    with TsvReader([path]) as reader:
+    with open_reader([path], "tsv") as reader:
         scanned = scan(reader, ReadReport())
         with peak_memory() as loading:
             result = ingest(reader, scanned, encoder, collection, max_errors=0, finalize=False)

@@ -8,15 +8,13 @@ one more field of `ReadOptions`; its flag comes from the `Format`. No reader is 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import HEAD_BYTES, Format, FormatOption, Head, PathLike
+from ingest.base.format import Format, FormatOption, PathLike
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:
@@ -183,9 +181,6 @@ def known_bases() -> tuple[Format, ...]:
 
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
 
-_MAX_ENTRIES = 1000  # files of a folder that are compared: a release has some 50
-_COMPRESSION = re.compile(r"\.(?:gz|bz2|xz|zst)$")
-
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
@@ -217,7 +212,7 @@ class ReadOptions:
     list_separators: tuple[str, ...] = ()
     delimiter: str | None = None
     encoding: str | None = None
-    skip_lines: int = 0
+    skip_lines: int | None = None
     sheet: str | None = None
     bases: tuple[Base, ...] = ()
     sabs: tuple[str, ...] = ()
@@ -264,14 +259,15 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 
 def _detect_path(path: str, options: ReadOptions) -> str | None:
     from ingest.io.archive import is_zip, list_members
+    from ingest.io.streams import list_files, read_head
     from ingest.readers.arrow_rows import find_container
-    from ingest.readers.open_table import recognise
+    from ingest.readers.open_table import bases_of, recognise
 
     if (container := find_container(path)) is not None:
         return "xlsx" if container == "workbook" else "parquet"
     is_folder = os.path.isdir(path)  # noqa: PTH112 - a path with NUL is no error here
     if is_folder or is_zip(path):
-        names = [str(child) for child in _children(Path(path))] if is_folder else list_members(path)
+        names = [str(child) for child in list_files(Path(path))] if is_folder else list_members(path)
         found = [one for one in FORMATS if (test := getattr(_module(one), "detect_names", None)) and test(names)]
         if len(found) > 1:
             signs = ", ".join(f"{one.name} ({one.folder_sign})" for one in found)
@@ -279,6 +275,9 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
             raise FormatError(path, None, message, option="format")
         if found:
             return found[0].name
+        known_base = next((base.name for base in bases_of(options) if base.choose(names)), None)
+        if known_base is not None:
+            return known_base
         if is_folder:
             known = " or ".join(f"{one.folder_sign} ({one.title})" for one in FORMATS if one.folder_sign)
             raise FormatError(path, None, f"is a folder without {known}. Name the files in it")
@@ -290,31 +289,6 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
         if not one.is_table and _module(one).detect(head):
             return one.name
     return recognise(head, options)
-
-
-def read_head(path: str) -> Head:
-    """The beginning of a file. Raises as `open_source`."""
-    from ingest.io.encoding import Utf8Source
-    from ingest.io.streams import open_source
-
-    source = open_source(path) if not Path(path).is_fifo() else None
-    if source is None:
-        return Head(path, Path(path).name.lower(), b"")
-    with_marks = Utf8Source(source)
-    try:
-        data = with_marks.head(HEAD_BYTES)
-    finally:
-        source.close()
-    name = _COMPRESSION.sub("", re.split(r"[/!]", path)[-1].lower())
-    return Head(path, name, data)
-
-
-def _children(folder: Path) -> Iterator[Path]:
-    """Files in a folder and in its folders, three levels deep."""
-    for pattern in ("*", "*/*", "*/*/*", "*/*/*/*"):
-        for child in islice(folder.glob(pattern), _MAX_ENTRIES):
-            if not child.name.startswith(".") and child.is_file():
-                yield child
 
 
 def _module(one: Format) -> Any:

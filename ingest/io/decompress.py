@@ -76,7 +76,7 @@ def decompress(path: str, raw: RawInput, head: bytes, compression: str) -> Itera
             raise FormatError(path, None, f"its {compression} data ends early: the file is truncated. Fetch it again")
         piece, data = data[:step], data[step:]
         try:
-            for output in _feed(decoder, piece):
+            for output in _feed(decoder, piece, compression):
                 n_written += len(output)
                 check_expansion(path, n_read, n_written, compression)
                 yield output
@@ -106,15 +106,15 @@ def _new_decoder(compression: str) -> Any:
     return ZstdDecompressor().decompressobj()
 
 
-def _feed(decoder: Any, piece: bytes) -> Iterator[bytes]:
+def _feed(decoder: Any, piece: bytes, compression: str) -> Iterator[bytes]:
     """All output of a piece of input, in bounded pieces."""
-    if hasattr(decoder, "unconsumed_tail"):  # zlib
+    if compression == "gzip":
         while piece and not decoder.eof:
             if output := decoder.decompress(piece, CHUNK):
                 yield output
             piece = decoder.unconsumed_tail
         return
-    if not hasattr(decoder, "needs_input"):  # zstd
+    if compression == "zstd":
         if output := decoder.decompress(piece):
             yield output
         return

@@ -108,7 +108,7 @@ def find_encoding(block: bytes) -> str | None:
 
     lines = [line for line in block.split(b"\n") if not line.isascii()]
     bad = [line for line in lines if not _is_utf8(line)]
-    if 2 * len(bad) < len(lines) or any(b"\0" in line for line in bad):
+    if len(bad) < 0.9 * len(lines) or any(b"\0" in line for line in bad):
         return None
     sample = b"\n".join(bad)[:HEAD_BYTES]
     best = from_bytes(sample, cp_isolation=_CANDIDATES).best()

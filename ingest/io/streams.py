@@ -12,6 +12,7 @@ import errno
 import io
 import logging
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -19,9 +20,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from ingest.base.format import Head
 from ingest.io.decompress import CHUNK, RawInput, decompress, detect_compression
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError, InputError
@@ -39,6 +42,7 @@ FREE_SHARE = 0.05
 PATIENCE_S = 3.0
 """After this time a warning says that a pipe has no writer."""
 
+_MAX_ENTRIES = 1_000  # of a level of a folder; a release has some 50
 _CHUNKS_BETWEEN_CHECKS = 64  # of the disk: 16 MiB
 
 _log = logging.getLogger(__name__)
@@ -288,3 +292,26 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
             stack.callback(sources[-1].close)
         stack.pop_all()
         return tuple(sources)
+
+
+def read_head(path: str) -> Head:
+    """The beginning of a file, decompressed and as UTF-8; of a pipe nothing. Raises as `open_source`."""
+    from ingest.io.encoding import Utf8Source
+
+    if Path(path).is_fifo():
+        return Head(path, Path(path).name.lower(), b"")
+    source = open_source(path)
+    try:
+        data = Utf8Source(source).head(HEAD_BYTES)
+    finally:
+        source.close()
+    name = re.split(r"[/!]", path)[-1].lower()
+    return Head(path, re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name), data)
+
+
+def list_files(folder: Path) -> Iterator[Path]:
+    """Files in a folder and three levels of folders in it; at most 1,000 entries of a level."""
+    for pattern in ("*", "*/*", "*/*/*", "*/*/*/*"):
+        for child in islice(folder.glob(pattern), _MAX_ENTRIES):
+            if not child.name.startswith(".") and child.is_file():
+                yield child

@@ -151,10 +151,17 @@ def _rows(batches: Any, done: list[int]) -> Iterator[list[list[Any]]]:
 def _values(column: pa.Array) -> list[Any]:
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
-    except UnicodeDecodeError:  # some text is no UTF-8: as bytes, which are refused row by row
+    except UnicodeDecodeError:  # some text is no UTF-8: these stay bytes, which are refused row by row
         import pyarrow as pa
 
-        return column.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
+        return [_decode(value) for value in column.cast(pa.large_binary()).to_pylist()]
+
+
+def _decode(value: bytes | None) -> str | bytes | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _check_messages(path: str, container: str) -> None:

@@ -6,6 +6,7 @@ A cell is text in delimited files; in JSON, Parquet, Arrow and workbooks it may 
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import math
 import re
@@ -13,7 +14,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pearl_qdrant.cells import split_list
+from ingest.io.report import INVALID_UTF8
+from pearl_qdrant.cells import join_list, split_list
+
+NOT_TEXT = "not_text"
 
 BREAKS = re.compile(r"[\t\n\r]+")
 """What becomes one space inside a cell."""
@@ -29,7 +33,8 @@ NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- â
 
 _NO_ITEM = NOTHING - {"NA", "none", "."}  # as one item among others, these may be names
 _NO_ID = frozenset({"\\N", "NULL", "<NA>", "#N/A"})
-_LIST = re.compile(r"\s*[\[(].*[\])]\s*", re.DOTALL)
+_NO_NAME = frozenset({"\\N", "<NA>"})  # something may be called NULL
+_LIST = re.compile(r"\s*(?:\[.*\]|\(.*\)|\{.*\})\s*", re.DOTALL)
 _MAX_LIST = 1 << 20
 _QUOTED_LIST = re.compile(r'"([^"]*)"')
 _GROUPED = re.compile(r"\d{1,3}(?:[,  'â€™_]\d{3})+(?:\.\d+)?")
@@ -37,7 +42,15 @@ _COMMA = re.compile(r",(?=\S)")
 
 
 class NotTextError(ValueError):
-    """A list or an object stands where a text is expected."""
+    """A list, an object, or bytes that are no text, stand where a text is expected.
+
+    Attributes:
+        reason: Why the row is skipped.
+    """
+
+    def __init__(self, reason: str = NOT_TEXT) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 def text_of(value: Any) -> str:
@@ -59,7 +72,7 @@ def text_of(value: Any) -> str:
         try:
             text = bytes(value).decode()
         except UnicodeDecodeError:
-            raise NotTextError from None
+            raise NotTextError(INVALID_UTF8) from None
     elif isinstance(value, (list, tuple, dict, set)):
         raise NotTextError
     else:
@@ -69,18 +82,24 @@ def text_of(value: Any) -> str:
     return text.strip()
 
 
-def id_or_name(value: Any) -> str:
-    """The text of an id or a name; "" for marks that no id or name is. Raises as `text_of`."""
-    text = text_of(value)
+def read_id(value: Any) -> str:
+    """The text of an id; "" for marks that no id is. Raises as `text_of`, but takes the item of a list of one."""
+    text = text_of(value[0] if isinstance(value, list) and len(value) == 1 else value)
     return "" if text in _NO_ID else text
+
+
+def read_name(value: Any) -> str:
+    """The text of a name; "" for marks that no name is. Raises as `read_id`."""
+    text = text_of(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    return "" if text in _NO_NAME else text
 
 
 def field_text(value: Any) -> str:
     """The text of a further field: lists joined by bars, objects as JSON, "" for marks of nothing."""
     if isinstance(value, (list, tuple)) and not any(isinstance(item, (list, tuple, dict)) for item in value):
-        return "|".join(filter(None, map(text_of, value)))
+        return join_list(filter(None, map(text_of, value)))
     if isinstance(value, (list, tuple, dict)):
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
     text = text_of(value)
     return "" if text in NOTHING else text
 
@@ -123,7 +142,10 @@ def _parse_list(text: str) -> list[Any] | None:
         try:
             found = ast.literal_eval(text.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return None
+            inner = text.strip()[1:-1]  # {a,"b c"}: an array of PostgreSQL
+            return next(csv.reader([inner]), []) if text.strip()[0] == "{" and "{" not in inner else None
+    if isinstance(found, (set, frozenset)):
+        return sorted(found, key=lambda one: text.find(str(one)))
     return list(found) if isinstance(found, (list, tuple)) else None
 
 
@@ -157,7 +179,7 @@ def guess_separator(cells: Sequence[Any], *, is_list_column: bool = False) -> st
     texts = [text for cell in cells if isinstance(cell, str) and (text := cell.strip()) and text not in NOTHING]
     if not texts:
         return "|"
-    if all(text[0] == "[" and text[-1] == "]" and _parse_list(text) is not None for text in texts):
+    if all(_parse_list(text) is not None for text in texts):
         return LISTS
     counts = Counter(sign for text in texts for sign in "|;," if sign in text)
     if counts["|"]:

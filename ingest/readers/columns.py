@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ingest.io.report import make_excerpt
 from pearl_qdrant.errors import FormatError
@@ -77,10 +77,11 @@ class Layout:
 
     Attributes:
         id, name, types, aliases, description, popularity: Columns by their meaning; None or () if there is none.
-        alias_names: Columns with one more name, which is not split.
+        alias_names: Columns with one more name, which is not split; the first one is the name where there is no other.
         extra: Further columns with the payload field of each; grows with a header that grows.
         header: Names of the columns, or None without a header.
         separators: What separates the items of a cell, by column; see `cells.split_items`.
+        is_open: No option names columns, so that a later one with a known word has its meaning.
     """
 
     id: int
@@ -90,9 +91,10 @@ class Layout:
     description: int | None = None
     popularity: int | None = None
     alias_names: tuple[int, ...] = ()
-    extra: dict[int, str] | None = None
+    extra: dict[int, str] = field(default_factory=dict)
     header: list[str] | None = None
-    separators: dict[int, str] | None = None
+    separators: dict[int, str] = field(default_factory=dict)
+    is_open: bool = True
 
     @property
     def width(self) -> int:
@@ -106,13 +108,27 @@ class Layout:
 
     def add_extra(self, start: int) -> None:
         """Columns of the header from `start` on that have no meaning become further fields."""
-        used, self.extra = self.used(), self.extra or {}
+        used = self.used()
         taken = set(self.extra.values())
         for i, cell in enumerate((self.header or [])[start:], start):
             key = _EXTRA_PREFIX + cell if cell.casefold() in RESERVED else cell
             if cell and i not in used and key not in taken:
                 self.extra[i] = key
                 taken.add(key)
+
+    def grow(self, start: int) -> None:
+        """Take in columns of the header from `start` on, which came with later rows."""
+        for i, cell in enumerate((self.header or [])[start:], start):
+            word = cell.casefold()
+            if self.is_open and word in ALIAS_HEADERS:
+                self.aliases = (*self.aliases, i)
+            elif self.is_open and word in TYPE_HEADERS:
+                self.types = (*self.types, i)
+            elif self.is_open and word in DESCRIPTION_HEADERS and self.description is None:
+                self.description = i
+            elif self.is_open and word in POPULARITY_HEADERS and self.popularity is None:
+                self.popularity = i
+        self.add_extra(start)
 
     def describe(self, *, by_name: bool = False) -> str:
         """One line for the user: the number, or the name, of each column."""
@@ -126,7 +142,7 @@ class Layout:
             for meaning, i in meanings
             if i is not None
         ]
-        extra = list((self.extra or {}).items())
+        extra = list(self.extra.items())
         shown += [
             make_excerpt(key) if by_name else f"{make_excerpt(key)} {i + 1}" for i, key in extra[:_MAX_COLUMNS_SHOWN]
         ]
@@ -150,8 +166,8 @@ def is_header(cells: Sequence[str], columns: TableColumns) -> bool:
         for value, words in known
     ):  # fmt: skip
         return True
-    return all(value is not None or _find(header, words) is not None for value, words in known) and (
-        bool(columns.names()) or not columns.given()
+    return all(
+        (value is not None and not value.isdecimal()) or _find(header, words) is not None for value, words in known
     )
 
 
@@ -257,8 +273,9 @@ def _with_header(given: _Resolver, header: list[str]) -> Layout:
     layout.popularity = given.one("popularity") if "popularity" in given.found else _find(
         header, POPULARITY_HEADERS, taken
     )  # fmt: skip
-    if "name" not in given.found and header[name].casefold() == "canonical_name":
-        layout.alias_names = _find_all(header, ("name",), taken)
+    if "name" not in given.found and header[name].casefold() in ("canonical_name", "name"):
+        layout.alias_names = _find_all(header, ("canonical_name", "name"), taken)
+    layout.is_open = not given.found
     layout.add_extra(0)
     return layout
 

@@ -34,6 +34,7 @@ _N_LINES = 200
 _N_TITLES = 20  # records in which the header is looked for
 _GRACE = 1 << 20  # characters that may be read again beside as many as the file had so far
 _EXCERPT = 1 << 8
+_LEAST = 0.8, 0.5  # share of the rows with the usual number of cells; tabs are in few texts
 _MARKS = ("#", "!", "%", "//")
 
 Line = tuple[int, str | BadLine]
@@ -103,7 +104,7 @@ def find_dialect(
     signs = [delimiter] if delimiter else DELIMITERS
     tried = [one for sign in signs if (one := _try_dialect(lines, sign, columns, kind)) is not None]
     with_header = [one for one in tried if one.header is not None and is_header(one.header, columns)]
-    usable = with_header or [one for one in tried if delimiter or _share(one, lines) >= 0.8]
+    usable = with_header or [one for one in tried if delimiter or _share(one) >= _LEAST[one.delimiter == "\t"]]
     is_list = columns.id is not None and columns.id == columns.name
     if is_list and not with_header:
         usable = [Dialect(delimiter or "\t", kind == "csv", sample=[[line] for line in lines if line.strip()])]
@@ -175,7 +176,7 @@ def _try_dialect(lines: list[str], delimiter: str, columns: TableColumns, kind: 
     return dialect
 
 
-def _share(dialect: Dialect, lines: list[str]) -> float:
+def _share(dialect: Dialect) -> float:
     """The share of the rows that have the usual number of cells."""
     rows = dialect.sample
     return sum(len(row) == dialect.n_columns for row in rows) / len(rows) if rows else float(dialect.header is not None)

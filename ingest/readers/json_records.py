@@ -22,6 +22,7 @@ NESTED_TOO_DEEP = "nested_too_deep"
 MAX_DEPTH = 200
 """Levels of an object; deeper ones are no names."""
 
+_BINDINGS = "results.bindings.item"  # of SPARQL's results
 _EXCERPT = 1 << 8
 # Numbers with a point stay as they are written: 1.10 may be an id.
 _decoder = msgspec.json.Decoder(dict[str, Any], float_hook=str)
@@ -70,11 +71,12 @@ def read_records(source: ByteSource, *, prefix: str | None = None) -> Iterator[R
         FormatError: If the file is not JSON, or ends early; with the object that was reached.
     """
     head = source.head(HEAD_BYTES)
+    if not head.removeprefix(BOM).strip():
+        raise FormatError(source.path, None, "has no JSON object at its start")
     if prefix is None and is_lines(head):
         yield from _read_lines(source)
         return
-    prefix = _find_prefix(head.removeprefix(BOM)) if prefix is None else prefix
-    yield from _read_items(source, prefix)
+    yield from _read_items(source, _find_prefix(head.removeprefix(BOM)) if prefix is None else prefix)
 
 
 def _read_lines(source: ByteSource) -> Iterator[Record]:
@@ -101,7 +103,9 @@ def _find_prefix(head: bytes) -> str:
     if text.startswith(b"["):
         return "item"
     if re.match(rb'\{\s*"head"\s*:', text) and b'"bindings"' in text:
-        return "results.bindings.item"
+        return _BINDINGS
+    if re.match(rb'\{\s*"[^"\\]{1,60}"\s*:\s*\{', text) and _wrapper(text) is None:
+        return "*"  # from ids to objects
     key = _wrapper(text)
     # An object with an id of its own and a list of objects in it is a record, and no wrapper.
     is_record = key is not None and re.search(rb'"(?:id|@id|_id|name)"\s*:\s*"', text[: text.find(b"[")]) is not None
@@ -132,10 +136,14 @@ def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
     file, number = _File(source), 0
     try:
         events = ijson.basic_parse(file, multiple_values=True, use_float=True, buf_size=1 << 16)
-        for item in _build(events, prefix.split(".") if prefix else []):
+        for key, item in _build(events, prefix.split(".") if prefix else []):
             number += 1
             file.n_since = 0
             if isinstance(item, dict):
+                if prefix == _BINDINGS:  # {"item": {"type": "uri", "value": ...}}
+                    item = {name: one.get("value") if isinstance(one, dict) else one for name, one in item.items()}
+                elif prefix == "*":
+                    item.setdefault("id", key)
                 yield number, item
             else:
                 yield number, BadLine(NOT_AN_OBJECT, str(item)[:_EXCERPT])
@@ -153,8 +161,8 @@ class _TooDeepError(Exception):
     """Containers inside containers, more than `MAX_DEPTH`."""
 
 
-def _build(events: Iterator[tuple[str, Any]], prefix: list[str]) -> Iterator[Any]:
-    """Values at a path out of the events of a parser; nothing else is held."""
+def _build(events: Iterator[tuple[str, Any]], prefix: list[str]) -> Iterator[tuple[str, Any]]:
+    """Values at a path out of the events of a parser, each with its key; nothing else is held."""
     keys: list[str] = []  # of each open container: its key at the moment, or "item"
     open_ones: list[Any] = []  # the containers inside the value that is built
     depth = len(prefix)
@@ -181,7 +189,7 @@ def _build(events: Iterator[tuple[str, Any]], prefix: list[str]) -> Iterator[Any
             else:
                 parent.append(value)
         elif len(keys) == depth and _matches(keys, prefix):
-            yield value
+            yield keys[-1] if keys else "", value
 
 
 def _matches(keys: list[str], prefix: list[str]) -> bool:

@@ -40,6 +40,10 @@ class Shape:
         preferred_column: Its value 1 prefers a name to others of its role.
         is_literal: Values are written as ``'text'@en`` or ``"text"``.
         id_pattern: What is taken of ids and types: the first group, where it matches.
+        gives: ``preferred``: the file has no names, but tells which rows of another file are preferred; ``allowed``:
+            which ids are read at all.
+        gives_column: The column with these.
+        marked_column: In the other file, the column that ``preferred`` rows are known by.
     """
 
     what: str
@@ -58,6 +62,9 @@ class Shape:
     preferred_column: str | None = None
     is_literal: bool = False
     id_pattern: str | None = None
+    gives: str = ""
+    gives_column: str = ""
+    marked_column: str | None = None
 
     def fits(self, header: Sequence[str] | None, sample: Sequence[Sequence[Any]]) -> bool:
         """Whether a file has this shape.
@@ -88,11 +95,18 @@ class Base:
         name: The value of ``--format``.
         title: For people.
         shapes: Its files.
+        files: Names of the files that are read of a folder or zip of it: a regular expression.
     """
 
     name: str
     title: str
     shapes: tuple[Shape, ...]
+    files: str | None = None
+
+    def choose(self, names: Sequence[str]) -> list[str]:
+        """Those of the paths in a folder or archive that are read."""
+        pattern = re.compile(self.files or "(?!)", re.IGNORECASE)
+        return sorted(name for name in names if pattern.fullmatch(re.split(r"[/\\!]", name)[-1]))
 
 
 def find_shape(
@@ -169,8 +183,26 @@ BASES: tuple[Base, ...] = (
                 other_role=SKIP,
                 value_column="term",
                 language_column="languageCode",
+                marked_column="id",
+            ),
+            Shape(
+                "der2_cRefset_LanguageSnapshot-*.txt beside it: which names are preferred",
+                TableColumns("refsetId", "referencedComponentId"),
+                header=_words("refsetId referencedComponentId acceptabilityId"),
+                keep={"active": ("1",), "acceptabilityId": ("900000000000548007",)},
+                gives="preferred",
+                gives_column="referencedComponentId",
+            ),
+            Shape(
+                "sct2_Concept_Snapshot_*.txt beside it: which concepts are active",
+                TableColumns("id", "moduleId"),
+                header=_words("id active moduleId definitionStatusId"),
+                keep={"active": ("1",)},
+                gives="allowed",
+                gives_column="id",
             ),
         ),
+        r"sct2_(?:Description|TextDefinition|Concept)_Snapshot.*\.txt|der2_cRefset_Language.*Snapshot.*\.txt",
     ),
     Base(
         "hgnc",

@@ -90,7 +90,7 @@ def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:
     Raises:
         FormatError: If the XML is damaged, declares entities, or has a record of more bytes than one may have.
     """
-    parser: XMLPullParser = XMLPullParser(("start", "end"))
+    parser: Any = XMLPullParser(("start", "end"))
     line, n_bytes, path = 1, 0, list[Element]()
     for chunk in source.chunks():
         if b"<!ENTITY" in chunk:

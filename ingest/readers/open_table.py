@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ingest.io.lines import BadLine, read_lines
-from ingest.io.report import TOO_MANY_COLUMNS
+from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS
 from ingest.io.streams import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.arrow_rows import check_path, open_arrow, read_workbook
@@ -69,7 +69,7 @@ def open_text(source: ByteSource, options: ReadOptions, *, kind: str = "auto") -
     check_is_text(source.path, source.head(HEAD_BYTES))
     columns = options.columns or TableColumns()
     delimiter = check_delimiter(options.delimiter) if options.delimiter is not None else None
-    dialect = find_dialect(source, columns, kind=kind, delimiter=delimiter, skip_lines=options.skip_lines)
+    dialect = find_dialect(source, columns, kind=kind, delimiter=delimiter, skip_lines=options.skip_lines or 0)
     rows = read_rows(islice(read_lines(source), dialect.n_skipped, None), dialect)
     table = Table(source.path, dialect.describe(), dialect.header, rows, dialect.sample)
     table.header_line = dialect.header_line or dialect.n_skipped + 1
@@ -91,12 +91,13 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     objects = [record for _, record in first if isinstance(record, dict)]
     if not objects:
         raise FormatError(source.path, 1, "has no JSON object at its start")
-    header = list(dict.fromkeys(key for record in objects for key in record))[:MAX_COLUMNS]
+    folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
+    header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
+    header = header[:MAX_COLUMNS]
     wanted = columns.names()
     found = find_shape(bases_of(options), header, ())
     if found is not None:
         wanted += [*found[1].columns.names(), *filter(None, (found[1].needs,))]
-    folded = {key.casefold() for key in header}
     paths = {path: parse_path(path) for path in wanted if path.casefold() not in folded and set(path) & set(".[")}
     header += paths
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
@@ -117,7 +118,7 @@ def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
 def _open_workbook(path: str, options: ReadOptions) -> Table:
     notes: list[str] = []
     rows = enumerate(read_workbook(path, options.sheet, notes), 1)
-    first = list(islice(rows, options.skip_lines, options.skip_lines + _N_SAMPLE))
+    first = list(islice(rows, options.skip_lines or 0, (options.skip_lines or 0) + _N_SAMPLE))
     columns, start = options.columns or TableColumns(), 0
     for i, (_, cells) in enumerate(first[:_N_TITLES]):
         if is_header(list(map(shown, cells)), columns):
@@ -152,15 +153,19 @@ def _json_rows(
 ) -> Iterator[Row]:
     """Values of each object in the order of the header, which grows with new keys."""
     place = {key: i for i, key in enumerate(header)}
+    folded = {key.casefold(): i for i, key in reversed(list(enumerate(header)))}
     for number, record in records:
         if isinstance(record, BadLine):
             yield number, record
             continue
         for key in record:
             if key not in place:
-                if len(header) >= MAX_COLUMNS:
+                if len(header) >= MAX_COLUMNS or "\0" in key:
                     break
-                place[key] = len(header)
+                if key.casefold() in folded:  # "NAME" in some objects is "name" in others
+                    place[key] = folded[key.casefold()]
+                    continue
+                place[key] = folded[key.casefold()] = len(header)
                 header.append(key)
         else:
             row: list[Any] = [None] * len(header)
@@ -170,7 +175,8 @@ def _json_rows(
                 row[place[path]] = find_path(record, steps)
             yield number, row
             continue
-        yield number, BadLine(TOO_MANY_COLUMNS, str(record)[:256])
+        reason = NUL_CHARACTER if any("\0" in key for key in record) else TOO_MANY_COLUMNS
+        yield number, BadLine(reason, str(record)[:256])
 
 
 def check_delimiter(given: str) -> str:
@@ -195,7 +201,12 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
     """The format of a table by its beginning: a known base, jsonl, csv or tsv; None if it is no table."""
     source, is_json = _Beginning(head.path, head.data), looks_like_json(head.data)
     try:
-        table = open_json(source, options) if is_json else open_text(source, options)
+        try:
+            table = open_json(source, options) if is_json else open_text(source, options)
+        except InputError:
+            if not is_json or len(head.data) == HEAD_BYTES:
+                raise
+            table, is_json = open_text(source, options), False
     except (InputError, OptionError):
         return "jsonl" if is_json else None
     found = find_shape(bases_of(options), table.header, table.sample)

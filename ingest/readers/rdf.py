@@ -36,7 +36,7 @@ from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.archive import Member, is_zip, list_members
 from ingest.io.report import NO_NAME, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
-from ingest.io.streams import STDIN, Source
+from ingest.io.streams import STDIN
 from ingest.readers import rdf_profiles as known
 from ingest.readers.obo import check_scopes
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id

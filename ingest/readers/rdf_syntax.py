@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ingest.base.format import HEAD_BYTES, Head
 from ingest.io.lines import BadLine, read_lines
@@ -135,7 +135,7 @@ def _find_triples(data: bytes, rest: bytes) -> str | None:
     n_good = sum(_N_ROW.fullmatch(row) is not None for row in rows)
     if rows and n_good * 2 >= len(rows) and not _DIRECTIVES.search(rest):
         return N_TRIPLES
-    return TURTLE if _STATEMENT.match(rest) or _DIRECTIVES.search(rest) and n_good else None
+    return TURTLE if _STATEMENT.match(rest) or (_DIRECTIVES.search(rest) and n_good) else None
 
 
 def check_syntax(path: str, data: bytes) -> str:

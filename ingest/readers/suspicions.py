@@ -56,7 +56,7 @@ def find_suspicions(
             message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
             yield ReadWarning(f"{message}. Name another column", options=(option,))
         quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if is_unquoted and quoted and (len(quoted) > 0.2 * len(cells) or any('""' in cell for cell in quoted)):
+        if is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
             message = (
                 f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
             )

@@ -8,55 +8,32 @@ otherwise than it is read is said as a warning (`suspicions`).
 
 from __future__ import annotations
 
-import re
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
-import msgspec
-import numpy as np
-
-from ingest.base.merge import RowStore, batches
 from ingest.base.reader_base import ReaderBase
-from ingest.base.scan import name_hash
-from ingest.io import limits
+from ingest.io.archive import SEPARATOR, is_zip, list_members
 from ingest.io.encoding import Utf8Source, check_decodable, check_encoding
-from ingest.io.lines import BadLine
-from ingest.io.report import (
-    NO_ID,
-    NO_NAME,
-    NUL_CHARACTER,
-    TOO_FEW_COLUMNS,
-    TOO_MANY_COLUMNS,
-    ReadReport,
-    ReadWarning,
-    make_excerpt,
-)
-from ingest.io.streams import ByteSource
+from ingest.io.report import ReadReport, make_excerpt
+from ingest.io.streams import STDIN, ByteSource, list_files, read_head
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import layouts
 from ingest.readers.arrow_rows import check_path, find_container
 from ingest.readers.cells import (
     LISTS,
     ONE,
-    NotTextError,
-    field_text,
     guess_separator,
-    id_or_name,
-    number_of,
-    split_items,
     text_of,
 )
 from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, override
-from ingest.readers.delimited import COMMENT
 from ingest.readers.json_records import looks_like_json
-from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Base, Shape
+from ingest.readers.layouts import Base, Shape
 from ingest.readers.open_table import Table, bases_of, check_delimiter, open_container, open_json, open_text, shown
+from ingest.readers.rows import Ids, RowReader, bound_types
 from ingest.readers.suspicions import find_suspicions
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
@@ -66,18 +43,10 @@ if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
-NOT_TEXT = "not_text"
-OTHER_ROW = "other_row"
-"""A row that the layout of a known base leaves out, such as an inactive one."""
-OTHER_LANGUAGE = "other_language"
-
 TEXT, JSON, CONTAINER = "text", "json", "container"
 """How rows are stored: text of cells, JSON, and Parquet, Arrow or a workbook."""
 
 _MAX_CACHED = 1 << 10  # characters of the types of a row that are remembered
-_TAG = re.compile(r"(.+?)\s*\(([^()]+)\)")
-_LITERAL = re.compile(r"""(['"])(.*)\1(?:@([A-Za-z-]+)|\^\^.*)?""", re.DOTALL)
-_ROLES = {NAME: 0, TAGGED_NAME: 2, ALIAS: 1}  # the lowest gives the canonical name
 
 
 class TableReader(ReaderBase):
@@ -128,29 +97,52 @@ class TableReader(ReaderBase):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of all files; of files whose rows are names, one for each id."""
-        known: _Ids | None = None
+        known: Ids | None = None
+        marks = self._collect_marks(report) if len(self._files) > 1 else {}
         for file in self._files:
             before = report.rows
             with ExitStack() as stack:
                 table = self._open(file, stack)
                 base, shape = self._find_base(table)
-                layout = self._find_layout(table, base, shape, report)
-                rows = self._good_rows(table, layout, shape, report)
-                if shape is None or shape.role_column is None:
-                    entities = self._make_entities(rows, layout, shape, report)
-                    if len(self._files) > 1 and base is not None:
-                        known = known or _Ids()
-                        entities = known.collect(entities)
+                if shape is not None and shape.gives:
+                    continue
+                rows = self._read_table(table, base, shape, report, marks)
+                if shape is not None and shape.role_column is not None:
+                    names = self._columns.name is not None
+                    entities = rows.gathered(self._options.languages, has_own_name=names)
+                    entities = entities if known is None else known.filter(entities)
                 else:
-                    entities = self._gather(rows, table, layout, shape, report)
-                    if known is not None:
-                        entities = known.filter(entities)
+                    entities = rows.entities()
+                    if len(self._files) > 1 and base is not None:
+                        known = known or Ids()
+                        entities = known.collect(entities)
                 yield from entities
             found = getattr(file, "found", None)
             if found:
-                report.notes.append(f"{table.path}: text in {found}, converted; another encoding is given by name")
+                report.notes.append(f"{table.path}: its text is in {found}, which was found and converted")
             if report.rows == before:
                 raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
+
+    def _collect_marks(self, report: ReadReport) -> dict[str, Ids]:
+        """What files beside those with names say: preferred rows, allowed ids."""
+        marks: dict[str, Ids] = {}
+        for file in self._files:
+            with ExitStack() as stack:
+                table = self._open(file, stack)
+                base, shape = self._find_base(table)
+                if shape is None or not shape.gives or table.header is None:
+                    continue
+                at = table.header.index(shape.gives_column)
+                ids = marks.setdefault(shape.gives, Ids())
+                for row, _, _ in self._read_table(table, base, shape, report, {}).good_rows():
+                    ids.add(text_of(row[at]))
+        return marks
+
+    def _read_table(
+        self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport, marks: dict[str, Ids]
+    ) -> RowReader:
+        layout = self._find_layout(table, base, shape, report)
+        return RowReader(table, layout, shape, report, marks=marks, types_of=self._types_of)
 
     # What the columns are
 
@@ -196,6 +188,14 @@ class TableReader(ReaderBase):
             has_numbers=table.has_numbers,
         )
         layout.header = table.header
+        for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
+            cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
+            if cells and all(isinstance(cell, dict) or (isinstance(cell, list) and len(cell) != 1) for cell in cells):
+                name = table.header[i] if table.header else str(i + 1)
+                message = (
+                    f"the column '{make_excerpt(name)}' has lists or objects, which are not text. Name a path in it"
+                )
+                raise FormatError(table.path, None, message, option=option)
         layout.separators = self._choose_separators(table, layout, shape)
         chosen = [
             f"{'types' if i in layout.types else 'aliases'} {_say_separator(separator)}"
@@ -234,221 +234,13 @@ class TableReader(ReaderBase):
             raise FormatError(table.path, table.header_line, message, option="list_separators")
         return chosen
 
-    # From rows to entities
-
-    def _good_rows(
-        self, table: Table, layout: Layout, shape: Shape | None, report: ReadReport
-    ) -> Iterator[tuple[list[Any], str, str]]:
-        """Rows with id and name; the others are counted. `report.place` is that of the row."""
-        path, i_id, i_name = table.path, layout.id, layout.name
-        n_needed, width, is_typed = 1 + max(i_id, i_name), layout.width, table.is_typed
-        header = table.header
-        keep = _positions(header, shape.keep) if shape is not None else []
-        needed = header.index(shape.needs) if shape and shape.needs and header and shape.needs in header else None
-        take_id = re.compile(shape.id_pattern) if shape and shape.id_pattern else None
-        n_header = len(header) if header is not None else 0
-        for number, row in table.rows:
-            if isinstance(row, BadLine):
-                report.rows += 1
-                report.skip(row.reason, path=path, line=number, text=row.text)
-                continue
-            n_cells = len(row)
-            if n_cells < width:
-                row = [*row, *[""] * (width - n_cells)]
-            reason = None
-            try:
-                id_, name = id_or_name(row[i_id]), id_or_name(row[i_name])
-                if not id_ or not name:
-                    if not any(map(_is_filled, row)):
-                        continue
-                    if table.has_comments and n_cells < n_needed and str(row[0]).startswith("#"):
-                        report.rows += 1
-                        report.filter_out(COMMENT)
-                        continue
-                    reason = TOO_FEW_COLUMNS if n_cells < n_needed else NO_NAME if id_ else NO_ID
-                elif (
-                    header is not None and n_cells > n_header and not is_typed and any(map(_is_filled, row[n_header:]))
-                ):
-                    # A separator inside a name shifts all that follows: types would become aliases.
-                    reason = TOO_MANY_COLUMNS
-                elif is_typed and _has_nul(row):
-                    reason = NUL_CHARACTER
-            except NotTextError:
-                id_, name, reason = "", "", NOT_TEXT
-            report.rows += 1
-            if reason is not None:
-                text = "\t".join(map(shown, row))
-                report.skip(reason, path=path, line=number, text=text)
-                continue
-            if any(shown(row[i]) not in values for i, values in keep) or (
-                needed is not None and not _is_filled(row[needed])
-            ):
-                report.filter_out(OTHER_ROW)
-                continue
-            if take_id is not None and (match := take_id.fullmatch(id_)):
-                id_ = match[1]
-            report.place = path, number
-            yield row, id_, name
-
-    def _make_entities(
-        self,
-        rows: Iterable[tuple[list[Any], str, str]],
-        layout: Layout,
-        shape: Shape | None,
-        report: ReadReport,
-    ) -> Iterator[Entity]:
-        """One entity for each row."""
-        separators = layout.separators or {}
-        aliases_at = [(i, separators[i]) for i in layout.aliases]
-        types_at = [(i, separators[i]) for i in layout.types]
-        bad_numbers: list[str] = []
-        n_bad, n_known = 0, len(layout.header or ())
-        take_type = re.compile(shape.id_pattern) if shape and shape.id_pattern else None
-        for row, id_, name in rows:
-            if layout.header is not None and len(layout.header) > n_known:
-                layout.add_extra(n_known)
-                n_known = len(layout.header)
-            popularity = None
-            if layout.popularity is not None and (cell := row[layout.popularity]) not in (None, ""):
-                try:
-                    popularity = number_of(cell)
-                except ValueError:
-                    n_bad += 1
-                    if not bad_numbers:
-                        bad_numbers.append(f"{report.place[0]}:{report.place[1]}: '{make_excerpt(str(cell))}'")
-            try:
-                names = {name: None}
-                for i in layout.alias_names:
-                    names[text_of(row[i])] = None
-                for i, separator in aliases_at:
-                    if row[i] is not None and row[i] != "":
-                        names.update(dict.fromkeys(split_items(row[i], separator)))
-                native = tuple(item for i, sep in types_at if row[i] for item in split_items(row[i], sep))
-                extra = {}
-                for i, key in (layout.extra or {}).items():
-                    if i < len(row) and row[i] is not None and row[i] != "" and (text := field_text(row[i])):
-                        extra[key] = text
-                at = layout.description
-                description = field_text(row[at]) or None if at is not None and row[at] is not None else None
-            except (NotTextError, ValueError, RecursionError):
-                report.skip_here(NOT_TEXT, "\t".join(map(shown, row)))
-                continue
-            names.pop("", None)
-            all_names = report.bound_names(id_, tuple(names))
-            if take_type is not None:
-                native = tuple((match[1] if (match := take_type.fullmatch(one)) else one) for one in native)
-            is_small = sum(map(len, native)) <= _MAX_CACHED
-            kb_types, types = (self._types if is_small else self._find_types)(native)
-            yield Entity(id_, name, all_names[1:], kb_types, types, description, extra, popularity)
-        if n_bad:
-            message = (
-                f"{n_bad:,} rows have a popularity that is no number of at least 0 (the first at {bad_numbers[0]}): it "
-                "is left out"
-            )
-            report.warnings.append(ReadWarning(message, options=("popularity_column",)))
-
     def _find_types(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native types, each once and no more than allowed, and the coarse types of them."""
-        kb_types = tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))
+        kb_types = bound_types(native)
         return kb_types, self.type_map.map_types(kb_types)
 
-    def _gather(
-        self,
-        rows: Iterable[tuple[list[Any], str, str]],
-        table: Table,
-        layout: Layout,
-        shape: Shape,
-        report: ReadReport,
-    ) -> Iterator[Entity]:
-        """One entity for each id, of rows that each give a name, a type or a description."""
-        header = table.header or []
-        at = {column: header.index(column) for column in _columns_of(shape) if column in header}
-        wanted = [language.casefold() for language in self._options.languages]
-        value_at = layout.name if self._columns.name else at.get(shape.value_column or "", layout.name)
-
-        def facts() -> Iterator[tuple[str, str]]:
-            for row, id_, name in rows:
-                role = shape.roles.get(text_of(row[at[shape.role_column or ""]]), shape.other_role)
-                if role == SKIP:
-                    report.filter_out(OTHER_ROW)
-                    continue
-                value = name if value_at == layout.name else text_of(row[value_at])
-                language = text_of(row[at[shape.language_column]]) if shape.language_column in at else ""
-                if shape.is_literal and (literal := _LITERAL.fullmatch(value)):
-                    value, language = literal[2].replace("\\'", "'").replace('\\"', '"'), literal[3] or ""
-                elif shape.id_pattern and (match := re.fullmatch(shape.id_pattern, value)):
-                    value = match[1]
-                language = language.casefold()
-                if wanted and language and role != TYPE and _rank(language, wanted) == len(wanted):
-                    report.filter_out(OTHER_LANGUAGE)
-                    continue
-                is_preferred = (
-                    text_of(row[at[shape.preferred_column]]) == "1" if shape.preferred_column in at else False
-                )
-                rank = (_ROLES.get(role, 0), _rank(language, wanted or ["en"]), not is_preferred)
-                yield id_, _fact_encoder.encode((id_, role, value, rank)).decode()
-
-        with RowStore() as store:
-            for batch in batches(facts(), lambda fact: len(fact[1])):
-                store.add(batch)
-            group: list[tuple[str, str, str, Any]] = []
-            for record in chain(store.rows(), (None,)):
-                fact = None if record is None else _fact_decoder.decode(record)
-                if group and (fact is None or fact[0] != group[0][0]):
-                    entity = self._put_together(group, report)
-                    if entity is None:
-                        report.filter_out(NO_NAME)
-                    else:
-                        yield entity
-                    group = []
-                if fact is not None and len(group) < limits.MAX_ROWS:
-                    group.append(fact)
-
-    def _put_together(self, facts: list[tuple[str, str, str, Any]], report: ReadReport) -> Entity | None:
-        names: list[tuple[Any, str]] = []
-        native: list[str] = []
-        description = None
-        for _, role, value, rank in facts:
-            if role == TYPE:
-                native.append(value)
-            elif role == DESCRIPTION:
-                description = description or value
-            else:
-                if role == TAGGED_NAME and (tagged := _TAG.fullmatch(value)):
-                    native.append(tagged[2])
-                names.append((rank, value))
-        if not names:
-            return None
-        names.sort(key=lambda one: one[0])
-        unique = report.bound_names(facts[0][0], list(dict.fromkeys(name for _, name in names)))
-        kb_types, types = self._find_types(tuple(native))
-        return Entity(facts[0][0], unique[0], unique[1:], kb_types, types, description, {}, None)
-
-
-_fact_encoder = msgspec.json.Encoder()
-_fact_decoder = msgspec.json.Decoder(tuple[str, str, str, Any])
-
-
-class _Ids:
-    """The ids of the entities of one file, 8 bytes each, which further names in another file belong to."""
-
-    def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._is_sorted = False
-
-    def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        for entity in entities:
-            self._hashes.append(name_hash(entity.entity_id))
-            self._is_sorted = False
-            yield entity
-
-    def filter(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        if not self._is_sorted:
-            self._hashes, self._is_sorted = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes()), True
-        for entity in entities:
-            place = bisect_left(self._hashes, name_hash(entity.entity_id))
-            if place < len(self._hashes) and self._hashes[place] == name_hash(entity.entity_id):
-                yield entity
+    def _types_of(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native and coarse types. Most rows share a few combinations, which are remembered."""
+        return (self._types if sum(map(len, native)) <= _MAX_CACHED else self._find_types)(native)
 
 
 def _present(columns: TableColumns, header: Sequence[str]) -> TableColumns:
@@ -461,31 +253,6 @@ def _present(columns: TableColumns, header: Sequence[str]) -> TableColumns:
         description=columns.description if (columns.description or "").casefold() in names else None,
         popularity=columns.popularity if (columns.popularity or "").casefold() in names else None,
     )
-
-
-def _positions(header: list[str] | None, keep: Any) -> list[tuple[int, tuple[str, ...]]]:
-    return [(header.index(column), values) for column, values in keep.items() if header and column in header]
-
-
-def _columns_of(shape: Shape) -> list[str]:
-    columns = (shape.role_column, shape.value_column, shape.language_column, shape.preferred_column)
-    return [column for column in columns if column is not None]
-
-
-def _rank(language: str, wanted: Sequence[str]) -> int:
-    """The place of a language among those that are wanted; a language with a country counts as the language."""
-    if not language:
-        return 0
-    plain = re.split("[-_]", language)[0]
-    return next((i for i, one in enumerate(wanted) if one in (language, plain)), len(wanted))
-
-
-def _is_filled(cell: Any) -> bool:
-    return bool(cell.strip() if isinstance(cell, str) else cell is not None and cell != [])
-
-
-def _has_nul(row: list[Any]) -> bool:
-    return any("\0" in cell if isinstance(cell, str) else isinstance(cell, list) and "\0" in str(cell) for cell in row)
 
 
 def _say_separator(separator: str) -> str:
@@ -510,16 +277,30 @@ def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeM
     """A reader of tables. Raises as `TableReader`.
 
     Args:
-        paths, options, type_map: As in `ingest.formats.open_reader`.
+        paths, options, type_map: As in `ingest.formats.open_reader`; folders and zips of a known base too.
         kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base.
     """
-    dialect = kind if kind in ("tsv", "csv") else "auto"
-    base = next((one for one in (*options.bases, *layouts.BASES) if one.name == kind), None)
-    first = str(paths[0]) if paths else "-"
+    base = next((one for one in bases_of(options) if one.name == kind), None)
     how = {"jsonl": JSON, "parquet": CONTAINER, "xlsx": CONTAINER}.get(kind, TEXT)
     if base is not None:
-        from ingest.formats import read_head
-
-        is_json = first != "-" and find_container(first) is None and looks_like_json(read_head(first).data)
-        how = CONTAINER if find_container(first) is not None else JSON if is_json else TEXT
+        paths = [file for path in paths for file in _files_of(str(path), base)]
+        first = str(paths[0])
+        if find_container(first) is not None:
+            how = CONTAINER
+        elif first != STDIN and looks_like_json(read_head(first).data):
+            how = JSON
+    dialect = kind if kind in ("tsv", "csv") else "auto"
     return TableReader(paths, options, kind=how, dialect=dialect, base=base, type_map=type_map)
+
+
+def _files_of(path: str, base: Base) -> list[str]:
+    """The files under a path: of a folder or zip those that the base reads."""
+    if Path(path).is_dir():
+        found = base.choose([str(child) for child in list_files(Path(path))])
+    elif is_zip(path) and base.files is not None:
+        found = [f"{path}{SEPARATOR}{member}" for member in base.choose(list_members(path))]
+    else:
+        return [path]
+    if not found:
+        raise FormatError(path, None, f"has no file of {base.title} ({'; '.join(one.what for one in base.shapes)})")
+    return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 
-from ingest.io.report import ReadReport
 from ingest.readers.obo.reader import OboOptions, OboReader
+
+from ingest.io.report import ReadReport
 from pearl_qdrant.records import Entity
 
 TOES = r"""format-version: 1.2

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ingest.io.report import ReadReport
-from ingest.readers.umls.reader import COLUMNS, UmlsOptions, UmlsReader
+from ingest.readers.umls import COLUMNS, UmlsOptions, UmlsReader
 from pearl_qdrant.records import Entity
 
 HEART, DRUG, PLACE = "C9000001", "C9000002", "C9000003"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
+from ingest.readers.wikidata import WikidataOptions, WikidataReader
 from pearl_qdrant.records import Entity
 
 HUMAN, ORGANIZATION = 5, 43229

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from ingest.io.report import ReadReport
 from ingest.readers.yago.reader import YagoOptions, YagoReader
+
+from ingest.io.report import ReadReport
 from pearl_qdrant.records import Entity
 
 PREFIXES = """@prefix yago: <http://yago-knowledge.org/resource/> .

@@ -34,7 +34,7 @@ from wikidata_items import dump, item
 from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
-from ingest.readers.umls.reader import COLUMNS
+from ingest.readers.umls import COLUMNS
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ingest.readers.tsv.reader import TsvReader
+
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import IngestResult, ingest
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ingest.readers.tsv.reader import TsvReader
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
+from ingest.readers.tsv.reader import TsvReader
 from small_loads import CountingEncoder
 
 from ingest.base.scan import scan
@@ -14,7 +15,6 @@ from ingest.io.report import ReadReport
 from ingest.load import update as update_module
 from ingest.load.pipeline import ingest
 from ingest.load.update import UpdateResult, update
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection

@@ -12,12 +12,12 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ingest.readers.obo.reader import OboOptions, OboReader, is_obo
 from obo_terms import TOES, read
 
 from ingest.base.ancestors import ClassGraph
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
-from ingest.readers.obo.reader import OboOptions, OboReader, is_obo
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
+from ingest.readers.rdf.filter import RowFilter
 from umls_release import atom, sty
 from wikidata_items import dump, item
 from yago_files import PREFIXES, n_triples, turtle, write
@@ -19,7 +20,6 @@ from ingest.formats import open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from ingest.readers.rdf import triples
-from ingest.readers.rdf.filter import RowFilter
 from ingest.readers.umls import files as umls_files
 from ingest.readers.umls import index as umls_index
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError

@@ -13,6 +13,14 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from ingest.readers.obo.lines import plain_value, quoted_value
+from ingest.readers.rdf.triples import Subject
+from ingest.readers.umls.index import DefinitionIndex
+from ingest.readers.umls.rows import Layout
+from ingest.readers.yago import files as yago_files
+from ingest.readers.yago.files import Role, YagoFile, open_files
+from ingest.readers.yago.join import MAX_RECORDS, LaterRows
+from ingest.readers.yago.names import ClassTree
 from obo_terms import read as read_obo
 from umls_release import RELEASE, atom, definition, read_rows
 from umls_release import write as write_umls
@@ -27,19 +35,11 @@ from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
 from ingest.io import decompress, limits
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
-from ingest.readers.obo.lines import plain_value, quoted_value
-from ingest.readers.rdf.triples import Subject
+from ingest.readers.umls import COLUMNS
 from ingest.readers.umls import index as umls_index
 from ingest.readers.umls import rows as umls_rows
-from ingest.readers.umls.index import DefinitionIndex
-from ingest.readers.umls.reader import COLUMNS
-from ingest.readers.umls.rows import Layout
-from ingest.readers.wikidata.classes import MAX_KB_TYPES
-from ingest.readers.wikidata.reader import is_wikidata
-from ingest.readers.yago import files as yago_files
-from ingest.readers.yago.files import Role, YagoFile, open_files
-from ingest.readers.yago.join import MAX_RECORDS, LaterRows
-from ingest.readers.yago.names import ClassTree
+from ingest.readers.wikidata import is_wikidata
+from ingest.readers.wikidata_classes import MAX_KB_TYPES
 from pearl_qdrant.cells import split_list
 
 LONG = 200_000

@@ -12,11 +12,11 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ingest.readers.rdf.triples import RDF_TYPE, read_subjects
 
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
-from ingest.readers.rdf.triples import RDF_TYPE, read_subjects
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"

@@ -30,8 +30,8 @@ from umls_release import (
 from ingest.io import decompress
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
+from ingest.readers.umls import COLUMNS, UmlsReader, is_umls
 from ingest.readers.umls import rows as umls_rows
-from ingest.readers.umls.reader import COLUMNS, UmlsReader, is_umls
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

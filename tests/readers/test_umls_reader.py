@@ -27,9 +27,9 @@ from umls_release import (
 from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
+from ingest.readers.umls import COLUMNS, UmlsOptions, UmlsReader
 from ingest.readers.umls import index as umls_index
-from ingest.readers.umls.reader import COLUMNS, UmlsOptions, UmlsReader
-from ingest.readers.umls.types import SemanticTypes
+from ingest.readers.umls_types import SemanticTypes
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 

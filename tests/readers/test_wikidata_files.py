@@ -19,7 +19,7 @@ from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, wd
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader, is_wikidata
+from ingest.readers.wikidata import WikidataOptions, WikidataReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

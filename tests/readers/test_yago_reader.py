@@ -11,6 +11,10 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ingest.readers.yago.files import Role, find_role, is_yago
+from ingest.readers.yago.join import Table
+from ingest.readers.yago.names import ClassTree, local_name, name_text
+from ingest.readers.yago.reader import YagoOptions, YagoReader
 from yago_files import (
     CAFE,
     ELVIS,
@@ -29,10 +33,6 @@ from yago_files import (
 from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
-from ingest.readers.yago.files import Role, find_role, is_yago
-from ingest.readers.yago.join import Table
-from ingest.readers.yago.names import ClassTree, local_name, name_text
-from ingest.readers.yago.reader import YagoOptions, YagoReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

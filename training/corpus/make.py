@@ -20,7 +20,7 @@ from typing import TypeVar
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source, open_sources
-from ingest.readers.tables.columns import TableColumns
+from ingest.readers.columns import TableColumns
 from pearl_qdrant.errors import OptionError
 from training.corpus.bases import base_key, entity_row, typed_names
 from training.corpus.build import CorpusCounts, build_corpus, write_entities
