@@ -12,10 +12,8 @@ import re
 from collections.abc import Iterator
 
 from ingest.io.streams import ByteSource
+from ingest.io.text_check import HEAD_BYTES, wide_encoding
 from pearl_qdrant.errors import FormatError, OptionError
-
-HEAD_BYTES = 1 << 16
-"""Bytes by which an encoding is judged."""
 
 _CANDIDATES = (
     "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 koi8_r cp932 gb18030 big5 euc_kr euc_jp mac_roman".split()
@@ -23,6 +21,7 @@ _CANDIDATES = (
 _LATIN = ("cp1252", "cp1250", "cp1254", "mac_roman")
 # In Windows-1252 these stand beside letters only where the text is in another encoding.
 _NOT_WESTERN = re.compile(r"[^\W\d_][¡-¿×÷ƒˆ˜†‡‰‹›Ÿ]|[¢-©¬-´¸¹¼-¾†‡][^\W\d_]")
+_NO_LETTERS = re.compile(rb"[\t\r;,|0-9\"']+")
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
@@ -70,10 +69,14 @@ class Utf8Source(ByteSource):
                 first, encoding = first[len(mark) :], name
                 break
         else:
-            encoding = encoding or _wide_encoding(first[:HEAD_BYTES])
+            encoding = encoding or wide_encoding(first[:HEAD_BYTES])
         if encoding not in (None, "utf-8"):
             self.found = encoding
-            yield from _decode_all(first, chunks, encoding or "")
+            try:
+                yield from _decode_all(first, chunks, encoding or "")
+            except UnicodeError as error:
+                message = f"is not text in {encoding} ({error}). Leave the encoding out"
+                raise FormatError(self.path, None, message, option="encoding") from error
         elif self._given:
             yield first
             yield from chunks
@@ -86,7 +89,8 @@ class Utf8Source(ByteSource):
     def _watch(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Blocks of whole lines as they are, until bytes that are not UTF-8 show another encoding."""
         is_utf8 = False
-        for block in _line_blocks(first, chunks):
+        blocks = _line_blocks(first, chunks)
+        for block in blocks:
             if not is_utf8 and not block.isascii():
                 try:
                     block.decode()
@@ -97,7 +101,7 @@ class Utf8Source(ByteSource):
                         is_utf8 = True
                     else:
                         self.found = encoding
-                        yield from _decode_all(block, chunks, encoding)
+                        yield from _decode_all(block, blocks, encoding)
                         return
             yield block
 
@@ -110,10 +114,10 @@ def find_encoding(block: bytes) -> str | None:
     bad = [line for line in lines if not _is_utf8(line)]
     if len(bad) < 0.9 * len(lines) or any(b"\0" in line for line in bad):
         return None
-    sample = b"\n".join(bad)[:HEAD_BYTES]
+    sample = _NO_LETTERS.sub(b" ", b"\n".join(bad)[:HEAD_BYTES])
     best = from_bytes(sample, cp_isolation=_CANDIDATES).best()
     if best is None:
-        return None
+        return "cp1252"
     if best.encoding in _LATIN:
         western = sample.decode("cp1252", "replace")
         return best.encoding if "\ufffd" in western or _NOT_WESTERN.search(western) else "cp1252"
@@ -126,17 +130,6 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _wide_encoding(head: bytes) -> str | None:
-    """UTF-16 without its mark: nearly every second byte of text in Latin letters is NUL."""
-    n = len(head) // 2
-    if n < 4 or b"\0" not in head:
-        return None
-    for name, nuls, others in (("utf-16-le", head[1::2], head[::2]), ("utf-16-be", head[::2], head[1::2])):
-        if nuls.count(0) > 0.6 * n and others.count(0) < 0.01 * n:
-            return name
-    return None
 
 
 def _line_blocks(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:

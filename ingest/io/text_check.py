@@ -76,11 +76,20 @@ def check_is_text(path: str, head: bytes) -> None:
     if head[257:262] == b"ustar":
         raise FormatError(path, None, "is a tar archive. Unpack it: tar -xf")
     lines = head.split(b"\n")
-    is_utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff")) or head[1:200:2].count(0) > 60 or head[:200:2].count(0) > 60
+    is_utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff")) or wide_encoding(head) is not None
     if b"\0" in head and not is_utf16 and _is_mostly_binary(lines):
         raise FormatError(path, None, "is not text: it is full of NUL bytes. Is it a binary file?")
     if len(lines) == 1 and head.count(b"\r") > 1 and len({part.count(b"\t") for part in head.split(b"\r")[:-1]}) == 1:
         raise FormatError(path, None, r"ends its lines with \r alone. Convert it: tr '\r' '\n'")
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """UTF-16 without its mark: nearly every second byte of text in Latin letters is NUL."""
+    n = len(head) // 2
+    for name, nuls, others in (("utf-16-le", head[1::2], head[::2]), ("utf-16-be", head[::2], head[1::2])):
+        if n >= 4 and nuls.count(0) > 0.6 * n and others.count(0) < 0.01 * n:
+            return name
+    return None
 
 
 def _is_mostly_binary(lines: list[bytes]) -> bool:

@@ -91,7 +91,7 @@ def test_options_name_keys_and_never_numbers() -> None:
         ('{"id": " ", "name": "x"}', "no_id"),
         ('{"id": 1}', "no_name"),
         ('{"id": 1, "name": null}', "no_name"),
-        ('{"id": 1, "name": ["x"]}', "not_text"),
+        ('{"id": 1, "name": ["x", "y"]}', "not_text"),
         ('{"id": {"a": 1}, "name": "x"}', "not_text"),
         ('{"id": 1, "name": "x", "aliases": [["y"]]}', "not_text"),
         ('{"id": 1, "name": "x", "types": {"a": 1}}', "not_text"),
