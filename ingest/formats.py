@@ -285,10 +285,10 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
         head = read_head(path)
     except InputError:
         return None
-    for one in FORMATS:
-        if not one.is_table and _module(one).detect(head):
-            return one.name
-    return recognise(head, options)
+    table = recognise(head, options)
+    if table is not None and table not in FORMAT_NAMES:
+        return table  # a known base, whose rows may look like statements of RDF
+    return next((one.name for one in FORMATS if not one.is_table and _module(one).detect(head)), table)
 
 
 def _module(one: Format) -> Any:

@@ -144,6 +144,8 @@ def _parse_list(text: str) -> list[Any] | None:
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             inner = text.strip()[1:-1]  # {a,"b c"}: an array of PostgreSQL
             return next(csv.reader([inner]), []) if text.strip()[0] == "{" and "{" not in inner else None
+    if found == {}:
+        return []
     if isinstance(found, (set, frozenset)):
         return sorted(found, key=lambda one: text.find(str(one)))
     return list(found) if isinstance(found, (list, tuple)) else None

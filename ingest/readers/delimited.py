@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -21,7 +21,7 @@ from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.io.text_check import HEAD_BYTES, describe_text
-from ingest.readers.columns import TableColumns, is_header
+from ingest.readers.columns import TableColumns
 from pearl_qdrant.errors import FormatError
 
 BAD_QUOTING = "bad_quoting"
@@ -76,6 +76,7 @@ class Dialect:
 def find_dialect(
     source: ByteSource,
     columns: TableColumns,
+    known: Callable[[Sequence[str]], bool],
     *,
     kind: str = "auto",
     delimiter: str | None = None,
@@ -85,7 +86,8 @@ def find_dialect(
 
     Args:
         source: UTF-8 text.
-        columns: Which column is what: a header has the names that are given.
+        columns: Which column is what.
+        known: Whether a row is a header.
         kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; ``auto``: found.
         delimiter: If it is given.
         skip_lines: Lines at the start to pass over.
@@ -102,8 +104,11 @@ def find_dialect(
         raise FormatError(source.path, None, "holds nothing but blank lines")
     delimiter = delimiter or ("\t" if kind == "tsv" else None)
     signs = [delimiter] if delimiter else DELIMITERS
-    tried = [one for sign in signs if (one := _try_dialect(lines, sign, columns, kind)) is not None]
-    with_header = [one for one in tried if one.header is not None and is_header(one.header, columns)]
+    tried = [one for sign in signs if (one := _try_dialect(lines, sign, columns, known, kind)) is not None]
+    with_header = [one for one in tried if one.header is not None and known(one.header)]
+    kind_of_text = describe_text(head)
+    if kind_of_text and not with_header and not delimiter and not kind_of_text.startswith(("JSON", "N-Triples")):
+        raise _no_table(source.path, head, lines, delimiter)
     usable = with_header or [one for one in tried if delimiter or _share(one) >= _LEAST[one.delimiter == "\t"]]
     is_list = columns.id is not None and columns.id == columns.name
     if is_list and not with_header:
@@ -134,7 +139,9 @@ def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
     return (line.rstrip("\r") for line in lines)
 
 
-def _try_dialect(lines: list[str], delimiter: str, columns: TableColumns, kind: str) -> Dialect | None:
+def _try_dialect(
+    lines: list[str], delimiter: str, columns: TableColumns, known: Callable[[Sequence[str]], bool], kind: str
+) -> Dialect | None:
     """The dialect with this delimiter, or None if no line has it."""
     is_quoted = kind == "csv" or (len(delimiter) == 1 and (delimiter != "\t" or _looks_quoted(lines)))
     dialect = Dialect(delimiter, is_quoted)
@@ -150,7 +157,7 @@ def _try_dialect(lines: list[str], delimiter: str, columns: TableColumns, kind: 
         is_last = start + 1 == len(filled) or not filled[start + 1][1][0].lstrip().startswith(_MARKS)
         if is_last and len(row) == width and width > 1:  # "#tax_id<TAB>name": the header itself
             row = [row[0].lstrip("#! ").strip(), *row[1:]]
-            if is_header(row, columns) or not columns.names():
+            if known(row) or not columns.names():
                 dialect.header, dialect.header_line = row, filled[start][0]
             dialect.has_comments = True
             start += 1
@@ -161,7 +168,7 @@ def _try_dialect(lines: list[str], delimiter: str, columns: TableColumns, kind: 
         start += 1
     if dialect.header is None:
         for number, row in filled[start : start + _N_TITLES]:
-            if is_header(row, columns):
+            if known(row):
                 is_first = number == filled[start][0]
                 n_before = [len([cell for cell in r if cell.strip()]) for n, r in filled[start:] if n < number]
                 if is_first or all(n < len(row) for n in n_before):
@@ -203,9 +210,9 @@ def _looks_quoted(lines: list[str]) -> bool:
 
 
 def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -> FormatError:
-    known = describe_text(head)
-    if known is not None:
-        return FormatError(path, 1, f"is not a table: it looks like {known}.", option="format")
+    kind = describe_text(head)
+    if kind is not None:
+        return FormatError(path, 1, f"is not a table: it looks like {kind}.", option="format")
     first = make_excerpt(next(line for line in lines if line.strip()))
     sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
     what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -64,12 +64,21 @@ def bases_of(options: ReadOptions) -> Sequence[Base]:
     return (*options.bases, *BASES)
 
 
+def _header_test(options: ReadOptions) -> Callable[[Sequence[str]], bool]:
+    """Whether a row is a header, by its words or as that of a known base."""
+    columns, bases = options.columns or TableColumns(), bases_of(options)
+    return lambda cells: is_header(cells, columns) or find_shape(bases, cells, ()) is not None
+
+
 def open_text(source: ByteSource, options: ReadOptions, *, kind: str = "auto") -> Table:
     """Open a text with separated cells; see `find_dialect` for `kind` and errors."""
     check_is_text(source.path, source.head(HEAD_BYTES))
     columns = options.columns or TableColumns()
     delimiter = check_delimiter(options.delimiter) if options.delimiter is not None else None
-    dialect = find_dialect(source, columns, kind=kind, delimiter=delimiter, skip_lines=options.skip_lines or 0)
+    skip_lines = options.skip_lines or 0
+    dialect = find_dialect(
+        source, columns, _header_test(options), kind=kind, delimiter=delimiter, skip_lines=skip_lines
+    )
     rows = read_rows(islice(read_lines(source), dialect.n_skipped, None), dialect)
     table = Table(source.path, dialect.describe(), dialect.header, rows, dialect.sample)
     table.header_line = dialect.header_line or dialect.n_skipped + 1
@@ -119,9 +128,9 @@ def _open_workbook(path: str, options: ReadOptions) -> Table:
     notes: list[str] = []
     rows = enumerate(read_workbook(path, options.sheet, notes), 1)
     first = list(islice(rows, options.skip_lines or 0, (options.skip_lines or 0) + _N_SAMPLE))
-    columns, start = options.columns or TableColumns(), 0
+    is_known, start = _header_test(options), 0
     for i, (_, cells) in enumerate(first[:_N_TITLES]):
-        if is_header(list(map(shown, cells)), columns):
+        if is_known(list(map(shown, cells))):
             start = i + 1
             break
     header = list(map(shown, first[start - 1][1])) if start else None

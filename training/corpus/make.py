@@ -158,7 +158,7 @@ def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report
     return DistantTyper(names) if lexicon is None else DistantTyper(names, is_common=lexicon.is_common)
 
 
-def _texts(sources: Iterable[Source], options: CorpusOptions, report: CorpusReport) -> Iterator[str]:
+def _texts(sources: Iterable[ByteSource], options: CorpusOptions, report: CorpusReport) -> Iterator[str]:
     n_texts = 0
     for source in sources:
         for text in _counted(partial(read_texts, source, field=options.field), options, report):
