@@ -42,7 +42,7 @@ _TEXTS = (
         rb"\A\s*(?:Prefix|Ontology)\(",
         "an ontology in OWL functional syntax. Convert it: robot convert -o base.obo",
     ),
-    (rb"\A\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", "XML that is no known base of names. Convert it to a table"),
+    (rb"\A\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>](?s:.)*?</)", "XML that is no known base of names. Convert it to a table"),
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
     (rb"\A\s*[\[{]", "JSON. Read it with format jsonl, and name the columns"),
