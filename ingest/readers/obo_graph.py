@@ -69,6 +69,7 @@ class OboGraphReader(ReaderBase):
         self._scopes = check_scopes(options.scopes)
         self._links = options.links
         self._tree: ClassTree | None = None
+        self._kinds = ("",)  # of nodes that are terms; early files do not tell
         self._sources = self.open_sources(paths)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
@@ -96,7 +97,9 @@ class OboGraphReader(ReaderBase):
                     child, parent = _text(found, "sub"), _text(found, "obj")
                     if child and parent:
                         tree.add(short_id(child), short_id(parent))
-                elif kind == "nodes" and (meta := _map(found, "meta")).get("deprecated") is True:
+                elif kind == "nodes" and _text(found, "type") == "CLASS":
+                    self._kinds = ("CLASS",)
+                if kind == "nodes" and (meta := _map(found, "meta")).get("deprecated") is True:
                     for new in _values(meta, "basicPropertyValues", *_REPLACED_BY):
                         tree.replace(short_id(_text(found, "id")), short_id(new))
         return tree.finish()
@@ -109,7 +112,7 @@ class OboGraphReader(ReaderBase):
             report.skip_here(NO_ID, str(node)[:200])
         elif "\0" in node_id or "\0" in name:
             report.skip_here(NUL_CHARACTER, node_id)
-        elif _text(node, "type") not in ("CLASS", ""):
+        elif _text(node, "type") not in self._kinds:
             report.filter_out(NOT_A_TERM)
         elif meta.get("deprecated") is True:
             report.filter_out(OBSOLETE)

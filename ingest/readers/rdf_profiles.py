@@ -74,7 +74,9 @@ class Profile:
         is_ontology: Its entities are classes, and are made as those of OBO.
         is_named_by_id: An entity with a type and without a name in the requested languages has its id as its name;
             else any other language will do.
-        other_languages: Such names are taken.
+        is_sorted: Of several labels in a language the first one in the alphabet is the canonical name.
+        other_languages: Such names are taken where there is no other.
+        is_items: Its entities are the items of Wikidata.
     """
 
     title: str
@@ -86,7 +88,9 @@ class Profile:
     children: tuple[str, ...] = ()
     is_ontology: bool = False
     is_named_by_id: bool = False
+    is_sorted: bool = False
     other_languages: bool = True
+    is_items: bool = False
 
     def extend(self, labels: Iterable[str], aliases: Iterable[str], types: Iterable[str]) -> Profile:
         """The same with further properties before its own."""
@@ -137,6 +141,7 @@ YAGO_PROFILE = Profile(
     types=(RDF_TYPE,),
     parents=(SUBCLASS_OF,),
     is_named_by_id=True,
+    is_sorted=True,
     other_languages=False,
 )
 TRUTHY = Profile(
@@ -147,6 +152,7 @@ TRUTHY = Profile(
     types=(_WDT + "P31",),
     parents=(WIKIDATA_PARENT,),
     other_languages=False,
+    is_items=True,
 )
 NAMES = Profile(
     "names",

@@ -4,7 +4,8 @@ N-Triples and N-Quads are parsed in blocks of lines. A block with a bad line is 
 counted with its place, and reading goes on. In the other syntaxes the first error ends the reading, with its line.
 
 What pyoxigraph leaves to its caller is bounded here, while the file is fed to it: text without the end of a statement,
-nesting, and entities of XML that expand. RDF/XML that does not declare a well-known prefix is read all the same.
+nesting, and entities of XML that expand. Well-known
+prefixes need no declaration.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingest.base.format import HEAD_BYTES, Head
 from ingest.io.lines import BadLine, read_lines
@@ -57,11 +58,13 @@ PREFIXES = {
     "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
     "wd": "http://www.wikidata.org/entity/",
     "wdt": "http://www.wikidata.org/prop/direct/",
+    "sh": "http://www.w3.org/ns/shacl#",
     "yago": "http://yago-knowledge.org/resource/",
     "dbo": "http://dbpedia.org/ontology/",
 }
-"""Well-known prefixes: of options, and of RDF/XML that forgot to declare them."""
+"""Well-known prefixes: of options, and of files that forgot to declare them."""
 
+_PIECE = 1 << 14  # bytes
 _BATCH = 1_000  # lines
 _BATCH_CHARS = 1 << 20
 _COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
@@ -73,13 +76,13 @@ _N_ROW = re.compile(
 )
 _DIRECTIVE = re.compile(rb"[ \t]*(?:@(?:prefix|base)\b|(?:prefix[ \t]+[\w.-]*:|base)[ \t]*<)", re.IGNORECASE)
 _DIRECTIVES = re.compile(rb"^" + _DIRECTIVE.pattern, re.IGNORECASE | re.MULTILINE)
+_KNOWN_NAME = rb"(?:" + "|".join(PREFIXES).encode() + rb"):[\w-]+"
 _STATEMENT = re.compile(
-    rb"(?:" + _IRI + rb"|_:\S+|\[[^\]]{0,999}\])\s+(?:a|" + _IRI + rb")\s+[<\"'_\[(\w]|" + _IRI + rb"\s*\{"
+    rb"(?:" + _IRI + rb"|_:\S+|\[[^\]]{0,999}\])\s+(?:a|" + _IRI + rb"|" + _KNOWN_NAME + rb")\s+[<\"'_\[(\w]"
+    rb"|" + _IRI + rb"\s*\{"
 )
 _MISC = re.compile(rb"(?:\s+|<\?(?:[^?]|\?(?!>))*\?>|<!--(?:[^-]|-(?!->))*-->)*")
-_DOCTYPE = re.compile(
-    rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
-)
+_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>")
 _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
@@ -87,11 +90,11 @@ _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._
 _LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
 _FOREIGN = (
     (
-        re.compile(rb"\s*(?:#[^\n]*\s*)*(?:Prefix|Ontology)\("),
+        re.compile(rb"(?:Prefix|Ontology)\("),
         "is OWL in functional syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
     ),
     (
-        re.compile(rb"\s*(?:Prefix|Ontology):\s"),
+        re.compile(rb"(?:Prefix|Ontology):\s"),
         "is OWL in Manchester syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
     ),
 )
@@ -118,7 +121,7 @@ def find_syntax(data: bytes) -> str | None:
         is_owl = root[2] == b"Ontology" and b"http://www.w3.org/2002/07/owl" in data
         return RDF_XML if is_rdf else _OWL_XML if is_owl else None
     for sign, message in _FOREIGN:
-        if sign.match(data):
+        if sign.match(rest):
             return message
     return None
 
@@ -135,7 +138,7 @@ def _find_triples(data: bytes, rest: bytes) -> str | None:
     n_good = sum(_N_ROW.fullmatch(row) is not None for row in rows)
     if rows and n_good * 2 >= len(rows) and not _DIRECTIVES.search(rest):
         return N_TRIPLES
-    return TURTLE if _STATEMENT.match(rest) or (_DIRECTIVES.search(rest) and n_good) else None
+    return TURTLE if _STATEMENT.match(rest) or _DIRECTIVES.search(rest) and n_good else None
 
 
 def check_syntax(path: str, data: bytes) -> str:
@@ -260,7 +263,7 @@ def _explain(path: str, syntax: str, error: SyntaxError, feed: _Feed) -> FormatE
     if "LoadDocumentCallback" in str(error.msg):
         return FormatError(path, None, _REMOTE)
     message = re.sub(r"^Parser error (?:at|between) .*?: ", "", str(error.msg))
-    where = f"column {error.offset}: " if error.offset else ""
+    where = f"column {error.offset}: " if error.offset and (error.lineno or 1) > 1 else ""
     advice = " Check it: robot validate, or rapper -c" if syntax == RDF_XML else ""
     return FormatError(path, error.lineno or feed.line, f"{where}this {syntax} cannot be read: {message}.{advice}")
 
@@ -278,7 +281,7 @@ class _Feed:
     def __init__(self, source: ByteSource, syntax: str) -> None:
         self.line, self.n_open, self.depth, self.is_closed = 1, 0, 0, False
         self._path, self._syntax = source.path, syntax
-        self._opening, self._closing = (b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}")
+        self._opening, self._closing = ((b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}"))
         self._chunks = self._decode(source.chunks())
         self._rest, self._place, self._last, self._tail = b"", 0, b"", b""
 
@@ -286,10 +289,12 @@ class _Feed:
         """The next bytes, at most as many as asked for."""
         if self._place >= len(self._rest):
             self._rest, self._place = next(self._chunks, b""), 0
-        size = min(n_bytes, 1 << 14) if n_bytes > 0 else 1 << 14
-        data = self._rest[self._place : self._place + size]
+        size = min(n_bytes, _PIECE) if n_bytes > 0 else _PIECE
+        # A line at a time: the parser gives a triple as soon as it has its end, so that the line of it is known.
+        end = self._rest.find(b"\n", self._place, self._place + size) + 1 or self._place + size
+        data = self._rest[self._place : end]
         self._place += len(data)
-        self.line += data.count(b"\n")
+        self.line += self._last[-1:] == b"\n"
         self.n_open += len(data)
         self._measure(data)
         if self.n_open > MAX_STATEMENT_BYTES:
@@ -305,13 +310,13 @@ class _Feed:
             ended = joined.count(b"</")
             self.depth += data.count(b"<") - 2 * ended - joined.count(b"/>")
             self.depth -= joined.count(b"<!") + joined.count(b"<?")
-            self._last = data[-1:]
             self._tail += data
             self.is_closed = self.is_closed or self._closing in self._tail
             self._tail = self._tail[-len(self._closing) :]
         else:
             self.depth += data.count(b"(") + data.count(b"[") + data.count(b"{")
             self.depth -= data.count(b")") + data.count(b"]") + data.count(b"}")
+        self._last = data[-1:]
         self.depth = max(self.depth, 0)
 
     def _decode(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -323,6 +328,8 @@ class _Feed:
                 break
         head = head.removeprefix(codecs.BOM_UTF8)
         if self._syntax != RDF_XML:
+            if self._syntax == TURTLE:  # on the first line, so that the others keep their numbers
+                yield "".join(f"@prefix {name}: <{iri}> . " for name, iri in PREFIXES.items()).encode()
             yield head
             yield from chunks
             return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import tempfile
+from pathlib import Path
 
-from ingest.readers.obo.reader import OboOptions, OboReader
-
+from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.records import Entity
 
@@ -60,8 +60,10 @@ name: part of
 """
 
 
-def read(content: str | bytes, options: OboOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
-    """Entities of an ontology from standard input."""
-    data = content if isinstance(content, bytes) else content.encode()
-    with OboReader(["-"], options, stdin=io.BytesIO(data)) as reader:
-        return list(reader.read(report if report is not None else ReadReport()))
+def read(content: str | bytes, options: ReadOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
+    """Entities of an ontology."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "base.obo"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with open_reader([path], "obo", options) as reader:
+            return list(reader.read(report if report is not None else ReadReport()))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataOptions, WikidataReader
 from pearl_qdrant.records import Entity
@@ -72,6 +75,15 @@ ADA = item(
     descriptions={"en": {"language": "en", "value": "made-up writer"}, "ru": {"language": "ru", "value": "x"}},
     sitelinks={"enwiki": {"site": "enwiki", "title": "Ada", "badges": []}, "fiwiki": {"site": "fiwiki", "title": "A"}},
 )
+
+
+def read_truthy(data: bytes, report: ReadReport | None = None, **options: Any) -> list[Entity]:
+    """Entities of truthy triples; options as of `ReadOptions`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "truthy.nt"
+        path.write_bytes(data)
+        with open_reader([path], "rdf", ReadOptions(**options)) as reader:
+            return list(reader.read(report if report is not None else ReadReport()))
 
 
 def wd(name: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
-from ingest.readers.yago.reader import YagoOptions, YagoReader
-
+from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.records import Entity
 
@@ -113,9 +113,7 @@ def write(folder: Path, files: dict[str, str], *, without: tuple[str, ...] = ())
     return folder
 
 
-def read(
-    *paths: Path, options: YagoOptions | None = None, report: ReadReport | None = None, limit: int | None = None
-) -> list[Entity]:
-    """The entities of a download."""
-    with YagoReader(paths, options, limit=limit) as reader:
+def read(*paths: Path, report: ReadReport | None = None, kind: str = "rdf", **options: Any) -> list[Entity]:
+    """The entities of a download; options as of `ReadOptions`."""
+    with open_reader(paths, kind, ReadOptions(**options)) as reader:
         return list(reader.read(ReadReport() if report is None else report))

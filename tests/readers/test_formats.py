@@ -26,6 +26,9 @@ TTL = (
     'yago:Rome\trdfs:label\t"Rome"@en\t.\n'
 )
 OBO = 'format-version: 1.2\n\n[Term]\nid: MADE:1\nname: sore toe\nsynonym: "toe pain" EXACT []\n'
+GRAPH = json.dumps(
+    {"graphs": [{"nodes": [{"id": f"u:{i}", "lbl": f"toe {i}", "type": "CLASS"} for i in range(2)], "edges": []}]}
+)
 
 
 def write(folder: Path, kind: str) -> Path:
@@ -35,7 +38,7 @@ def write(folder: Path, kind: str) -> Path:
         path.mkdir(parents=True)
         (path / "MRCONSO.RRF").write_text(CONSO, encoding="utf-8")
         return path.parent
-    if kind == "yago":
+    if kind == "rdf":
         path = folder / "yago.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("yago-facts.ttl", TTL)
@@ -50,6 +53,7 @@ def write(folder: Path, kind: str) -> Path:
         "jsonl": '{"id": 1, "name": "Paris"}\n{"id": 2, "name": "Rome"}\n',
         "wikidata": f"[\n{json.dumps(item(1))},\n{json.dumps(item(2))}\n]\n",
         "obo": OBO,
+        "obograph": GRAPH,
     }[kind]
     path = folder / f"base.{kind}.txt"
     path.write_text(text, encoding="utf-8")
@@ -106,7 +110,7 @@ def test_several_languages_are_taken_in_their_order(tmp_path: Path) -> None:
     "words, expected",
     [
         (("--sab", "MSH"), "--sab is for umls, but the input is read as tsv"),
-        (("--language", "fi"), "--language is for umls, yago, wikidata"),
+        (("--language", "fi"), "--language is for umls, wikidata, rdf"),
         (("--class", "Q5"), "--class is for wikidata"),
         (("--format", "wikidata", "--class", "person"), "not the id of a class: person"),
         (("--format", "umls", "--semantic-type", "DISX"), "DISO"),
@@ -173,12 +177,12 @@ def test_parts_of_umls_may_be_named_one_by_one(run: Run, tmp_path: Path) -> None
     assert "MRCONSO.RRF.ab.gz beside it was not named" in half.err
 
 
-@pytest.mark.parametrize("kind", ["umls", "yago"])
+@pytest.mark.parametrize("kind", ["umls", "rdf"])
 @pytest.mark.parametrize("other", ["obo", "wikidata"])
 def test_a_folder_of_several_bases_is_refused(run: Run, tmp_path: Path, kind: str, other: str) -> None:
     """The message lists the bases; with --format, only that base is read."""
     folder = write(tmp_path, kind)
-    if kind == "yago":
+    if kind == "rdf":
         folder = tmp_path / "yago"
         folder.mkdir()
         (folder / "yago-facts.ttl").write_text(TTL, encoding="utf-8")

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
-from ingest.readers.rdf.filter import RowFilter
 from umls_release import atom, sty
 from wikidata_items import dump, item
-from yago_files import PREFIXES, n_triples, turtle, write
+from yago_files import n_triples, turtle, write
 
 from ingest.base import merge
 from ingest.base.merge import batches
@@ -19,7 +18,6 @@ from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
-from ingest.readers.rdf import triples
 from ingest.readers.umls import files as umls_files
 from ingest.readers.umls import index as umls_index
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
@@ -72,9 +70,9 @@ MANY_NAMES = {
     "rows of TSV": ("base.tsv", "tsv", "".join(f"Q1\tname {i}\n" for i in range(20)) + "Q2\tother\n", N),
     "a stanza of OBO": ("base.obo", "obo", terms("\n".join(["id: A:1", *(f"name: n {i}" for i in range(20))])), 1),
     "atoms of UMLS": ("MRCONSO.RRF", "umls", "".join(atom("C0000001", f"n {i}") for i in range(20)), 1),
-    "rows of YAGO": ("yago-facts.ttl", "yago", turtle(labels("Paris", 20)), 1),
+    "rows of YAGO": ("yago-facts.ttl", "rdf", turtle(labels("Paris", 20)), 1),
     "an item of Wikidata": ("dump.json", "wikidata", aliases(20), 1),
-    "rows of an item of Wikidata": ("truthy.nt", "wikidata", truthy(20), 1),
+    "rows of an item of Wikidata": ("truthy.nt", "rdf", truthy(20), 1),
 }
 
 
@@ -105,8 +103,8 @@ MANY_ROWS = {
         "\n" + "".join(atom("C0000001", f"n {i % 3}") for i in range(20)) + atom("C0000002", "other"),
         N + 2,
     ),
-    "YAGO": ("yago-facts.ttl", "yago", turtle(labels("Paris", 20) + '\nyago:Rome rdfs:label "other"@en'), N + 7),
-    "Wikidata": ("truthy.nt", "wikidata", truthy(20), N + 1),
+    "YAGO": ("yago-facts.ttl", "rdf", turtle(labels("Paris", 20) + '\nyago:Rome rdfs:label "other"@en'), N + 7),
+    "Wikidata": ("truthy.nt", "rdf", truthy(20), N + 1),
 }
 
 
@@ -207,7 +205,7 @@ def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.
     files = {
         "base.tsv": ("tsv", "Q1\tname\ta|b|c|d\nQ1\tother\te\n"),
         "base.obo": ("obo", chain),
-        "yago-facts.ttl": ("yago", turtle("\n".join(f"yago:E rdf:type yago:C{i}" for i in range(9)))),
+        "yago-facts.ttl": ("rdf", turtle("\n".join(f"yago:E rdf:type yago:C{i}" for i in range(9)))),
     }
     found = {kind: read(make(tmp_path, name, text), kind, ReadReport()) for name, (kind, text) in files.items()}
     found["umls"] = read(meta, "umls", ReadReport())
@@ -215,7 +213,7 @@ def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.
     assert {kind: entities[0].kb_types for kind, entities in found.items()} == {
         "tsv": ("a", "b", "c"),
         "obo": ("A:1", "A:2", "A:3"),
-        "yago": ("C0", "C1", "C2"),
+        "rdf": ("C0", "C1", "C2"),
         "umls": ("T0", "type 0", "A"),
     }
 
@@ -226,24 +224,6 @@ def test_a_table_of_very_many_columns_is_refused(tmp_path: Path) -> None:
 
     with open_reader([path], "tsv") as reader, pytest.raises(FormatError, match=r":1: the header has 5,002 columns"):
         scan(reader)
-
-
-def test_prefixes_past_the_bound_are_bad_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Turtle file that declares prefixes without end is not kept in memory; those it has may be declared again."""
-    monkeypatch.setattr(triples, "MAX_PREFIXES", 10)
-    made: list[object] = []
-    monkeypatch.setattr(triples, "RowFilter", lambda words: made.append(words) or RowFilter(words))
-    text = "".join(f"@prefix p{i % 20}: <http://a/> .\n" for i in range(2000)) + PREFIXES + labels("Paris", 1)
-    report = ReadReport(max_errors=None)
-    path = make(
-        tmp_path, "yago-facts.ttl", PREFIXES + "".join(text.splitlines(keepends=True)[:2000]) + turtle(labels("P", 1))
-    )
-
-    (paris,) = read(path, "yago", report)
-
-    assert paris.canonical_name == "name 0"
-    assert report.skipped == {"too_many_prefixes": 1600}
-    assert len(made) < 10, "a filter was made for each prefix"
 
 
 def test_archives_within_archives_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,6 +286,6 @@ def test_labels_beside_the_facts_are_found_for_scattered_subjects(tmp_path: Path
             path.rename(folder / path.name)
 
     for folder, kb_type in ((older, "C0"), (newer, "C")):
-        first, second = read(folder, "yago", ReadReport(max_errors=0))
+        first, second = read(folder, "rdf", ReadReport(max_errors=0))
         assert len(list(first.names())) == len(list(second.names())) == 100
         assert first.kb_types == (kb_type,)

@@ -8,25 +8,16 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import zstandard
-from ingest.readers.obo.lines import plain_value, quoted_value
-from ingest.readers.rdf.triples import Subject
-from ingest.readers.umls.index import DefinitionIndex
-from ingest.readers.umls.rows import Layout
-from ingest.readers.yago import files as yago_files
-from ingest.readers.yago.files import Role, YagoFile, open_files
-from ingest.readers.yago.join import MAX_RECORDS, LaterRows
-from ingest.readers.yago.names import ClassTree
 from obo_terms import read as read_obo
 from umls_release import RELEASE, atom, definition, read_rows
 from umls_release import write as write_umls
 from wikidata_items import dump, item
 from wikidata_items import read as read_wikidata
-from yago_files import PREFIXES, n_triples, turtle
+from yago_files import turtle
 from yago_files import read as read_yago
 from yago_files import write as write_yago
 
@@ -35,10 +26,12 @@ from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
 from ingest.io import decompress, limits
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
-from ingest.readers.umls import COLUMNS
+from ingest.readers.obo import plain_value, quoted_value
 from ingest.readers.umls import index as umls_index
 from ingest.readers.umls import rows as umls_rows
-from ingest.readers.wikidata import is_wikidata
+from ingest.readers.umls.index import DefinitionIndex
+from ingest.readers.umls.reader import COLUMNS
+from ingest.readers.umls.rows import Layout
 from ingest.readers.wikidata_classes import MAX_KB_TYPES
 from pearl_qdrant.cells import split_list
 
@@ -161,50 +154,12 @@ def test_a_chain_of_yago_classes_is_read_in_bounded_steps(tmp_path: Path) -> Non
     assert entities[-1].kb_types == (f"C{n - 1}", f"C{n}")
 
 
-def test_a_class_below_very_many_is_kept_once() -> None:
-    """The classes above one class are collected, not copied for each of them."""
-    tree = ClassTree(("a", f"b{i}") for i in range(2 * LONG))
-
-    assert tree.walk_up(["a"])[0][:3] == ["a", "b0", "b1"]
-
-
 def test_ids_that_a_term_replaced_are_bounded() -> None:
     """A term with many stanzas that replaced many ids gets a limited number of them."""
     gone = "".join(f"[Term]\nid: B:{i}\nis_obsolete: true\nreplaced_by: A:1\n\n" for i in range(2_000))
     (entity,) = read_obo(gone + "[Term]\nid: A:1\nname: n\n\n" * 3)
 
     assert entity.extra["alt_ids"].split("|") == [f"B:{i}" for i in range(1_000)]
-
-
-def test_lines_full_of_colons_are_told_from_statements(tmp_path: Path) -> None:
-    """A line that might continue in the next one is classified in linear time."""
-    report = ReadReport()
-    lines = ("a:" * LONG + "<", ":" * LONG + "<", "a:" * LONG, "a" * LONG + ":")
-    content = PREFIXES + "\n".join((*lines, 'yago:Paris\trdfs:label\t"Paris"@en\t.', ""))
-    write_yago(tmp_path, {"yago-facts.ttl": content})
-
-    assert [entity.canonical_name for entity in read_yago(tmp_path, report=report)] == ["Paris"]
-    assert report.skipped == {"bad_triple": 2}
-    assert report.filtered["statement_over_lines"] == 2
-
-
-def test_files_are_recognised_at_once(tmp_path: Path) -> None:
-    """Neither blank lines at the start of a file, nor a long name in an archive, keep anybody waiting."""
-    for i in range(40):
-        path = tmp_path / f"{i}.nt"
-        path.write_bytes(b"\n" * (1 << 16))
-        assert not is_wikidata(path)
-    (tmp_path / "x.nt").write_bytes(b" \t<http://www.wikidata.org/entity/Q1> <p> <o> .\n")
-    assert is_wikidata(tmp_path / "x.nt")
-
-
-def test_a_release_is_told_by_the_last_part_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member of an archive may have a name of any length; only the part after its last slash counts."""
-    source = Source(write_yago(tmp_path, {"a.nt": n_triples("yago:E rdf:type schema:City")}) / "a.nt")
-    source.path = "b.zip!" + "yago-wd-" * LONG + "/yago-facts.ttl"
-    monkeypatch.setattr(yago_files, "_open", lambda path, held: [YagoFile(source, Role.FACTS, False)])
-    with ExitStack() as held:
-        assert len(open_files(["x"], include_beyond=True, held=held)) == 1
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
@@ -270,28 +225,3 @@ def test_definitions_of_a_concept_are_tried_up_to_a_bound(tmp_path: Path, monkey
     assert (first, after) == (0, 9)
     assert index.choose(first, after, [b"A2"]) == "text 2"
     assert index.choose(first, after, [b"A3"]) is None
-
-
-def test_two_entities_in_turn_are_looked_up_in_few_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subject in many places of a joined file is not read completely each time."""
-    turns = range(600)
-    write_yago(
-        tmp_path,
-        {
-            "yago-facts.ttl": turtle("\n".join(f"yago:E{i % 2} rdf:type yago:C" for i in turns)),
-            "yago-labels.ttl": turtle("\n".join(f'yago:E{i % 2} rdfs:label "name {i}"@en' for i in turns)),
-        },
-    )
-    records: list[int] = []
-    read_record = LaterRows._read
-
-    def count(self: LaterRows, record: int) -> Subject:
-        records.append(record)
-        return read_record(self, record)
-
-    monkeypatch.setattr(LaterRows, "_read", count)
-
-    first, second = read_yago(tmp_path)
-
-    assert len(list(first.names())) == len(list(second.names())) == 300
-    assert len(records) <= 2 * len(turns) * (MAX_RECORDS + 1), "in each of two passes"

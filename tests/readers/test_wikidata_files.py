@@ -15,7 +15,7 @@ import zstandard
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, wd
+from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, read_truthy, wd
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
@@ -148,7 +148,7 @@ def test_truthy_triples_give_the_same_entities(encode: Any) -> None:
     """The rows of an item become one entity, with ancestors and filters as from JSON."""
     report = ReadReport(max_errors=0)
 
-    assert read(encode(TRUTHY.encode()), report=report) == [
+    assert read_truthy(encode(TRUTHY.encode()), report) == [
         Entity("Q7", 'Ada "Example" Ä', ("A. Example", "Ada"), ("Q5", "Q215627"), ("PERSON",), "made-up writer"),
         Entity("Q5", "human", (), ("Q215627",), ("PERSON",)),
     ]
@@ -159,20 +159,12 @@ def test_truthy_triples_give_the_same_entities(encode: Any) -> None:
     }
 
 
-def test_truthy_triples_tell_no_sitelinks() -> None:
-    """To require one is an error, not an empty base."""
-    with pytest.raises(FormatError, match="JSON dump"):
-        read(TRUTHY.encode(), WikidataOptions(require_sitelink=True))
-    with pytest.raises(FormatError, match="to keep the links between items, read the JSON dump"):
-        read(TRUTHY.encode(), WikidataOptions(links=True))
-
-
 def test_a_bad_triple_costs_itself_alone() -> None:
     """It is counted with its line."""
     report = ReadReport()
     data = TRUTHY.encode() + f'{wd("Q5")} {ALIAS} "open@en .\n{wd("Q5")} {ALIAS} "person"@en .\n'.encode()
 
-    assert read(data, report=report)[1].aliases == ("person",)
+    assert read_truthy(data, report)[1].aliases == ("person",)
     assert report.n_skipped == 1
     assert report.examples[0].line == TRUTHY.count("\n") + 1
 
@@ -195,7 +187,7 @@ def test_dumps_are_recognised(tmp_path: Path) -> None:
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
 
-    assert [name for name in contents if is_wikidata(tmp_path / name)] == ["a", "b.nt", "c.gz", "d", "e"]
+    assert [name for name in contents if is_wikidata(tmp_path / name)] == ["a", "c.gz", "d", "e"]
     assert not any(is_wikidata(path) for path in ("-", tmp_path, tmp_path / "nowhere", "a\0b"))
 
 
@@ -236,7 +228,7 @@ def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(st.lists(st.binary(max_size=40) | st.sampled_from([*dump(ADA).splitlines(), *TRUTHY.encode().splitlines()])))
+@given(st.lists(st.binary(max_size=40) | st.sampled_from(dump(ADA).splitlines())))
 def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
     """No bytes at all lead to another error than ours, and reading twice gives the same."""
     data = b"\n".join(lines)
@@ -250,7 +242,7 @@ def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
 def test_any_damage_gives_a_typed_answer(data: st.DataObject) -> None:
     """A dump with some bytes changed or cut off is read, counted or refused."""
     good = data.draw(
-        st.sampled_from([dump(ADA, item(1, above=[2])), TRUTHY.encode(), gzip.compress(dump(ADA), mtime=0)])
+        st.sampled_from([dump(ADA, item(1, above=[2])), gzip.compress(dump(ADA), mtime=0)])
     )
     at = data.draw(st.integers(0, len(good)))
     bad = good[:at] + data.draw(st.binary(max_size=4)) + good[at + data.draw(st.integers(0, 40)) :]

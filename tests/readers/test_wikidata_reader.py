@@ -10,8 +10,9 @@ from wikidata_items import ADA, HUMAN, dump, item, read, statement
 
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata import MAX_LINKS, WikidataOptions, WikidataReader
 from ingest.readers.wikidata_classes import MAX_KB_TYPES
+from ingest.readers.wikidata.items import MAX_LINKS
+from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
 from pearl_qdrant.records import Entity
 
 

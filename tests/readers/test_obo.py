@@ -5,20 +5,19 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
-import io
 from pathlib import Path
 
 import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ingest.readers.obo.reader import OboOptions, OboReader, is_obo
 from obo_terms import TOES, read
 
 from ingest.base.ancestors import ClassGraph
 from ingest.base.scan import scan
+from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, InputError, OptionError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
 
@@ -56,20 +55,62 @@ def test_what_is_left_out_is_counted() -> None:
 
 
 def test_scopes_are_chosen() -> None:
-    """Other scopes are wanted by name; a synonym without one is RELATED; xrefs can be left away."""
-    (term, *_) = read(TOES, OboOptions(scopes=("BROAD", "RELATED"), xrefs=False))
+    """Other scopes are wanted by name; a synonym without one is RELATED."""
+    (term, *_) = read(TOES, ReadOptions(scopes=("BROAD", "RELATED")))
 
     assert term.aliases == ("hurting foot", "no scope")
-    assert dict(term.extra) == {"alt_ids": "MADE:0901"}
-    with pytest.raises(ValueError, match="CLOSE"):
-        OboOptions(scopes=("CLOSE",))
+    with pytest.raises(OptionError, match="CLOSE"):
+        read(TOES, ReadOptions(scopes=("CLOSE",)))
 
 
 def test_links_are_the_direct_parents() -> None:
     """On request: each once, without the term itself."""
-    entities = read(TOES, OboOptions(links=True))
+    entities = read(TOES, ReadOptions(links=True))
 
     assert [e.extra.get("links_to") for e in entities] == ["MADE:0002|MADE:0004", "MADE:0003", "MADE:0002", None]
+
+
+@pytest.mark.parametrize("line", ["is_a: A:0! top", "is_a: A:0!", "is_a: A:0 ! top", 'is_a: A:0{source="x"} ! top', "is_a:A:0"])
+def test_a_parent_is_an_id_alone(line: str) -> None:
+    """A comment or modifiers behind an id need no space."""
+    (term, _) = read(f"[Term]\nid: A:1\nname: a\n{line}\n\n[Term]\nid: A:0\nname: top\n")
+
+    assert term.kb_types == ("A:0",)
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        ("\"3,3',3\"-ring acid\" EXACT IUPAC_NAME [IUPAC:]", "3,3',3\"-ring acid"),
+        ('"a 5" nail" EXACT []', 'a 5" nail'),
+        ('"the "best" toe" EXACT [MADE:x "a [note]"]', 'the "best" toe'),
+        ('"plain" EXACT [MADE:x "in "quotes""]', "plain"),
+        ('"plain" EXACT', "plain"),
+        ('"plain" EXACT {note="x \\"y\\""} ! why', "plain"),
+        ('"well \\"quoted\\"" EXACT []', 'well "quoted"'),
+    ],
+)
+def test_quotes_that_were_not_escaped_are_part_of_a_synonym(value: str, text: str) -> None:
+    """The synonym ends at the quote that a scope or references follow."""
+    (term,) = read(f"[Term]\nid: A:1\nname: a\nsynonym: {value}\n")
+
+    assert term.aliases == (text,)
+
+
+def test_a_line_goes_on_after_a_backslash() -> None:
+    """A backslash at the end of a line joins it to the next one; an escaped one does not, nor one without an end."""
+    (term,) = read('[Term]\r\nid: A:1\r\nname: left \\\r\n  toe\r\ndef: "It \\\r\nhurts." []\r\nnamespace: a\\\\\r\n')
+
+    assert (term.canonical_name, term.description, term.kb_types) == ("left toe", "It hurts.", ("a\\",))
+    assert read("[Term]\nid: A:1\nname: toe\\")[0].canonical_name == "toe"
+
+
+def test_references_may_have_blanks() -> None:
+    """A reference is all up to its description, modifiers or comment."""
+    lines = 'xref: Some Book:page 12 "read it"\nxref: ICD: A 1 {source="x"}\nxref: http://a/#!b ! why\n'
+    (term,) = read(f"[Term]\nid: A:1\nname: a\n{lines}")
+
+    assert term.extra["xrefs"] == "Some Book:page 12|ICD: A 1|http://a/#!b"
 
 
 def test_synonyms_of_obo_1_0_are_read() -> None:
@@ -84,7 +125,7 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
     first, second = tmp_path / "a.obo", tmp_path / "b.obo.gz"
     first.write_text("[Term]\nid: A:1\nname: a\nis_a: B:1\n\n[Term]\nid: B:1\nname: b\n")
     second.write_bytes(gzip.compress(b"[Term]\nid: B:1\nname: bee\nis_a: B:2\n\n[Term]\r\nid: B:2\r\nname: top\r\n"))
-    with OboReader([first, second]) as reader:
+    with open_reader([first, second]) as reader:
         entities = list(reader.read(ReadReport()))
         scanned = scan(reader)
 
@@ -98,8 +139,7 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
 
 def test_a_limit_stops_early() -> None:
     """At most this many terms are read."""
-    with OboReader(["-"], limit=2, stdin=io.BytesIO(TOES.encode())) as reader:
-        assert len(list(reader.read(ReadReport()))) == 2
+    assert len(read(TOES, ReadOptions(limit=2))) == 2
 
 
 @pytest.mark.parametrize(
@@ -121,12 +161,13 @@ def test_a_bad_line_costs_itself_alone(line: bytes, reason: str, number: int) ->
 
     assert [term.canonical_name for term in terms] == ["a", "b"]
     assert report.skipped == {reason: 1}
-    assert (report.examples[0].path, report.examples[0].line) == ("-", number)
+    assert report.examples[0].path.endswith("base.obo")
+    assert report.examples[0].line == number
 
 
 def test_too_many_bad_lines_stop() -> None:
     """Past --max-errors reading ends with the line."""
-    with pytest.raises(TooManyErrorsError, match="-:4: malformed_line"):
+    with pytest.raises(TooManyErrorsError, match="base.obo:4: malformed_line"):
         read("[Term]\nid: A:1\nname: a\nx\ny\n", report=ReadReport(max_errors=0))
 
 
@@ -158,12 +199,13 @@ def test_ontologies_are_recognised(tmp_path: Path) -> None:
         "d.obo": b"id\tname\nformat-version\tx\n",
         "e.obo": b"",
         "f.obo": gzip.compress(TOES.encode())[:20],
+        "g.txt": b"ontology: toes\n" + b"".join(b'subsetdef: s%d "a subset"\n' % n for n in range(9_000)),
+        "h.txt": b"ontology: toes\nhow to read it\nand more\nand more\n",
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
 
-    assert [name for name in contents if is_obo(tmp_path / name)] == ["a.txt", "b", "c.obo"]
-    assert not any(is_obo(path) for path in ("-", tmp_path, tmp_path / "nowhere", "a\0b"))
+    assert [name for name in contents if detect_format([tmp_path / name]) == "obo"] == ["a.txt", "b", "c.obo", "g.txt"]
 
 
 def test_ancestors_come_nearest_first_and_once() -> None:

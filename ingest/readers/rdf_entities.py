@@ -1,0 +1,324 @@
+"""Entities from the statements about a subject: languages, names, types, and what is no entity."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ingest.base.ancestors import nearest_types
+from ingest.io import limits
+from ingest.io.report import NO_NAME, ReadReport
+from ingest.readers import rdf_profiles as known
+from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
+from ingest.readers.rdf_profiles import TRUTHY, Profile, entity_id, type_name
+from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes, item_number
+from pearl_qdrant.records import LINKS_FIELD, Entity
+
+if TYPE_CHECKING:
+    from ingest.base.type_map import TypeMap
+    from ingest.formats import ReadOptions
+
+OTHER_LANGUAGE = "other_language"
+OTHER_CLASS = "other_class"
+NO_LABEL = "no_label"
+NOT_AN_ITEM = "not_an_item"
+WIKIMEDIA_INTERNAL = "wikimedia_internal"
+GENERIC_INSTANCE = "generic_instance"
+
+Fact = tuple[str, str, str | None, int]
+"""A statement without its subject: predicate, value, language in lower case, line. The language is "" for a literal
+without one, None for an IRI."""
+
+MAX_LABEL_NODES = 2_000_000
+
+_ALL_LANGUAGES = ("*", "all")
+_MULTILINGUAL, _FALLBACK = "mul", "en"
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
+_WIKIDATA_ITEM = re.compile(r"https?://www\.wikidata\.org/entity/(Q[1-9][0-9]*)")
+_GENERIC, _GENERIC_LABEL = "_generic_instance", "Generic instance"
+_MAX_CACHED = 1 << 16
+_MAX_CACHED_LENGTH = 1 << 10
+_LABEL, _ALIAS, _ABOUT = range(3)
+
+_Text = tuple[int, int, str, str, bool, str]
+"""A name or description: place of its language and property, and its text where that counts; then its language,
+whether it is taken as an alias, and its text."""
+
+
+@dataclass(slots=True)
+class Vocabulary:
+    """What a first pass finds.
+
+    Attributes:
+        profile: The properties that are looked at.
+        counts: Statements by property, of those that some profile knows.
+        has_classes: Some class of an ontology has a label.
+        tree: Classes and those above them, and ids that were replaced.
+        finder: Types of the classes of Wikidata.
+        labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI, at most `MAX_LABEL_NODES`.
+    """
+
+    profile: Profile = known.NAMES
+    counts: Counter[str] = field(default_factory=Counter)
+    has_classes: bool = False
+    tree: ClassTree = field(default_factory=ClassTree)
+    finder: ClassTypeFinder | None = None
+    labels: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def check_languages(languages: Sequence[str]) -> tuple[str, ...]:
+    """The requested languages in lower case; English by default.
+
+    Raises:
+        ValueError: If one is not the code of a language.
+    """
+    found = tuple(dict.fromkeys(language.lower() for language in languages or ("en",)))
+    if not all(map(_LANGUAGE.fullmatch, found)):
+        raise ValueError(f"not codes of languages: {found!r}. Give codes like en, fi, zh-hans, or all")
+    return found
+
+
+def is_true(value: str) -> bool:
+    """Whether a literal is the truth value true."""
+    return value.strip().lower() in ("true", "1")
+
+
+class EntityMaker:
+    """Makes entities from statements. Those that exclude a subject are counted in the report."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        options: ReadOptions,
+        scopes: frozenset[str],
+        *,
+        type_map: TypeMap,
+        report: ReadReport,
+    ) -> None:
+        """Keep what entities are made with; `scopes` are those of synonyms that are names."""
+        self.profile = profile = vocabulary.profile
+        self._known, self._report, self._type_map = vocabulary, report, type_map
+        self._scopes, self._links, self._classes = scopes, options.links, options.classes
+        languages = check_languages(options.languages)
+        self._takes_all = any(language in _ALL_LANGUAGES for language in languages)
+        self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
+        self._ranks: dict[str, tuple[int, bool] | None] = {}
+        self._slots = {name: (_ABOUT, place) for place, name in enumerate(profile.descriptions)}
+        self._slots |= {name: (_ALIAS, 0) for name in profile.aliases}
+        self._slots |= {name: (_LABEL, place) for place, name in enumerate(profile.labels)}
+        if profile.is_ontology and profile.descriptions[0] in vocabulary.counts:
+            self._slots.pop(profile.descriptions[-1])  # comments are notes there, beside definitions
+        self._type_properties = {known.RDF_TYPE, *profile.types}
+        self._types: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._n_by_id = self._n_foreign = 0
+
+    def make(self, identity: str, facts: Sequence[Fact]) -> Entity | None:
+        """The entity of a subject with this id, or None if it is excluded."""
+        reason = self._find_reason(identity, facts)
+        if reason is None:
+            names, language, description = self._find_names(identity, facts)
+            if names:
+                return self._make_entity(identity, facts, names, language, description)
+            reason = NO_LABEL if self.profile.is_items else NO_NAME
+            if not any(fact[0] in self._slots or fact[0] in self._type_properties for fact in facts):
+                return None  # something only says what is above it
+        self._report.filter_out(reason)
+        return None
+
+    def notes(self) -> Iterator[str]:
+        """Notes for the user."""
+        if self._n_by_id:
+            yield f"{self._n_by_id:,} entities have no name in these languages; their ids are used as names"
+        if self._n_foreign:
+            yield f"{self._n_foreign:,} entities have no name in these languages; they keep one in another language"
+        if len(self._known.labels) >= MAX_LABEL_NODES:
+            yield f"of labels that are nodes of their own, the first {MAX_LABEL_NODES:,} are read"
+
+    def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
+        """Why a subject is no entity, or None."""
+        if any(fact[0] == known.DEPRECATED and is_true(fact[1]) for fact in facts):
+            return OBSOLETE
+        classes = {fact[1] for fact in facts if fact[0] == known.RDF_TYPE}
+        if not known.NO_ENTITIES.isdisjoint(classes):
+            return NOT_A_TERM
+        is_class = not known.CLASSES.isdisjoint(classes)
+        if self.profile.is_ontology:
+            return NOT_A_TERM if self._known.has_classes and not is_class else None
+        if identity.endswith(_GENERIC) or any(fact[1] == _GENERIC_LABEL for fact in facts):
+            return GENERIC_INSTANCE
+        is_structure = is_class or not known.PROPERTIES.isdisjoint(classes)
+        return NOT_A_TERM if is_structure and known.CONCEPT not in classes else None
+
+    def _find_names(self, identity: str, facts: Sequence[Fact]) -> tuple[list[str], str, str | None]:
+        """All names, the canonical one first, its language, and the description; no names if there is none."""
+        labels, aliases, abouts = self._find_texts(facts)
+        chosen = next((some[0] for some in (labels, aliases) if some and some[0][4]), None)
+        if chosen is None or self.profile.is_items:
+            chosen = next(iter(labels if self.profile.is_items else (*labels, *aliases)), None)
+        if chosen and self.profile.is_sorted and not labels:
+            chosen = min(aliases, key=lambda one: (one[0], one[5]))
+        language = chosen[3] if chosen else ""
+        taken = [one[5] for one in (*labels, *aliases) if one[4] or one[3] == language]
+        n_other = len(labels) + len(aliases) - len(taken)
+        if n_other:
+            self._report.filter_out(OTHER_LANGUAGE, n_other)
+        about = next((one[5] for one in abouts if one[4] or one[3] == language), None)
+        if chosen is not None:
+            self._n_foreign += not chosen[4] and self.profile.other_languages
+            return list(dict.fromkeys([chosen[5], *taken])), language, about
+        if not self.profile.is_named_by_id or not any(fact[0] in self.profile.types for fact in facts):
+            return [], "", about
+        self._n_by_id += 1
+        return [known.name_of_id(identity) or identity], "", about
+
+    def _find_texts(self, facts: Sequence[Fact]) -> tuple[list[_Text], list[_Text], list[_Text]]:
+        """Labels, other names and descriptions, each in order; what is in languages that are not taken is counted."""
+        texts: tuple[list[_Text], list[_Text], list[_Text]] = [], [], []
+        scopes, is_by_text = self.profile.aliases, self.profile.is_sorted
+        for predicate, value, language, _ in facts:
+            slot = self._slots.get(predicate)
+            if slot is None:
+                continue
+            if language is None:
+                value, language = self._known.labels.get(value, ("", ""))
+            scope = scopes[predicate] if slot[0] == _ALIAS else ""
+            if scope and scope not in self._scopes:
+                self._report.filter_out(f"{scope.lower()}_synonym")
+            elif text := clean(value):
+                rank = self._rank(language)
+                if rank is not None:
+                    sorted_by = text if is_by_text and slot[0] == _LABEL else ""
+                    texts[slot[0]].append((rank[0], slot[1], sorted_by, language, rank[1], text))
+                elif slot[0] != _ABOUT:
+                    self._report.filter_out(OTHER_LANGUAGE)
+        for found in texts:
+            if len(found) > 1:
+                found.sort(key=lambda one: one[:3])
+        return texts
+
+    def _rank(self, tag: str) -> tuple[int, bool] | None:
+        """The place of a language, lower is better, and whether its names are aliases; None if it is not taken."""
+        if tag not in self._ranks:
+            if len(self._ranks) > _MAX_CACHED:
+                self._ranks.clear()
+            self._ranks[tag] = self._find_rank(tag)
+        return self._ranks[tag]
+
+    def _find_rank(self, tag: str) -> tuple[int, bool] | None:
+        n, is_items = 2 * len(self._languages), self.profile.is_items
+        for place, language in enumerate(self._languages):
+            if tag == language:
+                return 2 * place, True
+            if tag.startswith(language + "-") and not is_items:
+                return 2 * place + 1, True
+        if is_items and tag in (_MULTILINGUAL, _FALLBACK):
+            return n + (tag == _FALLBACK), tag == _MULTILINGUAL or self._takes_all
+        if not tag and not is_items:
+            return n, True
+        if self._takes_all and tag:
+            return n + 2, True
+        return (n + 2, False) if self.profile.other_languages else None
+
+    def _make_entity(
+        self, identity: str, facts: Sequence[Fact], names: Sequence[str], language: str, description: str | None
+    ) -> Entity | None:
+        """The entity, or None if it is of another class than the requested ones."""
+        profile, tree = self.profile, self._known.tree
+        extra = _find_extra(facts)
+        rank = self._rank(language) if language else None
+        if rank and rank[0] > (0 if profile.is_items else 1):
+            extra["language"] = language
+        above = [
+            type_name(fact[1])
+            for name in profile.parents
+            for fact in facts
+            if fact[0] == name and fact[2] is None
+        ]  # fmt: skip
+        parents = [parent for parent in dict.fromkeys(above) if parent and parent != identity]
+        if profile.children:  # what is above may say so itself
+            parents += [parent for parent in tree.parents(identity) if parent not in above and parent != identity]
+        if profile.is_ontology:
+            term = Term(identity, names, "", description, parents, extra=extra)
+            term.namespace = next((fact[1] for fact in facts if fact[0] == known.NAMESPACE), "")
+            term.alt_ids = [short_id(fact[1]) for fact in facts if fact[0] == known.ALT_ID]
+            term.xrefs = [short_id(fact[1]) for fact in facts if fact[0] == known.XREF]
+            entity = term.make_entity(tree, self._type_map, self._report, links=self._links)
+        else:
+            own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
+            kb_types, types = self._find_types(tuple(dict.fromkeys(filter(None, (*own, *parents)))))
+            if identity in kb_types:
+                kb_types = tuple(name for name in kb_types if name != identity)
+            if parents and self._links:
+                extra[LINKS_FIELD] = "|".join(parents)
+            if gone := tree.replaced.get(identity):
+                extra["alt_ids"] = "|".join(gone)
+            bounded = self._report.bound_names(identity, names)
+            entity = Entity(identity, bounded[0], bounded[1:], kb_types, types, description, extra)
+        if self._classes and set(self._classes).isdisjoint((identity, *entity.kb_types)):
+            self._report.filter_out(OTHER_CLASS)
+            return None
+        return entity
+
+    def _find_types(self, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native types with those above them, and coarse types; cached."""
+        found = self._types.get(own)
+        if found is None:
+            if len(self._types) >= _MAX_CACHED:
+                self._types.clear()
+            walk = self._known.tree.walk_up
+            kb_types, heights = walk(own)
+            if len(own) == 1:
+                types = nearest_types(kb_types, heights, self._coarse_type)
+            else:
+                each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
+                types = tuple(dict.fromkeys(name for some in each for name in some))
+            found = tuple(kb_types), types
+            if sum(map(len, own)) <= _MAX_CACHED_LENGTH:
+                self._types[own] = found
+        return found
+
+    def _coarse_type(self, native: str) -> str | None:
+        return coarse_type(self._type_map, native)
+
+
+def _find_extra(facts: Sequence[Fact]) -> dict[str, str]:
+    """Further fields."""
+    extra: dict[str, str] = {}
+    for predicate, value, _, _ in facts:
+        if predicate in known.SAME_AS and (match := _WIKIDATA_ITEM.fullmatch(value)):
+            extra.setdefault("wikidata_id", match[1])
+        elif predicate == known.NOTATION and (text := clean(value)):
+            extra["notation"] = f"{extra['notation']}|{text}" if "notation" in extra else text
+    return extra
+
+
+class ItemMaker(EntityMaker):
+    """Makes entities from the statements of Wikidata, as from its JSON dump."""
+
+    def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
+        if not item_number(identity):
+            return NOT_AN_ITEM
+        types = self._find_classes(facts)
+        return WIKIMEDIA_INTERNAL if types.is_internal else None if types.is_included else OTHER_CLASS
+
+    def _make_entity(
+        self, identity: str, facts: Sequence[Fact], names: Sequence[str], language: str, description: str | None
+    ) -> Entity | None:
+        types = self._find_classes(facts)
+        rank = self._rank(language)
+        extra = {"language": language} if rank and rank[0] else {}
+        bounded = self._report.bound_names(identity, names)
+        return Entity(identity, bounded[0], bounded[1:], types.kb_types, types.types, description, extra)
+
+    def _find_classes(self, facts: Sequence[Fact]) -> ClassTypes:
+        """What the classes tell that an item is an instance of, or a subclass of."""
+        numbers = [
+            dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
+            for name in (TRUTHY.types[-1], TRUTHY.parents[-1])
+        ]
+        instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
+        assert self._known.finder is not None, "the first pass makes it for Wikidata"
+        return self._known.finder.find(instance_of, subclass_of)
