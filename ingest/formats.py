@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -179,6 +180,8 @@ def known_bases() -> tuple[Format, ...]:
     )  # fmt: skip
 
 
+_MAX_CHECKED = 100  # files of a folder
+
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
 
 
@@ -274,6 +277,7 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
             message = f"holds several bases: {signs}. Name the files of one of them, or choose its format"
             raise FormatError(path, None, message, option="format")
         if found:
+            _check_is_alone(path, names, found[0])
             return found[0].name
         known_base = next((base.name for base in bases_of(options) if base.choose(names)), None)
         if known_base is not None:
@@ -289,6 +293,29 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
     if table is not None and table not in FORMAT_NAMES:
         return table  # a known base, whose rows may look like statements of RDF
     return next((one.name for one in FORMATS if not one.is_table and _module(one).detect(head)), table)
+
+
+def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
+    """Refuse a folder that has a base of another format too, which would be skipped silently.
+
+    Raises:
+        FormatError: If there is one. Tables do not count: many folders have some that are not bases.
+    """
+    from ingest.io.streams import read_head
+
+    for name in names[:_MAX_CHECKED] if os.path.isdir(path) else ():  # noqa: PTH112
+        with suppress(InputError):
+            head = read_head(name)
+            other = next((one for one in FORMATS if not one.is_table and _module(one).detect(head)), shown)
+            if other is not shown:
+                message = (
+                    f"holds several bases: {shown.name} ({shown.folder_sign}), and {other.name} ({name}). Name the "
+                    f"files of one of them, or choose format {shown.name}."
+                )
+                break
+    else:
+        return
+    raise FormatError(path, None, message, option="format")
 
 
 def _module(one: Format) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -27,6 +28,8 @@ RATIO_GRACE = 1 << 26
 _MAX_DECODER_MEMORY = 1 << 28  # of an xz stream; xz -9 needs 65 MiB
 # One call of zstd returns all that its input holds, so the input is small: 2 KiB can become 64 MiB at worst.
 _ZSTD_INPUT = 1 << 11
+_FIRST_BYTES = 1 << 9
+_NOT_ZERO = re.compile(rb"[^\0]")
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # "BZh9" alone could begin a text
 
 
@@ -66,15 +69,18 @@ def decompress(path: str, raw: RawInput, head: bytes, compression: str) -> Itera
     """
     import zstandard
 
-    decoder = _new_decoder(compression)
-    data, n_read, n_written, step = head, len(head), 0, _ZSTD_INPUT if compression == "zstd" else CHUNK
+    most = _ZSTD_INPUT if compression == "zstd" else CHUNK
+    decoder, step = _new_decoder(compression), _FIRST_BYTES
+    data, start, n_read, n_written = head, 0, len(head), 0
     while True:
-        if not data:
-            data = raw.read(CHUNK)
+        if start == len(data):
+            data, start = raw.read(CHUNK), 0
             n_read += len(data)
         if not data:
             raise FormatError(path, None, f"its {compression} data ends early: the file is truncated. Fetch it again")
-        piece, data = data[:step], data[step:]
+        # A stream gets few bytes first, then more: what it leaves is copied, and a chunk may have 10,000 streams.
+        piece = data[start : start + step]
+        start, step = start + len(piece), min(2 * step, most)
         try:
             for output in _feed(decoder, piece, compression):
                 n_written += len(output)
@@ -84,14 +90,14 @@ def decompress(path: str, raw: RawInput, head: bytes, compression: str) -> Itera
             raise FormatError(path, None, f"its {compression} data is damaged ({error}). Fetch it again") from error
         if decoder.eof:
             # Padding with zero bytes is allowed after a stream; anything else must be a further stream.
-            data = (decoder.unused_data + data).lstrip(b"\0")
-            while not data:
-                data = raw.read(CHUNK)
+            start -= len(decoder.unused_data)
+            while (found := _NOT_ZERO.search(data, start)) is None:
+                data, start = raw.read(CHUNK), 0
                 if not data:
                     return
                 n_read += len(data)
-                data = data.lstrip(b"\0")
-            decoder = _new_decoder(compression)
+            start = found.start()
+            decoder, step = _new_decoder(compression), _FIRST_BYTES
 
 
 def _new_decoder(compression: str) -> Any:

@@ -87,7 +87,7 @@ def detect(head: Head) -> bool:
 
 def detect_names(names: Iterable[str]) -> bool:
     """Whether the names of the files in a folder or archive show RDF."""
-    return any(_ENDING.search(name) for name in names)
+    return any(_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
 
 
 def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> RdfReader:
@@ -211,7 +211,9 @@ class RdfReader(ReaderBase):
         if survey.known.counts.keys().isdisjoint(naming):
             used = ", ".join(name for name, _ in survey.seen.most_common(8)) or "no statement"
             message = f"is {syntax} in which nothing has a name by a known property. It has: {used}"
-            raise FormatError(source.path, None, f"{message}. Name the property of the names.", option="label_properties")
+            raise FormatError(
+                source.path, None, f"{message}. Name the property of the names.", option="label_properties"
+            )
 
     def _read_entities(self, maker: EntityMaker, report: ReadReport) -> Iterator[Entity]:
         """One entity for each subject: those with adjacent statements first."""

@@ -107,7 +107,7 @@ class EntityMaker:
         self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
         self._ranks: dict[str, tuple[int, bool] | None] = {}
         self._slots = {name: (_ABOUT, place) for place, name in enumerate(profile.descriptions)}
-        self._slots |= {name: (_ALIAS, 0) for name in profile.aliases}
+        self._slots |= dict.fromkeys(profile.aliases, (_ALIAS, 0))
         self._slots |= {name: (_LABEL, place) for place, name in enumerate(profile.labels)}
         if profile.is_ontology and profile.descriptions[0] in vocabulary.counts:
             self._slots.pop(profile.descriptions[-1])  # comments are notes there, beside definitions

@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ingest.base.format import HEAD_BYTES, Head
 from ingest.io.lines import BadLine, read_lines
@@ -82,7 +82,9 @@ _STATEMENT = re.compile(
     rb"|" + _IRI + rb"\s*\{"
 )
 _MISC = re.compile(rb"(?:\s+|<\?(?:[^?]|\?(?!>))*\?>|<!--(?:[^-]|-(?!->))*-->)*")
-_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>")
+_DOCTYPE = re.compile(
+    rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
+)
 _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
@@ -138,7 +140,7 @@ def _find_triples(data: bytes, rest: bytes) -> str | None:
     n_good = sum(_N_ROW.fullmatch(row) is not None for row in rows)
     if rows and n_good * 2 >= len(rows) and not _DIRECTIVES.search(rest):
         return N_TRIPLES
-    return TURTLE if _STATEMENT.match(rest) or _DIRECTIVES.search(rest) and n_good else None
+    return TURTLE if _STATEMENT.match(rest) or (_DIRECTIVES.search(rest) and n_good) else None
 
 
 def check_syntax(path: str, data: bytes) -> str:
@@ -281,7 +283,7 @@ class _Feed:
     def __init__(self, source: ByteSource, syntax: str) -> None:
         self.line, self.n_open, self.depth, self.is_closed = 1, 0, 0, False
         self._path, self._syntax = source.path, syntax
-        self._opening, self._closing = ((b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}"))
+        self._opening, self._closing = (b"<", b"</") if syntax == RDF_XML else (b"([{", b")]}")
         self._chunks = self._decode(source.chunks())
         self._rest, self._place, self._last, self._tail = b"", 0, b"", b""
 

@@ -441,18 +441,17 @@ def _numbers(statements: Any) -> tuple[int, ...]:
 
 
 def _number_of(statement: Any) -> int:
-    value = statement
-    if isinstance(statement, dict):
-        snak = statement.get("mainsnak", statement)
-        if snak.get("snaktype", "value") != "value":
-            return 0
-        value = snak.get("datavalue", snak)
-        value = value.get("value") if isinstance(value, dict) else value
-        if isinstance(value, dict):
-            if value.get("id") is None and value.get("entity-type", "item") == "item":
-                return item_number(f"Q{value.get('numeric-id')}")
-            value = value.get("id")
-    return item_number(value)
+    """The item that a statement names; 0 if it names none. Simplified ones are ids, alone or as a value."""
+    if not isinstance(statement, dict):
+        return item_number(statement)
+    snak = statement.get("mainsnak")
+    if snak is None:
+        return item_number(statement.get("value"))
+    value = snak["datavalue"]["value"] if snak.get("snaktype") == "value" and snak.get("datavalue") else None
+    if not isinstance(value, dict):
+        return 0
+    is_old = value.get("id") is None and value.get("entity-type") == "item"
+    return item_number(f"Q{value.get('numeric-id')}" if is_old else value.get("id"))
 
 
 def _find_links(row: Any) -> tuple[int, ...]:
@@ -467,10 +466,9 @@ def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]
     prefix = _find_prefix(source)
     if prefix is not None:
         for _, record in read_records(source, prefix=prefix):
-            if isinstance(record, dict) and isinstance(claims := record.get("claims"), dict) and SUBCLASS_OF in claims:
-                number, above = item_number(record.get("id")), _numbers(claims[SUBCLASS_OF])
-                if number and above:
-                    yield number, above
+            number, above = _edges_of(record)
+            if number and above:
+                yield number, above
         return
     for line in lines_with(source, b'"P279"', max_bytes=limits.MAX_ITEM_BYTES):
         try:
@@ -478,14 +476,19 @@ def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]
             number, claims = item_number(row.id), row.claims
             above = _best(claims.subclass_of) if isinstance(claims, _Claims) else ()
         except msgspec.ValidationError:
-            found = decode_object(_trim(line))
-            if not isinstance(found, dict) or not isinstance(found.get("claims"), dict):
-                continue
-            number, above = item_number(found.get("id")), _numbers(found["claims"].get(SUBCLASS_OF))
+            number, above = _edges_of(decode_object(_trim(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
         if number and above:
             yield number, above
+
+
+def _edges_of(record: Any) -> tuple[int, tuple[int, ...]]:
+    """Number and parents of an item of any of the forms; 0 and () if it is none."""
+    try:
+        return item_number(record.get("id")), _numbers(_map(record.get("claims")).get(SUBCLASS_OF))
+    except (TypeError, AttributeError, KeyError):
+        return 0, ()
 
 
 def _trim(line: bytes) -> bytes:

@@ -97,6 +97,40 @@ id: part_of
 name: part of
 """
 
+GRAPH = json.dumps(
+    {
+        "graphs": [
+            {
+                "nodes": [
+                    {
+                        "id": f"http://purl.obolibrary.org/obo/MADE_{i}",
+                        "lbl": f"toe {i}",
+                        "type": "CLASS",
+                        "meta": {
+                            "synonyms": [
+                                {"pred": "hasExactSynonym", "val": "é"},
+                                {"pred": "hasBroadSynonym", "val": "b"},
+                            ],
+                            "definition": {"val": "It hurts."},
+                            "deprecated": i == 5,
+                        },
+                    }
+                    for i in range(7)
+                ],
+                "edges": [
+                    {
+                        "sub": f"http://purl.obolibrary.org/obo/MADE_{i}",
+                        "pred": "is_a",
+                        "obj": f"http://purl.obolibrary.org/obo/MADE_{i * 3 % 7}",
+                    }
+                    for i in range(7)
+                ],
+            }
+        ]
+    },
+    indent=1,
+)
+
 TERMS = [
     Entity(
         "MADE:0001",

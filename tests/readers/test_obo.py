@@ -70,7 +70,9 @@ def test_links_are_the_direct_parents() -> None:
     assert [e.extra.get("links_to") for e in entities] == ["MADE:0002|MADE:0004", "MADE:0003", "MADE:0002", None]
 
 
-@pytest.mark.parametrize("line", ["is_a: A:0! top", "is_a: A:0!", "is_a: A:0 ! top", 'is_a: A:0{source="x"} ! top', "is_a:A:0"])
+@pytest.mark.parametrize(
+    "line", ["is_a: A:0! top", "is_a: A:0!", "is_a: A:0 ! top", 'is_a: A:0{source="x"} ! top', "is_a:A:0"]
+)
 def test_a_parent_is_an_id_alone(line: str) -> None:
     """A comment or modifiers behind an id need no space."""
     (term, _) = read(f"[Term]\nid: A:1\nname: a\n{line}\n\n[Term]\nid: A:0\nname: top\n")
@@ -81,7 +83,7 @@ def test_a_parent_is_an_id_alone(line: str) -> None:
 @pytest.mark.parametrize(
     "value, text",
     [
-        ("\"3,3',3\"-ring acid\" EXACT IUPAC_NAME [IUPAC:]", "3,3',3\"-ring acid"),
+        ('"3,3\',3"-ring acid" EXACT IUPAC_NAME [IUPAC:]', "3,3',3\"-ring acid"),
         ('"a 5" nail" EXACT []', 'a 5" nail'),
         ('"the "best" toe" EXACT [MADE:x "a [note]"]', 'the "best" toe'),
         ('"plain" EXACT [MADE:x "in "quotes""]', "plain"),

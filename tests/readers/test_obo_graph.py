@@ -67,7 +67,9 @@ EDGES = [
 
 def graph(nodes: Any = NODES, edges: Any = EDGES, **more: Any) -> str:
     """A document with one graph."""
-    return json.dumps({"meta": {}, "graphs": [{"id": SPACE + "made.json", "meta": {}, **more, "nodes": nodes, "edges": edges}]})
+    return json.dumps(
+        {"meta": {}, "graphs": [{"id": SPACE + "made.json", "meta": {}, **more, "nodes": nodes, "edges": edges}]}
+    )
 
 
 @pytest.mark.parametrize("form", ["obo", "owl", "json", "ttl"])

@@ -18,7 +18,9 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 from pearl_qdrant.records import Entity
 
-SKOS = PREFIXES + """
+SKOS = (
+    PREFIXES
+    + """
 t:scheme a skos:ConceptScheme ; skos:prefLabel "Toys"@en ; skos:hasTopConcept t:c0 .
 t:c1 a skos:Concept ;
     skos:prefLabel "wooden toy"@en, "puulelu"@fi ;
@@ -36,6 +38,7 @@ t:c4 a skos:Concept ; owl:deprecated true ; skos:prefLabel "old toy"@en ; dct:is
 t:group a skos:Collection ; skos:prefLabel "Groups"@en .
 [] a skos:Concept ; rdfs:label "nobody"@en .
 """
+)
 WOOD = Entity(
     T + "c1",
     "wooden toy",
@@ -132,7 +135,9 @@ def test_well_known_prefixes_need_no_declaration() -> None:
 
 def test_general_vocabularies_are_known() -> None:
     """schema.org, FOAF, Dublin Core, DBpedia and rdfs:label give names; types come with those above them."""
-    text = PREFIXES + """
+    text = (
+        PREFIXES
+        + """
     t:1 a schema:Person ; schema:name "Anna"@en ; schema:alternateName "Annie"@en ; rdfs:label "Anna T."@en .
     t:2 a t:Maker ; dct:title "Toy Book" ; dct:description "About toys." .
     t:Maker rdfs:subClassOf t:Company . t:Company rdfs:subClassOf schema:Organization , owl:Thing .
@@ -140,6 +145,7 @@ def test_general_vocabularies_are_known() -> None:
     t:4 a owl:ObjectProperty ; rdfs:label "made by"@en .
     t:5 a t:Maker .
     """
+    )
     report = ReadReport(max_errors=0)
     anna, book, town = read(text, report=report)
 
@@ -153,7 +159,9 @@ def test_general_vocabularies_are_known() -> None:
 
 def test_properties_can_be_named() -> None:
     """Other properties are names and types, by IRI or with a well-known prefix, before the known ones."""
-    text = PREFIXES + 't:1 t:called "Anna" ; rdfs:label "toy maker" ; t:alias "Annie" ; t:kind "person" ; dbo:alias "A" .'
+    text = (
+        PREFIXES + 't:1 t:called "Anna" ; rdfs:label "toy maker" ; t:alias "Annie" ; t:kind "person" ; dbo:alias "A" .'
+    )
     options = {"label_properties": (T + "called",), "alias_properties": (f"<{T}alias>", "dbo:alias")}
 
     assert read(text, **options, type_properties=(T + "kind",)) == [
@@ -178,18 +186,25 @@ def test_a_file_of_properties_alone_has_terms() -> None:
 
 def test_instances_with_their_own_classes_are_the_entities() -> None:
     """A few classes beside many instances make no ontology."""
-    text = PREFIXES + 't:C a owl:Class ; rdfs:label "toy" . ' + " ".join(f't:{i} a t:C ; rdfs:label "n{i}" .' for i in range(9))
+    text = (
+        PREFIXES
+        + 't:C a owl:Class ; rdfs:label "toy" . '
+        + " ".join(f't:{i} a t:C ; rdfs:label "n{i}" .' for i in range(9))
+    )
 
     assert [entity.canonical_name for entity in read(text)] == [f"n{i}" for i in range(9)]
 
 
 def test_labels_that_are_nodes_are_followed() -> None:
     """SKOS-XL keeps the text of a label in a node of its own."""
-    text = PREFIXES + """
+    text = (
+        PREFIXES
+        + """
     t:c a skos:Concept ; xl:prefLabel t:l1 ; xl:altLabel t:l2, t:l3 .
     t:l1 a xl:Label ; xl:literalForm "toy"@en . t:l2 a xl:Label ; xl:literalForm "plaything"@en .
     t:l3 a xl:Label ; xl:literalForm "lelu"@fi .
     """
+    )
 
     assert read(text) == [Entity(T + "c", "toy", ("plaything",))]
 
@@ -208,7 +223,9 @@ def test_statements_about_a_subject_are_joined_wherever_they_are(tmp_path: Path)
     folder = tmp_path / "people"
     folder.mkdir()
     (folder / "a.nt").write_text(lines[3] + lines[0])
-    (folder / "b.ttl.gz").write_bytes(gzip.compress((PREFIXES + 't:a a foaf:Person . t:c foaf:name "Third" .').encode()))
+    (folder / "b.ttl.gz").write_bytes(
+        gzip.compress((PREFIXES + 't:a a foaf:Person . t:c foaf:name "Third" .').encode())
+    )
     (folder / "c.nq").write_text(lines[1])
     (folder / "notes.md").write_text("# how to read this\n")
 

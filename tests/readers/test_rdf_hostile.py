@@ -63,7 +63,9 @@ def test_what_real_files_have_is_not_refused() -> None:
 
 def test_cycles_of_classes_end() -> None:
     """Classes above themselves, alone or in a ring, are listed once and never their own types."""
-    ring = " ".join(f't:{i} a owl:Class ; rdfs:label "{i}" ; rdfs:subClassOf t:{(i + 1) % 5}, t:{i} .' for i in range(5))
+    ring = " ".join(
+        f't:{i} a owl:Class ; rdfs:label "{i}" ; rdfs:subClassOf t:{(i + 1) % 5}, t:{i} .' for i in range(5)
+    )
     entities = read(PREFIXES + ring)
 
     assert [len(entity.kb_types) for entity in entities] == [4] * 5
@@ -115,7 +117,20 @@ def test_labels_that_are_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_files_are_recognised_at_once() -> None:
     """Blank lines, quotes, comments and brackets without end cost no more than their length."""
-    for start in (b"\n", b"# \n", b"<", b"<!--", b"<!DOCTYPE r [<", b"<a> <b> ", b'"', b"[", b"{", b"[ ] ", b"@prefix", b"<!-- -- "):
+    for start in (
+        b"\n",
+        b"# \n",
+        b"<",
+        b"<!--",
+        b"<!DOCTYPE r [<",
+        b"<a> <b> ",
+        b'"',
+        b"[",
+        b"{",
+        b"[ ] ",
+        b"@prefix",
+        b"<!-- -- ",
+    ):
         assert rdf_syntax.find_syntax(start * (65_536 // len(start))) in (None, rdf_syntax.TURTLE)
 
 
@@ -127,7 +142,9 @@ def test_time_grows_with_the_input(name: str) -> None:
     def content(n: int) -> str:
         label = "http://www.w3.org/2000/01/rdf-schema#label"
         if name == "RDF/XML":
-            body = "".join(f'<skos:Concept rdf:about="u:{i}"><rdfs:label>n {i}</rdfs:label></skos:Concept>' for i in range(n))
+            body = "".join(
+                f'<skos:Concept rdf:about="u:{i}"><rdfs:label>n {i}</rdfs:label></skos:Concept>' for i in range(n)
+            )
             return f"{XML}{body}</rdf:RDF>"
         if name == "named RDF/XML":
             depth = min(n, 3_000)
@@ -171,7 +188,9 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
 
 
 _GOOD = [text.encode() for text in (*SYNTAXES.values(), OWL)]
-_SCRAPS = st.sampled_from([b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\n", b"\t", b"t:", b"[", b"(", b"]", b"{", b"&a;", b"<!--"])
+_SCRAPS = st.sampled_from(
+    [b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\n", b"\t", b"t:", b"[", b"(", b"]", b"{", b"&a;", b"<!--"]
+)
 
 
 @given(st.data())
