@@ -25,8 +25,8 @@ from pathlib import Path
 
 import click
 
-from ingest.io.report import ReadReport
 from ingest.formats import open_reader
+from ingest.io.report import ReadReport
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.records import Candidate, Link

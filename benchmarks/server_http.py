@@ -23,9 +23,9 @@ import click
 import numpy as np
 
 from ingest.base.scan import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.formats import open_reader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import Format, FormatOption, PathLike
+from ingest.base.format import Format, FormatOption, PathLike, read_head
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 
 def _detect_path(path: str, options: ReadOptions) -> str | None:
     from ingest.io.archive import is_zip, list_members
-    from ingest.io.streams import list_files, read_head
+    from ingest.io.streams import list_files
     from ingest.readers.arrow_rows import find_container
     from ingest.readers.open_table import bases_of, recognise
 
@@ -301,8 +301,6 @@ def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
     Raises:
         FormatError: If there is one. Tables do not count: many folders have some that are not bases.
     """
-    from ingest.io.streams import read_head
-
     for name in names[:_MAX_CHECKED] if os.path.isdir(path) else ():  # noqa: PTH112
         with suppress(InputError):
             head = read_head(name)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.io.encoding import Utf8Source
+from ingest.io.streams import open_source
+from ingest.io.text_check import HEAD_BYTES
 
 PathLike = str | os.PathLike[str]
-
-HEAD_BYTES = 1 << 16
-"""Bytes by which the format of an input is recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,19 @@ class Head:
     path: str
     name: str
     data: bytes
+
+
+def read_head(path: str) -> Head:
+    """The beginning of a file, decompressed and as UTF-8; of a pipe nothing. Raises as `open_source`."""
+    if Path(path).is_fifo():
+        return Head(path, Path(path).name.lower(), b"")
+    source = open_source(path)
+    try:
+        data = Utf8Source(source).head(HEAD_BYTES)
+    finally:
+        source.close()
+    name = re.split(r"[/!]", path)[-1].lower()
+    return Head(path, re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name), data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from ingest.base.reader import Hashes
 from ingest.base.scan import find_scattered
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
-from ingest.io.streams import ByteSource, open_sources
+from ingest.io.source import ByteSource
+from ingest.io.streams import open_sources
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ingest.io.decompress import CHUNK, RawInput, check_expansion
-from ingest.io.streams import ByteSource, stored_chunks
+from ingest.io.source import ByteSource, stored_chunks
 from pearl_qdrant.errors import FormatError, InputError
 
 SEPARATOR = "!"

@@ -11,7 +11,7 @@ import codecs
 import re
 from collections.abc import Iterator
 
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, wide_encoding
 from pearl_qdrant.errors import FormatError, OptionError
 

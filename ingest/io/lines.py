@@ -13,7 +13,7 @@ from itertools import chain
 
 from ingest.io import limits
 from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 

@@ -12,20 +12,19 @@ import errno
 import io
 import logging
 import os
-import re
 import stat
 import sys
 import tempfile
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from ingest.base.format import Head
-from ingest.io.decompress import CHUNK, RawInput, decompress, detect_compression
+from ingest.io.archive import SEPARATOR, Member, choose_member, is_zip
+from ingest.io.decompress import CHUNK, decompress, detect_compression
+from ingest.io.source import ByteSource, stored_chunks
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError, InputError
 
@@ -46,57 +45,6 @@ _MAX_ENTRIES = 1_000  # of a level of a folder; a release has some 50
 _CHUNKS_BETWEEN_CHECKS = 64  # of the disk: 16 MiB
 
 _log = logging.getLogger(__name__)
-
-
-class ByteSource(ABC):
-    """Input that can be read from its start any number of times, also by several threads at once.
-
-    Attributes:
-        path: Its name in errors; ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
-        size: In bytes, as stored (compressed).
-    """
-
-    path: str
-    size: int
-
-    @abstractmethod
-    def chunks(self) -> Iterator[bytes]:
-        """The decompressed content, in pieces that are never empty.
-
-        Raises:
-            FormatError: If the compressed data is damaged, ends early, or is a bomb.
-            InputError: If reading fails.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close files and remove temporary ones."""
-
-    def head(self, n_bytes: int) -> bytes:
-        """The first bytes of the decompressed content, or all of it if it is shorter. Raises as `chunks`."""
-        parts = []
-        missing = n_bytes
-        for chunk in self.chunks():
-            parts.append(chunk[:missing])
-            missing -= len(parts[-1])
-            if not missing:
-                break
-        return b"".join(parts)
-
-
-def stored_chunks(path: str, raw: RawInput) -> Iterator[bytes]:
-    """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
-    try:
-        head = raw.read(CHUNK)
-        compression = detect_compression(head)
-        if compression is None:
-            while head:
-                yield head
-                head = raw.read(CHUNK)
-        else:
-            yield from decompress(path, raw, head, compression)
-    except OSError as error:
-        raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
 class Source(ByteSource):
@@ -172,7 +120,7 @@ class Source(ByteSource):
             with suppress(FormatError):  # damaged or too short: reported when it is read
                 text = next(decompress(self.path, io.BytesIO(), head, compression), b"")
         if text:
-            check_is_text(self.path, text[:HEAD_BYTES])
+            check_is_text(self.path, text[:HEAD_BYTES], may_be_wide=True)
         yield head
         while chunk := stream.read(CHUNK):
             yield chunk
@@ -265,8 +213,6 @@ def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
     Raises:
         FormatError: As `Source`; for an archive of several files, with their names.
     """
-    from ingest.io.archive import SEPARATOR, Member, choose_member, is_zip
-
     path = os.fspath(path)
     outer, separator, member = path.rpartition(SEPARATOR)
     if separator and not os.path.exists(path) and is_zip(outer):  # noqa: PTH110 - a path with NUL is no error here
@@ -292,21 +238,6 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
             stack.callback(sources[-1].close)
         stack.pop_all()
         return tuple(sources)
-
-
-def read_head(path: str) -> Head:
-    """The beginning of a file, decompressed and as UTF-8; of a pipe nothing. Raises as `open_source`."""
-    from ingest.io.encoding import Utf8Source
-
-    if Path(path).is_fifo():
-        return Head(path, Path(path).name.lower(), b"")
-    source = open_source(path)
-    try:
-        data = Utf8Source(source).head(HEAD_BYTES)
-    finally:
-        source.close()
-    name = re.split(r"[/!]", path)[-1].lower()
-    return Head(path, re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name), data)
 
 
 def list_files(folder: Path) -> Iterator[Path]:

@@ -37,7 +37,7 @@ _TEXTS = (
     (rb"(?i)\A\s*(?:<!doctype html|<html)", "a web page (HTML). Was an error page downloaded instead"),
     (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
     (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
-    (rb"\A\s*<(?s:.)*<(?:\w+:)?Ontology\b", "an ontology in OWL/XML. Convert it: robot convert --output base.obo"),
+    (rb"\A\s*<(?s:.)*<(?:\w+:)?Ontology\b", "an ontology in OWL/XML. Convert it: robot convert -o base.obo"),
     (
         rb"\A\s*(?:Prefix|Ontology)\(",
         "an ontology in OWL functional syntax. Convert it: robot convert -o base.obo",
@@ -58,12 +58,13 @@ def describe_text(head: bytes) -> str | None:
     return next((kind for pattern, kind in _TEXTS if re.search(pattern, head)), None)
 
 
-def check_is_text(path: str, head: bytes) -> None:
+def check_is_text(path: str, head: bytes, *, may_be_wide: bool = False) -> None:
     """Refuse a file that is clearly not text with newlines.
 
     Args:
         path: The file, for the error.
         head: Its first bytes, decompressed.
+        may_be_wide: It may be UTF-16, which is converted later.
 
     Raises:
         FormatError: If it is empty or another kind of file; names the kind.
@@ -76,8 +77,11 @@ def check_is_text(path: str, head: bytes) -> None:
     if head[257:262] == b"ustar":
         raise FormatError(path, None, "is a tar archive. Unpack it: tar -xf")
     lines = head.split(b"\n")
-    is_utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff")) or wide_encoding(head) is not None
-    if b"\0" in head and not is_utf16 and _is_mostly_binary(lines):
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or wide_encoding(head) is not None:
+        if may_be_wide:
+            return
+        raise FormatError(path, None, "is UTF-16 text. Convert it: iconv -f UTF-16 -t UTF-8")
+    if b"\0" in head and _is_mostly_binary(lines):
         raise FormatError(path, None, "is not text: it is full of NUL bytes. Is it a binary file?")
     if len(lines) == 1 and head.count(b"\r") > 1 and len({part.count(b"\t") for part in head.split(b"\r")[:-1]}) == 1:
         raise FormatError(path, None, r"ends its lines with \r alone. Convert it: tr '\r' '\n'")

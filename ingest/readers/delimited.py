@@ -19,7 +19,7 @@ from itertools import islice
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, describe_text
 from ingest.readers.columns import TableColumns
 from pearl_qdrant.errors import FormatError

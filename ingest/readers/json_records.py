@@ -11,7 +11,7 @@ import msgspec
 from ingest.io import limits
 from ingest.io.lines import BOM, BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES
 from pearl_qdrant.errors import FormatError
 

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.report import NO_ID, NO_NAME, ReadReport
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.readers.umls_types import tree_prefixes
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.arrow_rows import check_path, open_arrow, read_workbook
 from ingest.readers.cells import find_path, parse_path

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ingest.base.format import HEAD_BYTES, Head, PathLike
+from ingest.base.format import Head, PathLike
 from ingest.base.merge import batches
 from ingest.base.reader import Hashes
 from ingest.base.reader_base import ReaderBase
@@ -38,6 +38,7 @@ from ingest.io import limits
 from ingest.io.archive import Member, is_zip, list_members
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import STDIN
+from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import rdf_profiles as known
 from ingest.readers.obo import check_scopes
 from ingest.readers.ontology import ClassTree
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
-    from ingest.io.streams import ByteSource
+    from ingest.io.source import ByteSource
     from pearl_qdrant.records import Entity
 
 BLANK_NODE = "blank_node"

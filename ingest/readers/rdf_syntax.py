@@ -15,15 +15,16 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ingest.base.format import HEAD_BYTES, Head
+from ingest.base.format import Head
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
+from ingest.io.text_check import HEAD_BYTES
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
     import pyoxigraph
 
-    from ingest.io.streams import ByteSource
+    from ingest.io.source import ByteSource
 
 BAD_TRIPLE = "bad_triple"
 ROW_ABOUT_A_ROW = "row_about_a_row"
@@ -93,14 +94,14 @@ _LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
 _FOREIGN = (
     (
         re.compile(rb"(?:Prefix|Ontology)\("),
-        "is OWL in functional syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
+        "is OWL in functional syntax, not RDF. Convert it: robot convert -i FILE -o FILE.owl",
     ),
     (
         re.compile(rb"(?:Prefix|Ontology):\s"),
-        "is OWL in Manchester syntax, not RDF. Convert it: robot convert --input FILE --output FILE.owl",
+        "is OWL in Manchester syntax, not RDF. Convert it: robot convert -i FILE -o FILE.owl",
     ),
 )
-_OWL_XML = "is OWL/XML, not RDF/XML. Convert it: robot convert --input FILE --format owl --output FILE.owl"
+_OWL_XML = "is OWL/XML, not RDF/XML. Convert it: robot convert -i FILE -o FILE.owl"
 _REMOTE = (
     "this JSON-LD names a context on the web, and nothing is fetched. Write the context into the file, or expand it "
     "first (jsonld expand)"

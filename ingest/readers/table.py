@@ -15,11 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from ingest.base.format import read_head
 from ingest.base.reader_base import ReaderBase
 from ingest.io.archive import SEPARATOR, is_zip, list_members
 from ingest.io.encoding import Utf8Source, check_decodable, check_encoding
 from ingest.io.report import ReadReport, make_excerpt
-from ingest.io.streams import STDIN, ByteSource, list_files, read_head
+from ingest.io.source import ByteSource
+from ingest.io.streams import STDIN, list_files
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import layouts
 from ingest.readers.arrow_rows import check_path, find_container

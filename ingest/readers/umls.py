@@ -37,7 +37,8 @@ from ingest.io import limits
 from ingest.io.archive import SEPARATOR, Member, is_zip, list_members
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, TOO_MANY_ROWS, ReadReport, make_excerpt
-from ingest.io.streams import STDIN, ByteSource, Source
+from ingest.io.source import ByteSource
+from ingest.io.streams import STDIN, Source
 from ingest.readers.umls_types import SemanticTypes, check_lengths, read_small_file
 from pearl_qdrant.errors import FormatError, InputError, SettingsError
 from pearl_qdrant.records import Entity

@@ -13,7 +13,7 @@ from importlib import resources
 
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import make_excerpt
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError, SettingsError
 
 SHIPPED = "umls_semantic_types.tsv"

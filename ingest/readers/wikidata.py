@@ -41,7 +41,7 @@ from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.lines import BOM, BadLine, byte_lines, lines_with
 from ingest.io.report import INVALID_UTF8, NO_ID, NUL_CHARACTER, ReadReport
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.json_records import INVALID_JSON, NESTED_TOO_DEEP, decode_object, read_records
 from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes
@@ -398,12 +398,13 @@ def _find_prefix(source: ByteSource) -> str | None:
     if first.startswith(b"{") and re.match(rb'\{\s*"(?:entities|success|searchinfo)"', b" ".join(lines[:2]).strip()):
         return "entities.*" if re.search(rb'"entities"\s*:\s*\{', head) else "entities.item"
     items = [line for line in map(_trim, lines) if line not in (b"", b"[", b"]")]
-    if not items or (is_cut and len(items) == 1 and len(first) > 1):
-        return None if items and first[:2] != b"[{" else "item" if first[:1] == b"[" else ""
-    is_item = isinstance(decode_object(items[0]), dict) or items[0].endswith(b"}")
-    if is_item and not (first[:1] == b"[" and len(lines) == 1 and b"},{" in first):
-        return None
-    return "item" if first[:1] == b"[" else ""
+    document = "item" if first[:1] == b"[" else ""
+    if len(items) == 1 and is_cut:  # a line that is longer than the head
+        return document if first.startswith(b"[{") else None
+    is_item = bool(items) and items[0].startswith(b"{") and items[0].endswith(b"}")
+    if is_item and len(lines) == 1 and document:  # perhaps several items in the one line
+        is_item = isinstance(decode_object(items[0]), dict)
+    return None if is_item else document
 
 
 def _kind_of(kind: Any, id_: Any) -> str | None:

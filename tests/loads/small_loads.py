@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ingest.readers.tsv.reader import TsvReader
-
 from ingest.base.scan import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import IngestResult, ingest
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
@@ -54,7 +53,7 @@ def write_base(path: Path, n: int) -> Path:
 
 def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> IngestResult:
     """Ingest a file into the collection `base`, which is made if it is not there."""
-    with TsvReader([path]) as reader:
+    with open_reader([path]) as reader:
         scanned = scan(reader, ReadReport())
         name = "base"
         collection = store.open(name) if name in store.collections() else store.create(manifest_for(encoder))

@@ -19,7 +19,8 @@ from typing import TypeVar
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source, open_sources
+from ingest.io.source import ByteSource
+from ingest.io.streams import open_sources
 from ingest.readers.columns import TableColumns
 from pearl_qdrant.errors import OptionError
 from training.corpus.bases import base_key, entity_row, typed_names

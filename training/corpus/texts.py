@@ -8,7 +8,7 @@ import msgspec
 
 from ingest.io.lines import BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, ReadReport
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError
 from training.corpus.options import DEFAULT_FIELD
 
