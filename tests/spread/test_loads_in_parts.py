@@ -15,6 +15,7 @@ from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread import driver
+from ingest.spread.cutting import BucketReader, buckets_of
 from ingest.spread.work import Work
 from ingest.spread.worker import PartBuilder
 from pearl_qdrant import EntityLinker
