@@ -79,6 +79,8 @@ def text_of(value: Any) -> str:
         text = str(value)
     if "\n" in text or "\t" in text or "\r" in text:
         text = BREAKS.sub(" ", text)
+    if text.startswith('="') and text.endswith('"'):  # a spreadsheet's way to keep 007 a text
+        text = text[2:-1]
     return text.strip()
 
 
@@ -115,7 +117,7 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
         NotTextError: If an item is a list or an object.
     """
     if isinstance(value, (list, tuple, set)):
-        items: Iterable[str] = map(text_of, value)
+        items: Iterable[str] = map(_item_text, value)
     else:
         text = text_of(value)
         if not text or text in NOTHING:
@@ -130,6 +132,13 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
                 text = quoted[1]
             items = split_list(text) if separator == "|" else (item.strip(' "') for item in text.split(separator))
     return tuple(item for item in dict.fromkeys(items) if item and item not in _NO_ITEM)
+
+
+def _item_text(item: Any) -> str:
+    """The text of an item of a list; of an object that says one thing of an alias or a type, this."""
+    if isinstance(item, dict):
+        item = next((item[key] for key in ("value", "name", "label", "text") if isinstance(item.get(key), str)), item)
+    return text_of(item)
 
 
 def _parse_list(text: str) -> list[Any] | None:

@@ -25,7 +25,7 @@ ID_HEADERS = (
 NAME_HEADERS = (
     "canonical_name name preferred_label preferred_name preferred_term preflabel label title term itemlabel".split()
 )
-TYPE_HEADERS = "type types kb_types entity_type semantic_type semantic_types category categories".split()
+TYPE_HEADERS = "type types kb_types entity_type semantic_type semantic_types".split()
 ALIAS_HEADERS = (
     "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels altlabel "
     "alt_label also_known_as aka other_names exact_synonyms itemaltlabel".split()

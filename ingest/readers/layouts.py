@@ -359,6 +359,15 @@ BASES: tuple[Base, ...] = (
                 separators={"itemAltLabel": ", ", "alias": "none", "altLabel": "none"},
                 id_pattern=_WIKIDATA,
             ),
+            Shape(
+                "the same as TSV, in the syntax of RDF",
+                TableColumns("?item", "?itemLabel", ("?type", "?class", "?instance", "?instanceOf"), (
+                    "?itemAltLabel", "?alias", "?altLabel"), description="?itemDescription"),
+                header=_words("?item ?itemlabel"),
+                separators={"?itemAltLabel": ", ", "?alias": "none", "?altLabel": "none"},
+                is_literal=True,
+                id_pattern=f"<{_WIKIDATA}>",
+            ),
         ),
     ),
 )  # fmt: skip

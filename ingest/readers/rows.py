@@ -152,6 +152,8 @@ class RowReader:
                 report.skip(reason, path=path, line=number, text="\t".join(map(shown, row)))
             else:
                 id_ = self._taken(id_)
+                if self._shape.is_literal and (literal := _LITERAL.fullmatch(name)):
+                    name = _unquote(literal)
                 if self._has_filter and not self._is_kept(row, id_):
                     report.filter_out(OTHER_ROW)
                     continue
@@ -220,6 +222,8 @@ class RowReader:
             names[read_name(row[i])] = None
         for i in layout.aliases:
             if row[i] is not None and row[i] != "":
+                if self._shape.is_literal and (literal := _LITERAL.fullmatch(text_of(row[i]))):
+                    row[i] = _unquote(literal)
                 names.update(dict.fromkeys(split_items(row[i], separators.get(i, "|"))))
         names.pop("", None)
         native = [item for i in layout.types if row[i] for item in split_items(row[i], separators.get(i, "|"))]
@@ -290,7 +294,7 @@ class RowReader:
             role = shape.roles.get(role_of(row), shape.other_role)
             value, language = name if value_of is None else value_of(row) or name, language_of(row)
             if shape.is_literal and (literal := _LITERAL.fullmatch(value)):
-                value, language = literal[2].replace("\\'", "'").replace('\\"', '"'), literal[3] or ""
+                value, language = _unquote(literal), literal[3] or ""
             else:
                 value = self._taken(value)
             language = language.casefold()
@@ -332,6 +336,10 @@ _Fact = tuple[str, str, str, Any]
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Fact)
+
+
+def _unquote(literal: re.Match[str]) -> str:
+    return literal[2].replace("\\'", "'").replace('\\"', '"')
 
 
 def _place(language: str, wanted: Sequence[str]) -> int:

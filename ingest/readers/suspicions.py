@@ -25,6 +25,7 @@ _MAX_SHOWN = 8  # cells in a warning
 _LEAST_ROWS = 5
 _LEAST_TYPES = 20
 _ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
+_MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
 _IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
 
 
@@ -50,6 +51,9 @@ def find_suspicions(
                 f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
             )
             yield ReadWarning(message, options=("name_column",))
+    if odd := [name for name in names if _MOJIBAKE.search(name)]:
+        message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
+        yield ReadWarning(message)
     for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
         cells = _column(rows, i)
         if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):

@@ -98,6 +98,8 @@ CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
                        '<id_2>\t<Toy_Town>\trdfs:label\t"Toyburg"@eng\n<id_3>\t<Toy_Town>\trdf:type\t<wordnet_city>\n',
                        {"Toy_Town": ["Toy Town", "Toyburg"]}),
     "query.json": ("wikidata-sparql", json.dumps(SPARQL), {"Q1": ["Anna"], "Q2": ["Bob"]}),
+    "query.tsv": ("wikidata-sparql", '?item\t?itemLabel\t?itemAltLabel\n<http://www.wikidata.org/entity/Q1>\t"Anna"@en\t"Ann, Annie"@en\n',
+                  {"Q1": ["Anna", "Ann", "Annie"]}),
     "query.csv": ("wikidata-sparql", "item,itemLabel,itemAltLabel\nhttp://www.wikidata.org/entity/Q1,Anna,\"Ann, Annie\"\n",
                   {"Q1": ["Anna", "Ann", "Annie"]}),
 }  # fmt: skip
