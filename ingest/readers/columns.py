@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -39,6 +40,7 @@ RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 MAX_COLUMNS = 4_096
 """Columns of a table. The time for each row grows with them."""
 
+_LOWER_WORD = re.compile(r"[a-z][a-z0-9_ ]*")
 _EXTRA_PREFIX = "column_"
 _MAX_COLUMNS_SHOWN = 30
 _ONLY_HEADERS = ("entity_id", "cui", "qid", "concept_id", "curie", "wikidata_id")  # "ID" may be the name of something
@@ -204,11 +206,19 @@ def find_layout(
 
 
 def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None:
-    """Refuse a first row with a word that only a header has, if its column of names is not known.
+    """Refuse a first row with a word that only a header has, if its column of ids or names is not known.
 
     Raises:
         FormatError: If there is such a word.
     """
+    if len(cells) > 1 and cells[0] in NAME_HEADERS and all(map(_LOWER_WORD.fullmatch, cells)):
+        shown = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
+        message = (
+            f"the first row looks like a header ('{cells[0]}'), but no column is known to be the id. Name it, or the "
+        )
+        raise FormatError(
+            path, line, f"{message}column of names for both (the columns are: {shown}).", option="id_column"
+        )
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     if words:
         shown = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])

@@ -358,6 +358,15 @@ def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
     assert (entity.entity_id, entity.canonical_name) == ("Q90", "Paris")
 
 
+def test_names_without_ids_ask_for_a_column(tmp_path: Path) -> None:
+    """A header that begins with the names and has no id is no entity; the column of names may be both."""
+    text = "name\tcountry\nParis\tFR\nRome\tIT\n"
+
+    with pytest.raises(FormatError, match="no column is known to be the id. Name it, or the column of names for both"):
+        read(text)
+    assert [one.entity_id for one in read(text, columns=TableColumns(id="name", name="name"))] == ["Paris", "Rome"]
+
+
 @pytest.mark.parametrize("first", ["Country\tBezeichnung\tQID", "id\tetikett\tkind"])
 def test_half_a_header_is_refused(first: str) -> None:
     """A first row that contains QID or begins with id is a header; the error asks for the column of names."""
