@@ -7,9 +7,9 @@ r"""Read items of Wikidata's JSON: dumps of any year, answers of the API, single
     {"type":"property","id":"P31", ...}
     ]
 
-A dump has one entity a line, with or without an array around them; there only the needed parts of a line become objects
-(`msgspec` skips the rest, which is most of it). Items that are printed over several lines, ``{"entities": {...}}`` as
-the API answers, and labels that are plain strings (as wikibase-sdk simplifies them) are read too.
+A dump has one entity a line, with or without an array around them. Items that are printed over several lines,
+``{"entities": {...}}`` as the API answers, and labels that are plain strings (as wikibase-sdk simplifies them) are read
+too.
 
 Names: the canonical name is the label in the first requested language that has one, else the label in ``mul`` (names
 that are the same in all languages), else the English one. An item without any of these is excluded. Aliases are its
@@ -30,20 +30,18 @@ bytes for each class edge (some 40 MB for all of Wikidata), the ids of the class
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import msgspec
-
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.lines import BOM, BadLine, byte_lines, lines_with
-from ingest.io.report import INVALID_UTF8, NO_ID, NUL_CHARACTER, ReadReport
+from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
-from ingest.readers.json_records import INVALID_JSON, NESTED_TOO_DEEP, decode_object, read_records
+from ingest.readers.json_records import NOT_AN_OBJECT, decode_object, read_records
 from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import LINKS_FIELD, Entity
@@ -65,7 +63,7 @@ MAX_LINKS = 64
 """Links kept of an item, those of its first properties."""
 
 _MAX_NUMBER = (1 << 31) - 1
-_EXCERPT_BYTES = 1 << 8
+_EXCERPT = 1 << 8
 _TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -177,9 +175,9 @@ class WikidataReader(ReaderBase):
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each wanted item of all files. A single file may have none."""
         rows_before = report.rows
-        find, decoder = self.read_classes().find, ItemDecoder(self._languages, links=self._options.links)
+        find, links = self.read_classes().find, self._options.links
         for source in self._sources:
-            for item in decoder.read_items(source, report):
+            for item in read_items(source, self._languages, report, links=links):
                 report.place = source.path, item.line
                 types = find(item.classes, item.superclasses)
                 reason = self._find_reason(item, types)
@@ -231,161 +229,77 @@ class WikidataReader(ReaderBase):
 # JSON to items
 
 
-class _Term(msgspec.Struct):
-    value: str
+def read_items(
+    source: ByteSource, languages: Collection[str], report: ReadReport, *, links: bool = False
+) -> Iterator[Item]:
+    """Items of a file, with texts in some languages; other rows are counted. Raises as `read_records`.
+
+    Args:
+        source: The file.
+        languages: Which labels, aliases and descriptions are kept.
+        report: Counts rows.
+        links: Keep the items that statements name.
+    """
+    for number, record in _records(source, report):
+        report.rows += 1
+        found = record.reason if isinstance(record, BadLine) else _make_item(record, number, languages, links=links)
+        if isinstance(found, Item):
+            yield found
+        elif found == NOT_AN_ITEM:
+            report.filter_out(NOT_AN_ITEM)
+        else:
+            text = record.text if isinstance(record, BadLine) else str(record)[:_EXCERPT]
+            report.skip(found, path=source.path, line=number, text=text)
 
 
-class _Value(msgspec.Struct):
-    id: str | None = None
-    number: int | None = msgspec.field(default=None, name="numeric-id")  # dumps up to 2016 have no id
-    kind: str | None = msgspec.field(default=None, name="entity-type")
+def _records(source: ByteSource, report: ReadReport | None = None) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """Objects of a file with their lines, or their numbers in a document that is printed over lines."""
+    prefix = _find_prefix(source)
+    if prefix is not None:
+        yield from read_records(source, prefix=prefix)
+        return
+    is_open = False
+    for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
+        if isinstance(line, BadLine):
+            yield number, line
+            continue
+        is_open = is_open and not line.rstrip().endswith(b"]")
+        line = _trim(line)
+        if line in (b"", b"[", b"]"):
+            is_open = is_open or line == b"["
+            continue
+        found = decode_object(line)
+        reason = NOT_AN_ENTITY if found == NOT_AN_OBJECT else found
+        yield number, BadLine(reason, line[:_EXCERPT].decode("utf-8", "replace")) if isinstance(reason, str) else reason
+    if is_open and report is not None:
+        report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was truncated")
 
 
-class _DataValue(msgspec.Struct):
-    value: _Value | None = None
-
-
-class _Snak(msgspec.Struct):
-    snaktype: str
-    datavalue: _DataValue | None = None
-
-
-class _Statement(msgspec.Struct):
-    mainsnak: _Snak
-    rank: str = "normal"
-
-
-class _Claims(msgspec.Struct):
-    instance_of: list[_Statement] = msgspec.field(default_factory=list, name=INSTANCE_OF)
-    subclass_of: list[_Statement] = msgspec.field(default_factory=list, name=SUBCLASS_OF)
-
-
-class _ClassLine(msgspec.Struct):
-    """The parts of a line that the class pass needs."""
-
-    id: str
-    claims: _Claims | tuple[()] = ()
-
-
-class _Sitelink(msgspec.Struct):
-    pass
-
-
-_CLASS_DECODER = msgspec.json.Decoder(_ClassLine)
-
-
-class ItemDecoder:
-    """Turns lines or objects into items, with the text of some languages."""
-
-    def __init__(self, languages: Sequence[str], *, links: bool = False) -> None:
-        """Make a decoder that keeps only these languages; with `links`, statements of all properties are read."""
-        self._links = links
-        self._keys = [(f"language_{i}", language) for i, language in enumerate(languages)]
-        names = dict(self._keys)
-        terms = msgspec.defstruct("_Terms", [(key, _Term | None, None) for key, _ in self._keys], rename=names)
-        lists = msgspec.defstruct("_Lists", [(key, list[_Term] | None, None) for key, _ in self._keys], rename=names)
-        fields = [
-            ("type", str | None, None),
-            ("id", str | None, None),
-            ("labels", terms | tuple[()] | None, None),
-            ("descriptions", terms | tuple[()] | None, None),
-            ("aliases", lists | tuple[()] | None, None),
-            ("claims", _Claims | tuple[()] | None, None),
-            ("sitelinks", dict[str, _Sitelink] | tuple[()] | None, None),
+def _make_item(row: dict[str, Any], number: int, languages: Collection[str], *, links: bool) -> Item | str:
+    """The item of an object of any of the forms, or the reason why there is none."""
+    kind, id_ = row.get("type"), row.get("id")
+    if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not item_number(id_)):
+        return NOT_AN_ITEM
+    if not item_number(id_):
+        return NO_ID
+    try:
+        texts = [
+            {key: _text(terms[key]) for key in languages if key in terms}
+            for terms in (_map(row.get("labels")), _map(row.get("descriptions")))
         ]
-        self._decoder = msgspec.json.Decoder(msgspec.defstruct("_Line", fields))
-
-    def read_items(self, source: ByteSource, report: ReadReport) -> Iterator[Item]:
-        """Items of a file; other rows are counted. Raises as `read_records`, and TooManyErrorsError."""
-        for number, found, text in self._decoded(source, report):
-            report.rows += 1
-            if isinstance(found, Item):
-                yield found
-            elif found == NOT_AN_ITEM:
-                report.filter_out(NOT_AN_ITEM)
-            else:
-                report.skip(found, path=source.path, line=number, text=text)
-
-    def _decoded(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[int, Item | str, str]]:
-        """Number, item or the reason why there is none, and an excerpt."""
-        prefix = _find_prefix(source)
-        if prefix is not None:
-            for number, record in read_records(source, prefix=prefix):
-                if isinstance(record, BadLine):
-                    yield number, record.reason, record.text
-                else:
-                    yield number, self._from_object(record, number), str(record.get("id"))
-            return
-        is_open = False
-        for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
-            if isinstance(line, BadLine):
-                yield number, line.reason, line.text
-                continue
-            is_open = is_open and not line.rstrip().endswith(b"]")
-            line = _trim(line)
-            if line in (b"", b"[", b"]"):
-                is_open = is_open or line == b"["
-                continue
-            yield number, self._decode(line, number), line[:_EXCERPT_BYTES].decode("utf-8", "replace")
-        if is_open:
-            report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was truncated")
-
-    def _decode(self, line: bytes, number: int) -> Item | str:
-        """The item of a line, or the reason why there is none."""
-        try:
-            row: Any = self._decoder.decode(line)
-        except msgspec.ValidationError:
-            found = decode_object(line)
-            return self._from_object(found, number) if isinstance(found, dict) else NOT_AN_ENTITY
-        except msgspec.DecodeError:
-            return INVALID_JSON
-        except UnicodeDecodeError:
-            return INVALID_UTF8
-        except RecursionError:
-            return NESTED_TOO_DEEP
-        if (reason := _kind_of(row.type, row.id)) is not None:
-            return reason
-        claims = row.claims if isinstance(row.claims, _Claims) else None
-        return Item(
-            row.id,
-            number,
-            {language: term.value for language, term in self._fields(row.labels)},
-            {language: [term.value for term in terms] for language, terms in self._fields(row.aliases)},
-            {language: term.value for language, term in self._fields(row.descriptions)},
-            _best(claims.instance_of) if claims else (),
-            _best(claims.subclass_of) if claims else (),
-            len(row.sitelinks) if row.sitelinks else 0,
-            _find_links(decode_object(line)) if self._links and claims else (),
-        )
-
-    def _fields(self, terms: Any) -> Iterator[tuple[str, Any]]:
-        """The languages that have a value, with it."""
-        for key, language in self._keys if terms else ():
-            value = getattr(terms, key)
-            if value:
-                yield language, value
-
-    def _from_object(self, row: dict[str, Any], number: int) -> Item | str:
-        """The item of an object of any of the forms, or the reason why there is none."""
-        kind, id_ = row.get("type"), row.get("id")
-        if (reason := _kind_of(kind, id_)) is not None:
-            return reason
-        languages = [language for _, language in self._keys]
-        try:
-            labels, descriptions = ({k: _text(v) for k, v in _map(row.get(key)).items() if k in languages}
-                                    for key in ("labels", "descriptions"))  # fmt: skip
-            aliases = {
-                k: [_text(one) for one in (v if isinstance(v, list) else [v])]
-                for k, v in _map(row.get("aliases")).items()
-                if k in languages
-            }
-            claims = _map(row.get("claims") or row.get("statements"))
-            classes, above = (_numbers(claims.get(key)) for key in (INSTANCE_OF, SUBCLASS_OF))
-        except (TypeError, AttributeError, KeyError):
-            return NOT_AN_ENTITY
-        links = _find_links(row) if self._links else ()
-        sitelinks = row.get("sitelinks")
-        return Item(str(id_), number, labels, aliases, descriptions, classes, above, len(sitelinks or ()), links)
+        named = _map(row.get("aliases"))
+        aliases = {
+            key: [_text(one) for one in (named[key] if isinstance(named[key], list) else [named[key]])]
+            for key in languages
+            if key in named
+        }
+        claims = _map(row.get("claims"))
+        classes, above = (_numbers(claims.get(key)) for key in (INSTANCE_OF, SUBCLASS_OF))
+        linked = chain.from_iterable(map(_numbers, claims.values())) if links else ()
+        found = tuple(dict.fromkeys(linked))[:MAX_LINKS]
+    except (TypeError, AttributeError, KeyError):
+        return NOT_AN_ENTITY
+    return Item(str(id_), number, texts[0], aliases, texts[1], classes, above, len(row.get("sitelinks") or ()), found)
 
 
 def _find_prefix(source: ByteSource) -> str | None:
@@ -405,13 +319,6 @@ def _find_prefix(source: ByteSource) -> str | None:
     if is_item and len(lines) == 1 and document:  # perhaps several items in the one line
         is_item = isinstance(decode_object(items[0]), dict)
     return None if is_item else document
-
-
-def _kind_of(kind: Any, id_: Any) -> str | None:
-    """Why an entity of this type and id is no item; None if it is one."""
-    if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not item_number(id_)):
-        return NOT_AN_ITEM
-    return None if item_number(id_) else NO_ID
 
 
 def item_number(text: object) -> int:
@@ -455,31 +362,15 @@ def _number_of(statement: Any) -> int:
     return item_number(f"Q{value.get('numeric-id')}" if is_old else value.get("id"))
 
 
-def _find_links(row: Any) -> tuple[int, ...]:
-    """Item numbers in all statements of an object, at most `MAX_LINKS`."""
-    claims = row.get("claims") if isinstance(row, dict) else None
-    numbers = chain.from_iterable(map(_numbers, claims.values())) if isinstance(claims, dict) else ()
-    return tuple(dict.fromkeys(numbers))[:MAX_LINKS]
-
-
 def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Numbers of the classes of a file, each with its direct parents; bad lines are skipped and not counted."""
-    prefix = _find_prefix(source)
-    if prefix is not None:
-        for _, record in read_records(source, prefix=prefix):
-            number, above = _edges_of(record)
-            if number and above:
-                yield number, above
-        return
-    for line in lines_with(source, b'"P279"', max_bytes=limits.MAX_ITEM_BYTES):
-        try:
-            row = _CLASS_DECODER.decode(_trim(line))
-            number, claims = item_number(row.id), row.claims
-            above = _best(claims.subclass_of) if isinstance(claims, _Claims) else ()
-        except msgspec.ValidationError:
-            number, above = _edges_of(decode_object(_trim(line)))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            continue
+    if _find_prefix(source) is not None:
+        records: Iterator[Any] = (record for _, record in _records(source))
+    else:
+        wanted = f'"{SUBCLASS_OF}"'.encode()
+        records = (decode_object(_trim(line)) for line in lines_with(source, wanted, max_bytes=limits.MAX_ITEM_BYTES))
+    for record in records:
+        number, above = _edges_of(record)
         if number and above:
             yield number, above
 
@@ -500,21 +391,6 @@ def _trim(line: bytes) -> bytes:
     if line.startswith(b"[") and len(line) > 1:
         line = line[1:].lstrip()
     return line[:-1] if line.endswith(b"}]") else line
-
-
-def _best(statements: list[_Statement]) -> tuple[int, ...]:
-    """Item numbers of the statements of the best rank.
-
-    Unknown values (somevalue) and missing ones (novalue) count for the rank, but have no number.
-    """
-    best = [s for s in statements if s.rank == "preferred"] or [s for s in statements if s.rank != "deprecated"]
-    numbers = []
-    for statement in best:
-        value = statement.mainsnak.datavalue
-        if statement.mainsnak.snaktype == "value" and value is not None and (found := value.value) is not None:
-            is_old = found.id is None and found.kind == "item"
-            numbers.append(item_number(f"Q{found.number}" if is_old else found.id))
-    return tuple(dict.fromkeys(filter(None, numbers)))
 
 
 def _clean(name: str | None) -> str:

@@ -107,13 +107,6 @@ def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
     assert (report.examples[0].path, report.examples[0].line, report.rows) == ("-", 3, 3)
 
 
-def test_damage_in_what_is_not_wanted_harms_nothing() -> None:
-    """Broken text in a language that is not read does no harm."""
-    row = json.dumps(item(9, {"en": "good", "fi": "xx"})).encode().replace(b"xx", b"\xff")
-
-    assert [e.canonical_name for e in read(dump(row), report=ReadReport(max_errors=0))] == ["good"]
-
-
 def test_too_many_bad_lines_stop() -> None:
     """Past --max-errors reading ends with the line."""
     with pytest.raises(TooManyErrorsError, match="-:3: invalid_json"):
