@@ -2,7 +2,7 @@
 
 The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
 input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is
-killed. Before it is copied, its head is checked; copying stops before the disk is full. Decompression streams, with
+killed. Before it is copied, its head is checked. Decompression streams, with
 bounded memory for any content.
 """
 
@@ -34,15 +34,10 @@ if TYPE_CHECKING:
 STDIN = "-"
 """The path that means standard input."""
 
-FREE_BYTES = 1 << 30
-FREE_SHARE = 0.05
-"""Space that copies leave free on the disk of temporary files, for others: the smaller of the two."""
-
 PATIENCE_S = 3.0
 """After this time a warning says that a pipe has no writer."""
 
 _MAX_ENTRIES = 1_000  # of a level of a folder; a release has some 50
-_CHUNKS_BETWEEN_CHECKS = 64  # of the disk: 16 MiB
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +60,6 @@ class Source(ByteSource):
         """
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
-        self._lock = threading.Lock()
         if self.path == STDIN:
             self._copy(stdin or sys.stdin.buffer)
         else:
@@ -82,7 +76,7 @@ class Source(ByteSource):
 
     def chunks(self) -> Iterator[bytes]:
         """See `ByteSource.chunks`."""
-        with self._open_file() if self._spool is None else _SpoolView(self._spool, self._lock) as raw:
+        with self._open_file() if self._spool is None else _SpoolView(self._spool) as raw:
             yield from stored_chunks(self.path, raw)
 
     def _open_file(self) -> BinaryIO:
@@ -106,7 +100,7 @@ class Source(ByteSource):
 
     def _copy(self, stream: BinaryIO) -> None:
         """Copy an input that can be read only once."""
-        self._spool, _ = copy_to_temporary(self.path, self._checked_chunks(stream))
+        self._spool = copy_to_temporary(self.path, self._checked_chunks(stream))
 
     def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
         """The chunks of a stream, if it begins like text or compressed text."""
@@ -126,24 +120,17 @@ class Source(ByteSource):
             yield chunk
 
     def _find_size(self) -> int:
-        if self._spool is None:
-            return Path(self.path).stat().st_size
-        with self._lock:
-            return self._spool.seek(0, os.SEEK_END)
+        return Path(self.path).stat().st_size if self._spool is None else os.fstat(self._spool.fileno()).st_size
 
 
 class _SpoolView:
-    """Reads the temporary file at its own position."""
+    """Reads the temporary file at its own position; the file stays open until the source is closed."""
 
-    def __init__(self, spool: BinaryIO, lock: threading.Lock) -> None:
-        self._spool = spool
-        self._lock = lock
-        self._position = 0
+    def __init__(self, spool: BinaryIO) -> None:
+        self._descriptor, self._position = spool.fileno(), 0
 
     def read(self, n_bytes: int) -> bytes:
-        with self._lock:
-            self._spool.seek(self._position)
-            data = self._spool.read(n_bytes)
+        data = os.pread(self._descriptor, n_bytes, self._position)
         self._position += len(data)
         return data
 
@@ -151,46 +138,28 @@ class _SpoolView:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """The temporary file stays open until the source is closed."""
+        """Nothing to close."""
 
 
-def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> tuple[BinaryIO, int]:
-    """Write chunks to an unnamed temporary file; the file, for the caller to close, and its size.
+def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> BinaryIO:
+    """An unnamed temporary file with the chunks, for the caller to close.
 
     Raises:
-        InputError: If it cannot be written, or the disk is nearly full.
+        InputError: If it cannot be written.
     """
-    where = tempfile.gettempdir()
-    n_bytes = 0
     try:
-        spool = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
-        try:
-            for i, chunk in enumerate(chunks, start=1):
+        with ExitStack() as stack:
+            spool = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile(prefix="pearl-qdrant-")))
+            for chunk in chunks:
                 spool.write(chunk)
-                n_bytes += len(chunk)
-                if not i % _CHUNKS_BETWEEN_CHECKS:
-                    _check_disk(path, spool, n_bytes)
             spool.flush()
-        except BaseException:
-            with suppress(OSError):  # closing tries to write the rest again
-                spool.close()
-            raise
+            stack.pop_all()
+            return spool
     except OSError as error:
         advice = " Point TMPDIR to a larger disk." if error.errno == errno.ENOSPC else ""
+        where = tempfile.gettempdir()
         message = f"could not be copied to a temporary file in {where}: {error.strerror or error}.{advice}"
         raise InputError(path, None, message) from error
-    return spool, n_bytes
-
-
-def _check_disk(path: str, spool: BinaryIO, n_bytes: int) -> None:
-    """Stop before the disk is full."""
-    disk = os.fstatvfs(spool.fileno())
-    free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    if free < min(FREE_BYTES, FREE_SHARE * size):
-        message = (
-            f"{n_bytes:,} bytes were copied to a temporary file in {tempfile.gettempdir()}, where {free:,} are left"
-        )
-        raise InputError(path, None, f"{message}: the disk is nearly full. Point TMPDIR to a larger one")
 
 
 @contextmanager

@@ -226,18 +226,6 @@ def test_standard_input_that_is_no_text_is_refused_before_it_is_copied(content: 
     assert endless.given <= 2 * decompress.CHUNK
 
 
-def test_the_temporary_disk_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text without end stops with an error while the disk has room, and a small input never does."""
-    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 62)
-    monkeypatch.setattr(streams, "FREE_SHARE", 1.0)
-    endless = Endless(b"Q1\tname\n")
-
-    with pytest.raises(InputError, match=r"-: 16,777,216 bytes were copied .* nearly full\. Point TMPDIR"):
-        Source("-", cast(BinaryIO, endless))
-    assert endless.given == 1 << 24
-    Source("-", io.BytesIO(TEXT)).close()
-
-
 def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
