@@ -25,8 +25,8 @@ from pathlib import Path
 
 import click
 
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.records import Candidate, Link
@@ -98,7 +98,7 @@ def by_linker(linker: EntityLinker, *, with_context: bool) -> Find:
 def by_exact_names(base: Path = BASE) -> Find:
     """The peer: every name that belongs to a single entity."""
     owners: dict[str, set[str]] = {}
-    with TsvReader([base]) as reader:
+    with open_reader([base], "tsv") as reader:
         for entity in reader.read(ReadReport(max_errors=0)):
             for name in entity.names():
                 owners.setdefault(name.lower(), set()).add(entity.entity_id)

@@ -34,7 +34,7 @@ from generators.yago import make_yago_4, make_yago_45
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
-from ingest.readers.wikidata.reader import WikidataReader
+from ingest.readers.wikidata import WikidataReader
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "tsv": make_tsv,

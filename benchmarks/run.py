@@ -38,10 +38,11 @@ import click
 import numpy as np
 from memory import peak_memory
 
+from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult, scan
+from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.tables.columns import TableColumns
-from ingest.readers.tsv.reader import TsvReader
+from ingest.readers.columns import TableColumns
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
@@ -71,14 +72,14 @@ def generated(path: Path, n: int) -> Path:
     return path
 
 
-def names_of(reader: TsvReader, scanned: ScanResult, n: int | None = None) -> list[str]:
+def names_of(reader: Reader, scanned: ScanResult, n: int | None = None) -> list[str]:
     """The distinct names of a base: all, or a random sample of `n`."""
     entities = reader.read(ReadReport(max_errors=None), scattered=scanned.scattered)
     names = list(dict.fromkeys(name for entity in entities for name in entity.names()))
     return names if n is None or n >= len(names) else random.Random(0).sample(names, n)
 
 
-def bench_reading(reader: TsvReader) -> ScanResult:
+def bench_reading(reader: Reader) -> ScanResult:
     """Time the two passes of the reader."""
     start = time.perf_counter()
     scanned = scan(reader, ReadReport(max_errors=None))
@@ -242,7 +243,7 @@ def main(
         work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = Path(scratch)
-        columns = TableColumns(id=id_column, name=name_column, types=type_column, alias=alias_column)
+        columns = TableColumns(id=id_column, name=name_column, types=type_column, aliases=(alias_column,))
         encoder = load_encoder(model, device="cpu")
         encoder.encode(["warm"])
         info = encoder.info
@@ -250,7 +251,7 @@ def main(
         source = data or generated(folder / "made.tsv", n_made)
         chosen = [("id-column", id_column), ("name-column", name_column), ("alias-column", alias_column)]
         chosen += [("type-column", column) for column in type_column]
-        with TsvReader([source], columns) as reader:
+        with open_reader([source], "tsv", ReadOptions(columns=columns)) as reader:
             scanned = bench_reading(reader)
             sample = names_of(reader, scanned, peer_names)
             before = bench_peers(sample, peer_model, folder) if peer_model else {}

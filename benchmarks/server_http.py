@@ -23,9 +23,9 @@ import click
 import numpy as np
 
 from ingest.base.scan import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
@@ -42,7 +42,7 @@ COLLECTION = "bench"
 
 def load(base: Path, store: Path, encoder: Encoder) -> list[str]:
     """Ingest a base into an embedded store; returns its names."""
-    with TsvReader([base]) as reader:
+    with open_reader([base], "tsv") as reader:
         scanned = scan(reader)
         manifest = Manifest.for_model(encoder.info, collection=COLLECTION, kb=COLLECTION)
         collection = EdgeStore(store).create(manifest)
@@ -98,7 +98,7 @@ def time_upload(url: str, base: Path, encoder: Encoder, n_names: int) -> tuple[f
     """Processor seconds of this process for 1,000 names with random vectors, and names a second."""
     store = ServerStore.connect(url)
     collection = store.open(COLLECTION)
-    with TsvReader([base]) as reader:
+    with open_reader([base], "tsv") as reader:
         points = plain_points(COLLECTION, reader.read(ReadReport(max_errors=None)))
     points = [points[i % len(points)] for i in range(n_names)]
     vectors = np.random.default_rng(0).standard_normal((n_names, encoder.info.dim)).astype(np.float32)

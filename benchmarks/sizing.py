@@ -28,9 +28,9 @@ import numpy as np
 from memory import peak_memory
 
 from ingest.base.scan import scan
+from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from pearl_qdrant.records import Entity
@@ -101,7 +101,7 @@ def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str
     write_base(path, n_names)
     store = EdgeStore(folder / "store")
     collection = store.create(manifest)
-    with TsvReader([path]) as reader:
+    with open_reader([path], "tsv") as reader:
         scanned = scan(reader, ReadReport())
         with peak_memory() as loading:
             result = ingest(reader, scanned, encoder, collection, max_errors=0, finalize=False)
@@ -136,7 +136,7 @@ def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str
 
 def _some(path: Path) -> list[Entity]:
     """The first entities of a base."""
-    with TsvReader([path], limit=SEARCHES) as reader:
+    with open_reader([path], "tsv", ReadOptions(limit=SEARCHES)) as reader:
         return list(reader.read(ReadReport()))
 
 

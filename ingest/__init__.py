@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.load.pipeline import IngestResult
     from ingest.load.read_entities import read_entities
     from ingest.load.update import UpdateResult
-    from ingest.readers.tables.columns import TableColumns
+    from ingest.readers.columns import TableColumns
     from ingest.spread.load import load_base_in_parts
 
 __all__ = [
@@ -46,7 +46,7 @@ _MODULE_OF = {
     "LoadEvents": "ingest.load.events",
     "ReadOptions": "ingest.formats",
     "ScanResult": "ingest.base.scan",
-    "TableColumns": "ingest.readers.tables.columns",
+    "TableColumns": "ingest.readers.columns",
     "UpdateResult": "ingest.load.update",
     "load_base": "ingest.load.load_base",
     "load_base_in_parts": "ingest.spread.load",

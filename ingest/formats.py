@@ -1,116 +1,188 @@
 """The registry of formats: which can be read, which one a path shows, and opening a reader.
 
-To add a format: a folder in `ingest/readers` whose `format.py` has a `Format`, and a line in `FORMATS` here. An
-option that no other format has is one more field of `ReadOptions`; its flag comes from the `Format`.
+To add a base that ships as tables: an entry in `ingest.readers.layouts.BASES`. To add another format: a module in
+`ingest/readers` with `detect` and `open_reader`, and an entry in `FORMATS` here. An option that no other format has is
+one more field of `ReadOptions`; its flag comes from the `Format`. No reader is loaded before it is needed.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import HEAD_BYTES, LANGUAGE, LINKS, Format, FormatOption, Head, PathLike
-from ingest.io.archive import Archive, is_zip
-from ingest.io.streams import STDIN, Source
-from ingest.readers.arrow.format import FORMAT as PARQUET
-from ingest.readers.csv_files.format import FORMAT as CSV
-from ingest.readers.jsonl.format import FORMAT as JSONL
-from ingest.readers.tsv.format import FORMAT as TSV
-from ingest.readers.umls.format import FORMAT as UMLS
-from ingest.readers.wikidata.format import FORMAT as WIKIDATA
+from ingest.base.format import Format, FormatOption, PathLike, read_head
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
     from ingest.base.type_map import TypeMap
-    from ingest.readers.tables.columns import TableColumns
+    from ingest.readers.columns import TableColumns
+    from ingest.readers.layouts import Base
 
-_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+"""Scopes of synonyms in ontologies."""
+
+_LANGUAGE = FormatOption(
+    "--language", "languages", "language of names; if repeated, the first is preferred. [default: en]", "L", True
+)
+_LINKS = FormatOption(
+    "--links",
+    "links",
+    "keep the ids of the entities that an entity is linked to, for linking in documents.",
+    is_switch=True,
+)
 _SCOPE = FormatOption(
     "--synonym-scope",
     "scopes",
     "synonyms of this scope are names; may be repeated. [default: EXACT]",
     is_repeated=True,
-    choices=_SCOPES,
+    choices=SCOPES,
 )
-_CLASS = next(option for option in WIKIDATA.options if option.field == "classes")
-_RDF_OPTIONS = (
-    LANGUAGE,
-    _SCOPE,
-    _CLASS,
-    LINKS,
-    *(
-        FormatOption(f"--{kind}-property", f"{kind}_properties", help_, "IRI", is_repeated=True)
-        for kind, help_ in (
-            ("label", "a property of canonical names, before the known ones; may be repeated."),
-            ("alias", "a property of other names; may be repeated."),
-            ("type", "a property whose values are types; may be repeated."),
-        )
+_CLASS = FormatOption(
+    "--class", "classes", "only instances and subclasses of this class; may be repeated.", "QID", is_repeated=True
+)
+_SITELINK = FormatOption(
+    "--require-sitelink", "require_sitelink", "only items with a page in some Wikimedia project.", is_switch=True
+)
+_COLUMNS = (
+    FormatOption("--id-column", "columns.id", "name, number or path of the column of ids.", "C"),
+    FormatOption("--name-column", "columns.name", "name, number or path of the column of names.", "C"),
+    FormatOption("--type-column", "columns.types", "a column of types; may be repeated.", "C", True),
+    FormatOption("--alias-column", "columns.aliases", "a column of aliases; may be repeated.", "C", True),
+    FormatOption("--description-column", "columns.description", "the column of descriptions.", "C"),
+    FormatOption("--popularity-column", "columns.popularity", "a column of numbers: how well known it is.", "C"),
+    FormatOption(
+        "--list-separator",
+        "list_separators",
+        "between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or Python), or "
+        "COLUMN=SIGN for one column; may be repeated. [default: found in the first rows]",
+        "SIGN",
+        True,
     ),
 )
-
-
-def _by_head(name: str, title: str, module: str, *options: FormatOption, **more: Any) -> Format:
-    """A format of a module with `detect(head)` and `open_reader(paths, options, type_map)`."""
-
-    def detect(path: PathLike, options: ReadOptions) -> bool:
-        found = import_module(module)
-        return any(found.detect(head) for head in _heads(path, inside=bool(more.get("folder_sign"))))
-
-    def open_(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> Reader:
-        reader: Reader = import_module(module).open_reader(paths, options, type_map)
-        return reader
-
-    return Format(name, title, detect, open_, options, **more)
-
-
-def _heads(path: PathLike, *, inside: bool) -> Iterator[Head]:
-    """The beginning of a file, or of each file in a folder or zip; none where it cannot be read."""
-    with suppress(OSError, ValueError, InputError):
-        if os.fspath(path) == STDIN:
-            return
-        if os.path.isdir(path):  # noqa: PTH112 - a path with NUL is no error here
-            for child in _children(Path(path)) if inside else ():
-                if child.parent == Path(path):
-                    yield from _heads(child, inside=True)
-        elif is_zip(path):
-            if inside:
-                with Archive(path) as archive:
-                    for member in archive.members()[:_MAX_ENTRIES]:
-                        yield _make_head(member, archive.source(member).head(HEAD_BYTES))
-        elif os.path.isfile(path):  # noqa: PTH113
-            yield _make_head(os.fspath(path), Source(path).head(HEAD_BYTES))
-
-
-def _make_head(path: str, data: bytes) -> Head:
-    name = re.sub(r"\.(?:gz|bz2|xz|zst)$", "", os.path.basename(path).lower())  # noqa: PTH119
-    return Head(path, name, data.removeprefix(b"\xef\xbb\xbf"))
-
-
-RDF = _by_head(
-    "rdf",
-    "RDF",
-    "ingest.readers.rdf",
-    *_RDF_OPTIONS,
-    folder_sign="RDF files",
-    endings=("ttl", "nt", "nq", "trig", "owl", "rdf", "jsonld"),
+_TEXT = (
+    FormatOption("--encoding", "encoding", "of the text, such as cp1252. [default: found]", "NAME"),
+    FormatOption("--skip-lines", "skip_lines", "pass over so many lines at the start.", "N", minimum=0),
 )
-OBO = _by_head("obo", "OBO", "ingest.readers.obo", _SCOPE, LINKS, endings=("obo",))
-OBO_GRAPH = _by_head("obograph", "OBO Graph JSON", "ingest.readers.obo_graph", _SCOPE, LINKS, endings=("json",))
+_DELIMITER = FormatOption(
+    "--delimiter", "delimiter", "character between the columns, or tab. [default: found in the first rows]", "C"
+)
+_PROPERTIES = tuple(
+    FormatOption(f"--{one}-property", f"{one}_properties", f"property that gives {what}; may be repeated.", "IRI", True)
+    for one, what in (("label", "the canonical name"), ("alias", "aliases"), ("type", "types"))
+)
 
-FORMATS: tuple[Format, ...] = (UMLS, OBO_GRAPH, WIKIDATA, RDF, OBO, PARQUET, JSONL, CSV, TSV)
-"""In the order in which a path is compared with them. TSV is last: nothing marks a file as TSV."""
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "umls",
+        "UMLS",
+        "umls",
+        "MRCONSO.RRF with MRSTY.RRF and others beside it, RXNCONSO.RRF (RxNorm), or their folder or zip",
+        (
+            _LANGUAGE,
+            FormatOption("--sab", "sabs", "only this source vocabulary; may be repeated.", "S", is_repeated=True),
+            FormatOption("--srl-max", "srl_max", "highest restriction level of a source.", "N", minimum=0),
+            FormatOption(
+                "--semantic-type",
+                "semantic_types",
+                "TUI, name, tree number or group; may be repeated.",
+                "T",
+                is_repeated=True,
+            ),
+        ),
+        folder_sign="MRCONSO.RRF",
+        endings=("rrf",),
+    ),
+    Format("mesh", "MeSH", "mesh", "desc*.xml, supp*.xml", endings=("xml",)),
+    Format(
+        "wikidata",
+        "Wikidata",
+        "wikidata",
+        "JSON dumps of any year, answers of the API, single and simplified items",
+        (_LANGUAGE, _CLASS, _SITELINK, _LINKS),
+        endings=("json", "ndjson"),
+    ),
+    Format("obograph", "OBO Graph", "obo_graph", "ontologies in OBO Graph JSON", (_SCOPE, _LINKS), endings=("json",)),
+    Format(
+        "rdf",
+        "RDF",
+        "rdf",
+        "Turtle, TriG, N-Triples, N-Quads, RDF/XML, JSON-LD: SKOS, OWL, YAGO 4 and 4.5, Wikidata truthy, DBpedia",
+        (_LANGUAGE, *_PROPERTIES, _SCOPE, _CLASS, _LINKS),
+        folder_sign="RDF files",
+        endings=("ttl", "trig", "nt", "nq", "rdf", "owl", "jsonld", "xml"),
+    ),
+    Format("obo", "OBO", "obo", "ontologies in OBO 1.2 and 1.4", (_SCOPE, _LINKS), endings=("obo",)),
+    Format(
+        "parquet",
+        "Parquet",
+        "table",
+        "Parquet, Arrow (Feather) and Arrow streams",
+        _COLUMNS,
+        is_table=True,
+        endings=("parquet", "arrow", "feather"),
+    ),
+    Format(
+        "xlsx",
+        "workbook",
+        "table",
+        "xlsx, xlsb, xls, ods",
+        (*_COLUMNS, _TEXT[1], FormatOption("--sheet", "sheet", "name of the sheet. [default: the first one]", "NAME")),
+        is_table=True,
+        endings=("xlsx", "xlsm", "xlsb", "xls", "ods"),
+    ),
+    Format(
+        "jsonl",
+        "JSON",
+        "table",
+        "objects, one a line (JSON Lines), in an array, or in a wrapping object",
+        (*_COLUMNS, _TEXT[0]),
+        is_table=True,
+        endings=("jsonl", "ndjson", "json"),
+    ),
+    Format(
+        "csv",
+        "CSV",
+        "table",
+        "text with quoted cells: commas, semicolons, tabs, bars",
+        (*_COLUMNS, *_TEXT, _DELIMITER),
+        is_table=True,
+        endings=("csv",),
+    ),
+    Format(
+        "tsv",
+        "TSV",
+        "table",
+        "text with tabs",
+        (*_COLUMNS, *_TEXT),
+        is_table=True,
+        endings=("tsv", "tab", "txt", "dat"),
+    ),
+)
+"""In the order in which an input is compared with them."""
+
+_TABLE_OPTIONS = tuple(dict.fromkeys(option for one in FORMATS if one.is_table for option in one.options))
+
+
+def known_bases() -> tuple[Format, ...]:
+    """The bases that ship as tables, as formats (`ingest.readers.layouts`)."""
+    from ingest.readers.layouts import BASES
+
+    return tuple(
+        Format(base.name, base.title, "table", "; ".join(shape.what for shape in base.shapes),
+               (*_TABLE_OPTIONS, _LANGUAGE), is_table=True)
+        for base in BASES
+    )  # fmt: skip
+
+
+_MAX_CHECKED = 100  # files of a folder
 
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
-
-_MAX_ENTRIES = 1000  # files of a folder that are compared: a release has some 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +191,33 @@ class ReadOptions:
 
     Attributes:
         limit: Read at most this many entities. Every format.
-        languages: Languages of names, the preferred one first; "all" makes all others aliases. UMLS, RDF, Wikidata.
-        columns: Which column is what. TSV, CSV, JSON Lines, Parquet.
+        languages: Languages of names, the preferred one first. UMLS, RDF, Wikidata, and tables that tell languages.
+        columns: Which column is what. Tables.
+        list_separators: Between items in a cell: a sign, or ``COLUMN=SIGN``. Tables.
         delimiter: Character between the columns. CSV.
+        encoding: Of the text. TSV, CSV, JSON.
+        skip_lines: Lines to pass over at the start. TSV, CSV, workbooks.
+        sheet: Name of the sheet. Workbooks.
+        bases: Further bases that ship as tables, tried before those that are known.
         sabs: Source vocabularies. UMLS.
         srl_max: Highest restriction level. UMLS.
         semantic_types: TUI, name, tree number or group. UMLS.
-        classes: QIDs of classes; only their instances and subclasses are read. Wikidata, RDF.
+        classes: QIDs of classes; only their instances and subclasses are read. Wikidata.
         require_sitelink: Only items with a page in some Wikimedia project. Wikidata.
-        links: Keep the ids of the entities that an entity is linked to, for linking in documents. Wikidata,
-            ontologies.
+        links: Keep the ids of the entities that an entity is linked to, for linking in documents. Wikidata, ontologies.
         scopes: Scopes of synonyms: EXACT, NARROW, BROAD, RELATED. Ontologies.
-        label_properties: IRIs, or names with a well-known prefix, of properties of canonical names. RDF.
-        alias_properties: The same for other names. RDF.
-        type_properties: The same for types. RDF.
+        label_properties, alias_properties, type_properties: IRIs or prefixed names. RDF.
     """
 
     limit: int | None = None
     languages: tuple[str, ...] = ()
     columns: TableColumns | None = None
+    list_separators: tuple[str, ...] = ()
     delimiter: str | None = None
+    encoding: str | None = None
+    skip_lines: int | None = None
+    sheet: str | None = None
+    bases: tuple[Base, ...] = ()
     sabs: tuple[str, ...] = ()
     srl_max: int | None = None
     semantic_types: tuple[str, ...] = ()
@@ -158,60 +237,87 @@ def all_options() -> Iterator[tuple[FormatOption, tuple[Format, ...]]]:
 
 
 def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None) -> str:
-    """The name of the format that the paths show; TSV if they show none.
+    """The name of the format that the paths show: one of `FORMAT_NAMES` or of `known_bases`; TSV if they show none.
 
     Args:
         paths: Files and folders; standard input shows nothing.
-        options: Names of columns in them show a CSV file whose header has these names.
+        options: Names of columns in them show a header.
 
     Raises:
         FormatError: If a folder has no known base or several, or two paths show two formats.
     """
     options = options or ReadOptions()
     found: dict[str, str] = {}
-    for path in paths:
-        if os.fspath(path) == "-":  # standard input can be read only once
+    for path in (os.fspath(one) for one in paths):
+        if path == "-":  # standard input can be read only once
             continue
-        shown = next((one for one in FORMATS if one.detect(path, options)), None)
+        shown = _detect_path(path, options)
         if shown is not None:
-            found.setdefault(shown.name, os.fspath(path))
-            _check_is_alone(path, shown, options)
+            found.setdefault(shown, path)
     if len(found) > 1:
         listed = ", ".join(f"{path} is {name}" for name, path in found.items())
         raise FormatError(os.fspath(paths[0]), None, f"several formats are given ({listed}). Ingest one base at a time")
-    if found:
-        return next(iter(found))
-    for path in paths:
-        if Path(path).is_dir():
+    return next(iter(found), "tsv")
+
+
+def _detect_path(path: str, options: ReadOptions) -> str | None:
+    from ingest.io.archive import is_zip, list_members
+    from ingest.io.streams import list_files
+    from ingest.readers.arrow_rows import find_container
+    from ingest.readers.open_table import bases_of, recognise
+
+    if (container := find_container(path)) is not None:
+        return "xlsx" if container == "workbook" else "parquet"
+    is_folder = os.path.isdir(path)  # noqa: PTH112 - a path with NUL is no error here
+    if is_folder or is_zip(path):
+        names = [str(child) for child in list_files(Path(path))] if is_folder else list_members(path)
+        found = [one for one in FORMATS if (test := getattr(_module(one), "detect_names", None)) and test(names)]
+        if len(found) > 1:
+            signs = ", ".join(f"{one.name} ({one.folder_sign})" for one in found)
+            message = f"holds several bases: {signs}. Name the files of one of them, or choose its format"
+            raise FormatError(path, None, message, option="format")
+        if found:
+            _check_is_alone(path, names, found[0])
+            return found[0].name
+        known_base = next((base.name for base in bases_of(options) if base.choose(names)), None)
+        if known_base is not None:
+            return known_base
+        if is_folder:
             known = " or ".join(f"{one.folder_sign} ({one.title})" for one in FORMATS if one.folder_sign)
-            raise FormatError(os.fspath(path), None, f"is a folder without {known}. Name the files in it")
-    return TSV.name
+            raise FormatError(path, None, f"is a folder without {known}. Name the files in it")
+    try:
+        head = read_head(path)
+    except InputError:
+        return None
+    table = recognise(head, options)
+    if table is not None and table not in FORMAT_NAMES:
+        return table  # a known base, whose rows may look like statements of RDF
+    return next((one.name for one in FORMATS if not one.is_table and _module(one).detect(head)), table)
 
 
-def _check_is_alone(path: PathLike, shown: Format, options: ReadOptions) -> None:
+def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
     """Refuse a folder that has a base of another format too, which would be skipped silently.
 
     Raises:
         FormatError: If there is one. Tables do not count: many folders have some that are not bases.
     """
-    if not os.path.isdir(path):  # noqa: PTH112 - a path with NUL is no error here
+    for name in names[:_MAX_CHECKED] if os.path.isdir(path) else ():  # noqa: PTH112
+        with suppress(InputError):
+            head = read_head(name)
+            other = next((one for one in FORMATS if not one.is_table and _module(one).detect(head)), shown)
+            if other is not shown:
+                message = (
+                    f"holds several bases: {shown.name} ({shown.folder_sign}), and {other.name} ({name}). Name the "
+                    f"files of one of them, or choose format {shown.name}."
+                )
+                break
+    else:
         return
-    for child in _children(Path(path)):
-        other = next((one for one in FORMATS if not one.is_table and one.detect(child, options)), shown)
-        if other is not shown:
-            raise FormatError(
-                os.fspath(path),
-                None,
-                f"holds several bases: {shown.name} ({shown.folder_sign}), and {other.name} ({child}). Name the files "
-                f"of one of them, or choose format {shown.name}.",
-                option="format",
-            )
+    raise FormatError(path, None, message, option="format")
 
 
-def _children(folder: Path) -> Iterator[Path]:
-    """Files in a folder and in its folders, by name."""
-    found = chain(sorted(islice(folder.glob("*"), _MAX_ENTRIES)), sorted(islice(folder.glob("*/*"), _MAX_ENTRIES)))
-    return (child for child in found if not child.name.startswith(".") and child.is_file())
+def _module(one: Format) -> Any:
+    return import_module(f"ingest.readers.{one.module}")
 
 
 def open_reader(
@@ -225,7 +331,7 @@ def open_reader(
 
     Args:
         paths: Files or folders of one base; ``-`` is standard input, for formats that are one text file.
-        kind: One of `FORMAT_NAMES`, or "auto".
+        kind: One of `FORMAT_NAMES`, the name of a known base, or "auto".
         options: What to read.
         type_map: From native types to coarse types; the shipped one by default.
 
@@ -236,13 +342,23 @@ def open_reader(
     options = options or ReadOptions()
     if kind == "auto":
         kind = detect_format(paths, options)
-    chosen = next((one for one in FORMATS if one.name == kind), None)
-    if chosen is None:
-        raise OptionError("kind", f"'{kind}' is not a format. There are: auto, {', '.join(FORMAT_NAMES)}.")
-    _check_options(chosen, options)
+    chosen = next((one for one in (*FORMATS, *known_bases()) if one.name == kind), None)
+    further = next((base for base in options.bases if base.name == kind), None)
+    if chosen is None and further is None:
+        names = ", ".join((*FORMAT_NAMES, *(one.name for one in known_bases())))
+        raise OptionError("kind", f"'{kind}' is not a format. There are: auto, {names}.")
+    if chosen is not None:
+        _check_options(chosen, options)
     try:
-        return chosen.open(paths, options, type_map)
+        if chosen is None or chosen.is_table:
+            from ingest.readers import table
+
+            return table.open_reader(paths, options, type_map, kind=kind)
+        reader: Reader = _module(chosen).open_reader(paths, options, type_map)
+        return reader
     except (SettingsError, ValueError) as error:  # an option that a reader refuses
+        if isinstance(error, OptionError):
+            raise
         raise OptionError("options", str(error)) from error
 
 
@@ -251,6 +367,6 @@ def _check_options(chosen: Format, options: ReadOptions) -> None:
     defaults = ReadOptions()
     for field in fields(options):
         name = field.name
-        if getattr(options, name) != getattr(defaults, name) and not chosen.takes(name):
+        if getattr(options, name) != getattr(defaults, name) and not chosen.takes(name) and name != "bases":
             takers = ", ".join(one.name for one in FORMATS if one.takes(name))
             raise OptionError(name, f"'{name}' is for {takers}, but the input is read as {chosen.name}.")

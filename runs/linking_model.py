@@ -36,7 +36,7 @@ from recipe_tables import read_tsv
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.load.pipeline import ingest
-from ingest.readers.tables.columns import TableColumns
+from ingest.readers.columns import TableColumns
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder

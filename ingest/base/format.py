@@ -1,25 +1,17 @@
-"""What a format declares about itself: its name, its options, how it is recognised and how it is opened.
-
-Each folder of `ingest.readers` has a `format.py` with one `Format`. These modules import their reader inside the
-functions, so that the registry (`ingest.formats`) and `pearl-qdrant --help` load no reader.
-"""
+"""What a format declares about itself: its name, its files, its options, and the module that reads it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from ingest.base.reader import Reader
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
+from ingest.io.encoding import Utf8Source
+from ingest.io.streams import open_source
+from ingest.io.text_check import HEAD_BYTES
 
 PathLike = str | os.PathLike[str]
-
-HEAD_BYTES = 1 << 16
-"""Bytes by which the format of an input is recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +27,19 @@ class Head:
     path: str
     name: str
     data: bytes
+
+
+def read_head(path: str) -> Head:
+    """The beginning of a file, decompressed and as UTF-8; of a pipe nothing. Raises as `open_source`."""
+    if Path(path).is_fifo():
+        return Head(path, Path(path).name.lower(), b"")
+    source = open_source(path)
+    try:
+        data = Utf8Source(source).head(HEAD_BYTES)
+    finally:
+        source.close()
+    name = re.split(r"[/!]", path)[-1].lower()
+    return Head(path, re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +67,6 @@ class FormatOption:
     choices: tuple[str, ...] = ()
 
 
-LANGUAGE = FormatOption(
-    "--language", "languages", "language of names; if repeated, the first is preferred. [default: en]", "L", True
-)
-
-LINKS = FormatOption(
-    "--links",
-    "links",
-    "keep the ids of the entities that an entity is linked to, for linking in documents.",
-    is_switch=True,
-)
-"""Shared by all formats that have names in several languages."""
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
     """One format that can be read.
@@ -82,9 +74,9 @@ class Format:
     Attributes:
         name: The value of ``--format``.
         title: The name in texts.
-        detect: Whether a path shows this format, by its content. Never raises. The options help formats whose
-            columns can be named.
-        open: Makes the reader.
+        module: Its module in `ingest.readers`. It has `open_reader(paths, options, type_map)`, and unless `is_table`
+            `detect(head)`; one whose bases may be folders or archives has `detect_names(names)` too.
+        what: Its files, for people.
         options: What it takes beside `ReadOptions.limit`, which every format takes.
         is_table: A table of names that any program may have written. Such a file beside another base in a folder is
             no second base.
@@ -94,8 +86,8 @@ class Format:
 
     name: str
     title: str
-    detect: Callable[[PathLike, ReadOptions], bool]
-    open: Callable[[Sequence[PathLike], ReadOptions, TypeMap | None], Reader]
+    module: str
+    what: str
     options: tuple[FormatOption, ...] = ()
     is_table: bool = False
     folder_sign: str = ""

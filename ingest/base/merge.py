@@ -170,9 +170,9 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
     if not len(scattered):
         yield from _count(runs, report)
         return
-    with _RowStore() as store:
+    with RowStore() as store:
         yield from _count(_store_scattered(runs, scattered, store), report)
-        yield from _count(merge_adjacent(store.rows(), report, _refuse), report)
+        yield from _count(merge_adjacent(map(entity_from_json, store.rows()), report, _refuse), report)
 
 
 def _refuse(reason: str, row: Entity) -> None:
@@ -186,21 +186,22 @@ def _count(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
         yield entity
 
 
-def _store_scattered(runs: Iterable[Entity], scattered: Hashes, store: _RowStore) -> Iterator[Entity]:
+def _store_scattered(runs: Iterable[Entity], scattered: Hashes, store: RowStore) -> Iterator[Entity]:
     """Yield the runs that are whole entities; put the others into the database."""
     for batch in batches(runs, entity_size):
         hashes = hash_texts([run.entity_id for run in batch])
         places = np.searchsorted(scattered, hashes)
         found = scattered[np.minimum(places, len(scattered) - 1)] == hashes
         if found.any():
-            store.add(run for run, is_found in zip(batch, found.tolist(), strict=True) if is_found)
+            waiting = (run for run, is_found in zip(batch, found.tolist(), strict=True) if is_found)
+            store.add((run.entity_id, entity_to_json(run)) for run in waiting)
         for run, is_found in zip(batch, found.tolist(), strict=True):
             if not is_found:
                 yield run
 
 
-class _RowStore:
-    """Rows that wait for the end of the input, in an unnamed database on disk."""
+class RowStore:
+    """Texts by id that wait for the end of the input, in an unnamed database on disk."""
 
     def __init__(self) -> None:
         # A load may start a reader in one thread and close it in another.
@@ -221,10 +222,14 @@ class _RowStore:
     def __exit__(self, *exc_info: object) -> None:
         self._database.close()
 
-    def add(self, runs: Iterable[Entity]) -> None:
-        """Add rows."""
+    def add(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Add ids with texts.
+
+        Raises:
+            InputError: If they cannot be written.
+        """
         # Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL.
-        records = [(run.entity_id.encode("utf-8", "surrogatepass"), entity_to_json(run)) for run in runs]
+        records = [(id_.encode("utf-8", "surrogatepass"), text) for id_, text in rows]
         try:
             self._database.execute("BEGIN")
             self._database.executemany("INSERT OR IGNORE INTO ids (id) VALUES (?)", [(id_,) for id_, _ in records])
@@ -233,12 +238,12 @@ class _RowStore:
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be stored: {error}. {_ADVICE}") from error
 
-    def rows(self) -> Iterator[Entity]:
-        """All rows, those of one id together in their order, ids by first appearance."""
+    def rows(self) -> Iterator[str]:
+        """All texts, those of one id together in their order, ids by first appearance. Raises as `add`."""
         order = "SELECT record FROM rows JOIN ids USING (id) ORDER BY place, sequence"
         try:
             for (record,) in self._database.execute(order):
-                yield entity_from_json(record)
+                yield record
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
 

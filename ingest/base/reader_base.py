@@ -13,7 +13,8 @@ from ingest.base.reader import Hashes
 from ingest.base.scan import find_scattered
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source, open_sources
+from ingest.io.source import ByteSource
+from ingest.io.streams import open_sources
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,7 +60,7 @@ class ReaderBase(ABC):
         """Join rows of one id that follow each other, up to the limit."""
         return islice(merge_adjacent(rows, report), self._limit)
 
-    def open_sources(self, paths: Sequence[PathLike], stdin: BinaryIO | None = None) -> tuple[Source, ...]:
+    def open_sources(self, paths: Sequence[PathLike], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
         """Open files that are closed with the reader. Raises as `streams.open_sources`."""
         sources = open_sources(paths, stdin)
         for source in sources:

@@ -13,12 +13,13 @@ from itertools import chain
 
 from ingest.io import limits
 from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
+BOM = b"\xef\xbb\xbf"
+
 _PREFIX_BYTES = 1 << 10
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +45,50 @@ def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
             with the line that was reached.
         InputError: If reading fails.
     """
-    number = 0
-    try:
-        for number, line in _number_lines(source):
-            yield number, line
-    except FormatError as error:
-        if error.line is not None or not number:
-            raise
-        message = str(error).removeprefix(f"{source.path}: ")
-        raise FormatError(source.path, number, f"after this line, {message}") from error
-
-
-def _number_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
-    number = 0
-    for block in line_blocks(source):
+    for first, block in _numbered_blocks(source, limits.MAX_LINE_BYTES):
         if isinstance(block, BadLine):
-            number += 1
-            yield number, block
+            yield first, block
             continue
-        if not number:
-            block = block.removeprefix(_BOM)
         lines: Sequence[str | BadLine]
         try:
             lines = block.decode("utf-8").split("\n")
         except UnicodeDecodeError:
             lines = [_decode(line) for line in block.split(b"\n")]
         has_nul = b"\0" in block
-        for line in lines:
-            number += 1
+        for number, line in enumerate(lines, first):
             if isinstance(line, BadLine):
                 yield number, line
             elif has_nul and "\0" in line:
                 yield number, BadLine(NUL_CHARACTER, line)
             else:
                 yield number, line[:-1] if line[-1:] == "\r" else line
+
+
+def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | BadLine]]:
+    r"""Line numbers, from 1, and lines without ``\n`` as bytes, for parsers that take bytes. Raises as `read_lines`.
+
+    Args:
+        source: The file.
+        max_bytes: Bytes of the longest line, without its end.
+    """
+    for number, block in _numbered_blocks(source, max_bytes):
+        if isinstance(block, BadLine):
+            yield number, block
+        else:
+            yield from enumerate(block.split(b"\n"), number)
+
+
+def lines_with(source: ByteSource, wanted: bytes, *, max_bytes: int) -> Iterator[bytes]:
+    """The lines that contain these bytes, as fast as a search. Raises as `read_lines`."""
+    for _, block in _numbered_blocks(source, max_bytes):
+        if isinstance(block, BadLine):
+            continue
+        found = block.find(wanted)
+        while found >= 0:
+            end = block.find(b"\n", found)
+            end = len(block) if end < 0 else end
+            yield block[block.rfind(b"\n", 0, found) + 1 : end]
+            found = block.find(wanted, end)
 
 
 def _decode(line: bytes) -> str | BadLine:
@@ -87,45 +98,50 @@ def _decode(line: bytes) -> str | BadLine:
         return BadLine(INVALID_UTF8, line.decode("utf-8", "replace"))
 
 
-def line_blocks(source: ByteSource) -> Iterator[bytes | BadLine]:
-    """Blocks of whole lines without the last newline, and the lines that are too long between them.
+def _numbered_blocks(source: ByteSource, max_bytes: int) -> Iterator[tuple[int, bytes | BadLine]]:
+    """Number of the first line of each block, and the block; damage is an error with the line that was reached."""
+    number = 1
+    try:
+        for block in _blocks(source, max_bytes):
+            yield number, block
+            number += 1 if isinstance(block, BadLine) else block.count(b"\n") + 1
+    except FormatError as error:
+        if error.line is not None or number == 1:
+            raise
+        message = str(error).removeprefix(f"{source.path}: ")
+        raise FormatError(source.path, number - 1, f"after this line, {message}") from error
 
-    Raises:
-        FormatError: As `read_lines`, without a line.
-        InputError: If reading fails.
-    """
-    rest = b""
-    too_long: bytes | None = None
+
+def _blocks(source: ByteSource, max_bytes: int) -> Iterator[bytes | BadLine]:
+    """Blocks of whole lines without the last newline, and the lines that are too long between them."""
     chunks = source.chunks()
     head = next(chunks, b"")
     check_is_text(source.path, head[:HEAD_BYTES])
-    for chunk in chain((head,), chunks):
-        start = 0
-        if too_long is not None:
-            start = chunk.find(b"\n") + 1
-            if not start:
-                continue
-            yield _too_long(too_long)
-            too_long = None
-        first, last = chunk.find(b"\n", start), chunk.rfind(b"\n", start)
+    rest = bytearray()
+    too_long: bytes | None = None
+    for chunk in chain((head.removeprefix(BOM),), chunks):
+        first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
         if first < 0:
-            rest += chunk[start:]
+            if too_long is None:
+                rest += chunk
         else:
-            # A chunk is shorter than the limit, so only a line that began in an earlier chunk can be too long.
-            if len(rest) + first - start > limits.MAX_LINE_BYTES:
-                yield _too_long(rest)
+            if too_long is None and len(rest) + first > max_bytes:
+                too_long = bytes((rest + chunk[:_PREFIX_BYTES])[:_PREFIX_BYTES])
+            if too_long is not None:
+                yield _too_long(too_long)
+                too_long = None
                 if first < last:
                     yield chunk[first + 1 : last]
             else:
-                yield rest + chunk[start:last]
-            rest = chunk[last + 1 :]
-        if len(rest) > limits.MAX_LINE_BYTES:
-            too_long, rest = rest[:_PREFIX_BYTES], b""
+                yield bytes(rest) + chunk[:last]
+            rest = bytearray(chunk[last + 1 :])
+        if len(rest) > max_bytes:
+            too_long, rest = bytes(rest[:_PREFIX_BYTES]), bytearray()
     if too_long is not None:
         yield _too_long(too_long)
     elif rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _too_long(start: bytes) -> BadLine:
-    return BadLine(LINE_TOO_LONG, start[:_PREFIX_BYTES].decode("utf-8", "replace"))
+    return BadLine(LINE_TOO_LONG, start.decode("utf-8", "replace"))

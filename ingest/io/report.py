@@ -23,6 +23,9 @@ TOO_MANY_NAMES = "too_many_names"
 TOO_MANY_ROWS = "too_many_rows"
 BAD_POPULARITY = "bad_popularity"
 
+MAX_BAD_SHARE = 0.01
+"""Of the rows, that may be bad by default."""
+
 MAX_EXAMPLES = 5
 """Skipped rows kept for the report."""
 
@@ -131,6 +134,27 @@ class ReadReport:
             message = f"{reason}: {found.excerpt}\n{self.n_skipped} bad rows ({counts}), and {self.max_errors} are "
             message += "allowed. Reading stopped at this row. Correct the rows, or allow more."
             raise TooManyErrorsError(path, line, message, option="max_errors")
+
+    def check_share(self) -> None:
+        """Refuse a base of which a part would be missing: more than `MAX_BAD_SHARE` of its rows are bad.
+
+        A few rows are always allowed, and any number that was given as `max_errors`, other than the default.
+
+        Raises:
+            TooManyErrorsError: If there are more; names the reasons and the first row.
+        """
+        n_bad = self.n_skipped
+        is_allowed = n_bad <= MAX_BAD_SHARE * self.rows or n_bad < (3 if n_bad <= 0.2 * self.rows else 2)
+        if self.max_errors != DEFAULT_MAX_ERRORS or is_allowed or not self.examples:
+            return
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(self.skipped.items()))
+        first = self.examples[0]
+        message = (
+            f"{first.reason}: {first.excerpt}\n{n_bad:,} of {self.rows:,} rows cannot be read ({counts}); this is the "
+            f"first. A base that lacks more than {MAX_BAD_SHARE:.0%} of its rows is not loaded: correct them, or allow "
+            f"{n_bad:,} of them."
+        )
+        raise TooManyErrorsError(first.path, first.line, message, option="max_errors")
 
     def skip_here(self, reason: str, text: str) -> None:
         """Count the row at `place` as bad. Raises as `skip`."""

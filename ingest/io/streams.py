@@ -2,7 +2,7 @@
 
 The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
 input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is
-killed. Before it is copied, its head is checked; copying stops before the disk is full. Decompression streams, with
+killed. Before it is copied, its head is checked. Decompression streams, with
 bounded memory for any content.
 """
 
@@ -16,106 +16,33 @@ import stat
 import sys
 import tempfile
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from ingest.io.decompress import CHUNK, RawInput, decompress, detect_compression
+from ingest.io.archive import SEPARATOR, Member, choose_member, is_zip
+from ingest.io.decompress import CHUNK, decompress, detect_compression
+from ingest.io.source import ByteSource, stored_chunks
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError, InputError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 STDIN = "-"
 """The path that means standard input."""
 
-FREE_BYTES = 1 << 30
-FREE_SHARE = 0.05
-"""Space that copies leave free on the disk of temporary files, for others: the smaller of the two."""
-
 PATIENCE_S = 3.0
 """After this time a warning says that a pipe has no writer."""
 
-_CHUNKS_BETWEEN_CHECKS = 64  # of the disk: 16 MiB
+_MAX_ENTRIES = 1_000  # of a level of a folder; a release has some 50
 
 _log = logging.getLogger(__name__)
 
 
-class RawFile(RawInput, Protocol):
-    """Bytes as stored, from the start; closed by leaving its ``with`` block."""
-
-    def __enter__(self) -> RawInput: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
-
-
-class ByteSource(ABC):
-    """Input that can be read from its start any number of times, also by several threads at once.
-
-    Attributes:
-        path: Its name in errors; ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
-        size: In bytes, as stored (compressed).
-    """
-
-    path: str
-    size: int
-
-    @abstractmethod
-    def chunks(self) -> Iterator[bytes]:
-        """The decompressed content, in pieces of `CHUNK` bytes, the last one shorter and never empty.
-
-        Raises:
-            FormatError: If the compressed data is damaged, ends early, or is a bomb.
-            InputError: If reading fails.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close files and remove temporary ones."""
-
-    def head(self, n_bytes: int) -> bytes:
-        """The first bytes of the decompressed content, or all of it if it is shorter. Raises as `chunks`."""
-        parts = []
-        missing = n_bytes
-        for chunk in self.chunks():
-            parts.append(chunk[:missing])
-            missing -= len(parts[-1])
-            if not missing:
-                break
-        return b"".join(parts)
-
-
-class StoredBytes(ByteSource):
-    """A source whose bytes are in one piece."""
-
-    @abstractmethod
-    def _open(self) -> RawFile:
-        """The stored bytes, from the start."""
-
-    def chunks(self) -> Iterator[bytes]:
-        """See `ByteSource.chunks`."""
-        with self._open() as raw:
-            try:
-                head = raw.read(CHUNK)
-                compression = detect_compression(head)
-                if compression is None:
-                    while head:
-                        yield head
-                        head = raw.read(CHUNK)
-                else:
-                    yield from decompress(self.path, raw, head, compression)
-            except OSError as error:
-                raise InputError(self.path, None, f"reading failed: {error.strerror or error}") from error
-
-
-class Source(StoredBytes):
+class Source(ByteSource):
     """A file, a pipe or standard input.
 
     Attributes:
@@ -133,7 +60,6 @@ class Source(StoredBytes):
         """
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
-        self._lock = threading.Lock()
         if self.path == STDIN:
             self._copy(stdin or sys.stdin.buffer)
         else:
@@ -148,8 +74,10 @@ class Source(StoredBytes):
         if self._spool is not None:
             self._spool.close()
 
-    def _open(self) -> RawFile:
-        return self._open_file() if self._spool is None else _SpoolView(self._spool, self._lock)
+    def chunks(self) -> Iterator[bytes]:
+        """See `ByteSource.chunks`."""
+        with self._open_file() if self._spool is None else _SpoolView(self._spool) as raw:
+            yield from stored_chunks(self.path, raw)
 
     def _open_file(self) -> BinaryIO:
         """Open the path, after a check that it is a file or a pipe."""
@@ -172,7 +100,7 @@ class Source(StoredBytes):
 
     def _copy(self, stream: BinaryIO) -> None:
         """Copy an input that can be read only once."""
-        self._spool, _ = copy_to_temporary(self.path, self._checked_chunks(stream))
+        self._spool = copy_to_temporary(self.path, self._checked_chunks(stream))
 
     def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
         """The chunks of a stream, if it begins like text or compressed text."""
@@ -186,30 +114,23 @@ class Source(StoredBytes):
             with suppress(FormatError):  # damaged or too short: reported when it is read
                 text = next(decompress(self.path, io.BytesIO(), head, compression), b"")
         if text:
-            check_is_text(self.path, text[:HEAD_BYTES])
+            check_is_text(self.path, text[:HEAD_BYTES], may_be_wide=True)
         yield head
         while chunk := stream.read(CHUNK):
             yield chunk
 
     def _find_size(self) -> int:
-        if self._spool is None:
-            return Path(self.path).stat().st_size
-        with self._lock:
-            return self._spool.seek(0, os.SEEK_END)
+        return Path(self.path).stat().st_size if self._spool is None else os.fstat(self._spool.fileno()).st_size
 
 
 class _SpoolView:
-    """Reads the temporary file at its own position."""
+    """Reads the temporary file at its own position; the file stays open until the source is closed."""
 
-    def __init__(self, spool: BinaryIO, lock: threading.Lock) -> None:
-        self._spool = spool
-        self._lock = lock
-        self._position = 0
+    def __init__(self, spool: BinaryIO) -> None:
+        self._descriptor, self._position = spool.fileno(), 0
 
     def read(self, n_bytes: int) -> bytes:
-        with self._lock:
-            self._spool.seek(self._position)
-            data = self._spool.read(n_bytes)
+        data = os.pread(self._descriptor, n_bytes, self._position)
         self._position += len(data)
         return data
 
@@ -217,46 +138,28 @@ class _SpoolView:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """The temporary file stays open until the source is closed."""
+        """Nothing to close."""
 
 
-def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> tuple[BinaryIO, int]:
-    """Write chunks to an unnamed temporary file; the file, for the caller to close, and its size.
+def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> BinaryIO:
+    """An unnamed temporary file with the chunks, for the caller to close.
 
     Raises:
-        InputError: If it cannot be written, or the disk is nearly full.
+        InputError: If it cannot be written.
     """
-    where = tempfile.gettempdir()
-    n_bytes = 0
     try:
-        spool = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
-        try:
-            for i, chunk in enumerate(chunks, start=1):
+        with ExitStack() as stack:
+            spool = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile(prefix="pearl-qdrant-")))
+            for chunk in chunks:
                 spool.write(chunk)
-                n_bytes += len(chunk)
-                if not i % _CHUNKS_BETWEEN_CHECKS:
-                    _check_disk(path, spool, n_bytes)
             spool.flush()
-        except BaseException:
-            with suppress(OSError):  # closing tries to write the rest again
-                spool.close()
-            raise
+            stack.pop_all()
+            return spool
     except OSError as error:
         advice = " Point TMPDIR to a larger disk." if error.errno == errno.ENOSPC else ""
+        where = tempfile.gettempdir()
         message = f"could not be copied to a temporary file in {where}: {error.strerror or error}.{advice}"
         raise InputError(path, None, message) from error
-    return spool, n_bytes
-
-
-def _check_disk(path: str, spool: BinaryIO, n_bytes: int) -> None:
-    """Stop before the disk is full."""
-    disk = os.fstatvfs(spool.fileno())
-    free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    if free < min(FREE_BYTES, FREE_SHARE * size):
-        message = (
-            f"{n_bytes:,} bytes were copied to a temporary file in {tempfile.gettempdir()}, where {free:,} are left"
-        )
-        raise InputError(path, None, f"{message}: the disk is nearly full. Point TMPDIR to a larger one")
 
 
 @contextmanager
@@ -273,24 +176,42 @@ def warn_while_waiting(path: str) -> Iterator[None]:
         timer.cancel()
 
 
-def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[Source, ...]:
+def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> ByteSource:
+    """Open one input: a file, a pipe, ``-``, a zip archive of one file, or a member of one (``base.zip!names.tsv``).
+
+    Raises:
+        FormatError: As `Source`; for an archive of several files, with their names.
+    """
+    path = os.fspath(path)
+    outer, separator, member = path.rpartition(SEPARATOR)
+    if separator and not os.path.exists(path) and is_zip(outer):  # noqa: PTH110 - a path with NUL is no error here
+        return Member(outer, member)
+    return Member(path, choose_member(path)) if is_zip(path) else Source(path, stdin)
+
+
+def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
     """Open several inputs; if one cannot be opened, the others are closed.
 
     Raises:
-        FormatError: As `Source`, and if standard input is named twice.
+        FormatError: As `open_source`, and if standard input is named twice.
         ValueError: If there is no path.
     """
     if not paths:
         raise ValueError("nothing to read: no path was given")
     if sum(os.fspath(path) == STDIN for path in paths) > 1:
         raise FormatError(STDIN, None, "standard input can be read only once, but - was given twice")
-    sources: list[Source] = []
-    try:
-        # Not extend: the sources that are open when a path fails are closed below.
+    with ExitStack() as stack:
+        sources: list[ByteSource] = []
         for path in paths:
-            sources.append(Source(path, stdin))  # noqa: PERF401
-    except BaseException:
-        for source in sources:
-            source.close()
-        raise
-    return tuple(sources)
+            sources.append(open_source(path, stdin))
+            stack.callback(sources[-1].close)
+        stack.pop_all()
+        return tuple(sources)
+
+
+def list_files(folder: Path) -> Iterator[Path]:
+    """Files in a folder and three levels of folders in it; at most 1,000 entries of a level."""
+    for pattern in ("*", "*/*", "*/*/*", "*/*/*/*"):
+        for child in islice(folder.glob(pattern), _MAX_ENTRIES):
+            if not child.name.startswith(".") and child.is_file():
+                yield child

@@ -125,7 +125,8 @@ def load_base(  # long: all arguments of a load are documented here
         kind: One of `formats.FORMAT_NAMES`, or "auto".
         options: What to read.
         type_map: From native types to coarse ones: a table, or a file with rows to add to the shipped one.
-        max_errors: Bad rows to skip before giving up; None: any number.
+        max_errors: Bad rows to skip before giving up; None: any number. With the default, more than 1 % of the rows are
+            too many, too.
         kb: Short name of the base, part of every point's id. Default: the collection's name.
         kb_version: Release of the base, for the manifest.
         quantization: How a new collection keeps vectors for finding candidates.
@@ -287,10 +288,16 @@ def _scan(reader: Reader, paths: Paths, max_errors: int | None, events: LoadEven
 
 
 def report_scan(scanned: ScanResult, paths: Paths, events: LoadEvents) -> ScanResult:
-    """Report what was counted, and return it; raises EmptyBaseError for an empty base."""
+    """Report what was counted, and return it.
+
+    Raises:
+        EmptyBaseError: If no entity is left.
+        TooManyErrorsError: If too large a share of the rows is bad (`ReadReport.check_share`).
+    """
     events.scanned(scanned)
     if not scanned.names:
         raise EmptyBaseError(listed_paths(paths), scanned.report.skip_counts)
+    scanned.report.check_share()
     return scanned
 
 

@@ -46,7 +46,7 @@ from pearl_qdrant.errors import FormatError
 if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
-    from ingest.io.streams import ByteSource
+    from ingest.io.source import ByteSource
     from pearl_qdrant.records import Entity
 
 BAD_SYNONYM = "bad_synonym"

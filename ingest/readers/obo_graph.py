@@ -34,7 +34,7 @@ from pearl_qdrant.errors import FormatError
 if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
-    from ingest.io.streams import ByteSource
+    from ingest.io.source import ByteSource
     from pearl_qdrant.records import Entity
 
 _IN_OBO = "http://www.geneontology.org/formats/oboInOwl#"

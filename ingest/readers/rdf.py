@@ -25,20 +25,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
-from ingest.base.format import HEAD_BYTES, Head, PathLike
+from ingest.base.format import Head, PathLike
 from ingest.base.merge import batches
 from ingest.base.reader import Hashes
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
-from ingest.io.archive import Archive, is_zip
+from ingest.io.archive import Member, is_zip, list_members
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import STDIN
+from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import rdf_profiles as known
 from ingest.readers.obo import check_scopes
 from ingest.readers.ontology import ClassTree
@@ -59,7 +60,7 @@ from pearl_qdrant.errors import FormatError, InputError, OptionError
 if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
-    from ingest.io.streams import ByteSource
+    from ingest.io.source import ByteSource
     from pearl_qdrant.records import Entity
 
 BLANK_NODE = "blank_node"
@@ -82,6 +83,11 @@ _NEW_YAGO = re.compile(r"yago-(?:facts|taxonomy|labels|beyond|tiny|schema)", re.
 def detect(head: Head) -> bool:
     """Whether a file begins like RDF, or like a form of OWL that is not RDF (the reader says so)."""
     return find_syntax(head.data) is not None
+
+
+def detect_names(names: Iterable[str]) -> bool:
+    """Whether the names of the files in a folder or archive show RDF."""
+    return any(_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
 
 
 def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> RdfReader:
@@ -168,11 +174,9 @@ class RdfReader(ReaderBase):
                 if child.is_file() and not child.name.startswith("."):
                     yield from self._open(str(child), is_named=_ENDING.search(child.name) is not None)
         elif path != STDIN and is_zip(path):
-            archive = self.held.enter_context(Archive(path))
-            visible = (name for name in sorted(archive.members()) if not PurePosixPath(name).name.startswith("."))
-            sources, is_named = map(archive.source, visible), False
+            sources, is_named = [Member(path, member) for member in sorted(list_members(path))], False
         else:
-            sources = self.open_sources([path])
+            sources = list(self.open_sources([path]))
         for source in sources:
             head = source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
             must_be = is_named or _ENDING.search(source.path)

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import pyoxigraph
 
-from ingest.base.format import HEAD_BYTES
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
+from ingest.io.text_check import HEAD_BYTES
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
-    from ingest.io.streams import ByteSource
+    from ingest.io.source import ByteSource
 
 BAD_TRIPLE = "bad_triple"
 ROW_ABOUT_A_ROW = "row_about_a_row"

@@ -5,8 +5,7 @@ files (UMLS, YAGO) is joined before the cut. Rows that are scattered over the in
 the bucket, by the same code as in a load in one process. A part of the base is every n-th bucket, so that the number of
 parts can be chosen when the base is counted.
 
-A bucket is a file of JSON Lines; there are 256, as a process may have a thousand files open. Scan and cut are one pass;
-where several processes read ranges of the base (`ranges.py`), each has a folder of buckets of its own.
+A bucket is a file of JSON Lines; there are 256, as a process may have a thousand files open. Scan and cut are one pass.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ class BucketReader:
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
         """Entities in the order of the input; see `Reader.read_runs`."""
-        ranges = range_folders(self._folder) or [self._folder]
-        for path in (_path(folder, bucket) for bucket in self._buckets for folder in ranges):
+        for path in (_path(self._folder, bucket) for bucket in self._buckets):
             try:
                 with path.open(encoding="ascii") as lines:
                     for line in lines:
@@ -116,11 +114,6 @@ class Cutter(BucketReader):
     def _error(self, error: OSError) -> InputError:
         message = f"parts of the base cannot be written: {error.strerror or error}. {_ADVICE}"
         return InputError(str(self._folder), None, message, option="work")
-
-
-def range_folders(folder: Path) -> list[Path]:
-    """The folders of the ranges of a base, in their order; none if one process cut it."""
-    return sorted(path for path in folder.glob("range-*") if path.is_dir())
 
 
 def _path(folder: Path, bucket: int) -> Path:

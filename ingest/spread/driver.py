@@ -24,7 +24,7 @@ from ingest.base.scan import ScanResult, scan
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import IngestResult, finish_load, write_lost
 from ingest.load.session import is_unchanged
-from ingest.spread.ranges import cut_in_ranges
+from ingest.spread.cutting import cut_and_scan
 from ingest.spread.work import PartResult, Plan, Work
 from ingest.spread.worker import Job, OnNames, PartBuilder, part_input, part_name
 from pearl_qdrant.errors import CollectionExistsError, OptionError, StoreError
@@ -188,7 +188,7 @@ class Spread:
             if before is not None:
                 self.events.input_changed()
         self.work.clear()
-        cut = cut_in_ranges(self.reader, ReadReport(max_errors=self.max_errors), self.work.cut)
+        cut = cut_and_scan(self.reader, ReadReport(max_errors=self.max_errors), self.work.cut)
         scanned = report(cut) if scanned is None else cut
         plan = self._plan(scanned, self.partitions or count_parts(scanned.names, self.workers))
         if self.is_remote:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,3 +99,45 @@ def check_reads_or_refuses(open_reader: Callable[[], Reader]) -> None:
     assert all(name == name.strip() and name for entity in entities for name in entity.names())
     assert report.rows == len(entities) + report.merged_rows + report.n_skipped
     assert result.report == report
+
+
+def workbook(path: Path, sheets: dict[str, list[list[object]]]) -> Path:
+    """A workbook with text and numbers in its cells, as few parts as xlsx allows."""
+    kind = "http://schemas.openxmlformats.org"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{kind}/package/2006/content-types"><Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" '
+        'ContentType="application/xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{kind}/package/2006/relationships"><Relationship Id="r1" '
+        f'Type="{kind}/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{kind}/spreadsheetml/2006/main" xmlns:r="{kind}/officeDocument/2006/'
+        'relationships"><sheets>'
+        + "".join(f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(sheets, 1))
+        + "</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{kind}/package/2006/relationships">'
+        + "".join(
+            f'<Relationship Id="r{i}" Type="{kind}/officeDocument/2006/relationships/worksheet" '
+            f'Target="worksheets/sheet{i}.xml"/>'
+            for i, _ in enumerate(sheets, 1)
+        )
+        + "</Relationships>",
+    }
+    for i, rows in enumerate(sheets.values(), 1):
+        cells = "".join(
+            "<row>"
+            + "".join(
+                f"<c><v>{cell}</v></c>"
+                if isinstance(cell, (int, float))
+                else f'<c t="inlineStr"><is><t>{cell}</t></is></c>'
+                for cell in row
+            )
+            + "</row>"
+            for row in rows
+        )
+        parts[f"xl/worksheets/sheet{i}.xml"] = (
+            f'<worksheet xmlns="{kind}/spreadsheetml/2006/main"><sheetData>{cells}</sheetData></worksheet>'
+        )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return path

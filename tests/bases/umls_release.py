@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ingest.io.report import ReadReport
-from ingest.readers.umls.reader import COLUMNS, UmlsOptions, UmlsReader
+from ingest.readers.umls import COLUMNS, UmlsOptions, UmlsReader
 from pearl_qdrant.records import Entity
 
 HEART, DRUG, PLACE = "C9000001", "C9000002", "C9000003"
@@ -88,32 +88,10 @@ def read_rows(tmp_path: Path, rows: Iterable[str], report: ReadReport | None = N
     return read(path, report=report, **options)
 
 
-def split_in(n_parts: int, content: bytes) -> dict[str, bytes]:
-    """The compressed parts of a MRCONSO.RRF, cut without regard to rows."""
-    size = len(content) // n_parts + 1
-    cut = [content[i * size : (i + 1) * size] for i in range(n_parts)]
-    return {f"MRCONSO.RRF.a{'abc'[i]}.gz": gzip.compress(part) for i, part in enumerate(cut)}
-
-
-PARTS = split_in(3, CONSO.encode())
-NLM = {
-    "2099aa-1-meta.nlm": pack({"2099AA/META/" + name: part for name, part in list(PARTS.items())[:2]}),
-    "2099aa-2-meta.nlm": pack(
-        {
-            "2099AA/META/MRCONSO.RRF.ac.gz": PARTS["MRCONSO.RRF.ac.gz"],
-            "2099AA/META/MRSTY.RRF.gz": gzip.compress(STY.encode()),
-        }
-    ),
-}
 FORMS: dict[str, Callable[[Path], list[Path]]] = {
     "META folder": lambda p: [write(p / "META", RELEASE)],
     "parent folder": lambda p: [write(p / "2099AA" / "META", RELEASE).parent],
     "zip": lambda p: [write(p, {"b.zip": pack({f"2099AA/META/{n}": c for n, c in RELEASE.items()})}) / "b.zip"],
-    "folder with a zip": lambda p: [write(p, {"b.zip": pack({f"META/{n}": c for n, c in RELEASE.items()})})],
-    "zip of nlm": lambda p: [write(p, {"b.zip": pack({"2099AA/" + n: c for n, c in NLM.items()})}) / "b.zip"],
-    "zip of stored nlm": lambda p: [write(p, {"b.zip": pack(NLM, zipfile.ZIP_STORED)}) / "b.zip"],
-    "folder of nlm": lambda p: [write(p / "2099AA", NLM)],
-    "split parts": lambda p: [write(p, PARTS | {"MRSTY.RRF": STY.encode()})],
     "two files": lambda p: [write(p, RELEASE) / "MRCONSO.RRF", p / "MRSTY.RRF"],
     "two compressed files": lambda p: [
         write(p, {"c.bin": bz2.compress(CONSO.encode()), "s": gzip.compress(STY.encode())}) / "s",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
+from ingest.readers.wikidata import WikidataOptions, WikidataReader
 from pearl_qdrant.records import Entity
 
 HUMAN, ORGANIZATION = 5, 43229

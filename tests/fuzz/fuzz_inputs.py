@@ -36,7 +36,7 @@ from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
 from ingest.readers.rdf_profiles import PROFILES
-from ingest.readers.umls.reader import COLUMNS
+from ingest.readers.umls import COLUMNS
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ingest.base.scan import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import IngestResult, ingest
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest
@@ -53,7 +53,7 @@ def write_base(path: Path, n: int) -> Path:
 
 def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> IngestResult:
     """Ingest a file into the collection `base`, which is made if it is not there."""
-    with TsvReader([path]) as reader:
+    with open_reader([path]) as reader:
         scanned = scan(reader, ReadReport())
         name = "base"
         collection = store.open(name) if name in store.collections() else store.create(manifest_for(encoder))

@@ -11,7 +11,7 @@ from small_loads import CountingEncoder, load, write_base
 
 from ingest.load import pipeline
 from ingest.load.windows import WindowSize
-from ingest.readers.tsv.reader import TsvReader
+from ingest.readers.table import TableReader
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge import bulk_writer
@@ -86,9 +86,9 @@ def test_a_load_that_is_stopped_while_it_skips_reads_no_further(
         load(path, store, CountingEncoder(encoder, fail_at=6))
     stopped = threading.Event()
     read: list[Entity] = []
-    real = TsvReader.read
+    real = TableReader.read
 
-    def slow(self: TsvReader, *args: object, **options: object) -> Iterator[Entity]:
+    def slow(self: TableReader, *args: object, **options: object) -> Iterator[Entity]:
         for entity in real(self, *args, **options):  # type: ignore[arg-type]
             yield entity
             read.append(entity)
@@ -99,7 +99,7 @@ def test_a_load_that_is_stopped_while_it_skips_reads_no_further(
         self.is_stopped = True
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TsvReader, "read", slow)
+    monkeypatch.setattr(TableReader, "read", slow)
     monkeypatch.setattr(pipeline._Load, "write", stop)
     with pytest.raises(KeyboardInterrupt):
         load(path, store, encoder)

@@ -11,11 +11,11 @@ from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
 
 from ingest.base.scan import hash_texts, scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
 from ingest.load.pipeline import IngestResult, ingest
 from ingest.load.prefetch import overlap
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -69,7 +69,7 @@ def test_the_seconds_of_the_graph_are_those_of_the_graph(
             clock[0] += 100.0
             return self._inner.scroll()
 
-    with TsvReader([write_base(tmp_path / "base.tsv", 10)]) as reader:
+    with open_reader([write_base(tmp_path / "base.tsv", 10)]) as reader:
         collection: Any = Slow(store.create(manifest_for(encoder)))
         result = ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
         collection.close()
@@ -80,7 +80,7 @@ def test_the_seconds_of_the_graph_are_those_of_the_graph(
 def load_shard(url: str, path: Path, encoder: Encoder) -> IngestResult:
     """Load one of several inputs into the collection `base` of a server."""
     store = ServerStore.connect(url)
-    with TsvReader([path]) as reader:
+    with open_reader([path]) as reader:
         scanned = scan(reader, ReadReport())
         try:
             return ingest(reader, scanned, encoder, store.open("base"), max_errors=0, input_name=path.name)

@@ -11,9 +11,9 @@ from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
 
 from ingest.base.scan import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
@@ -171,7 +171,7 @@ def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: EdgeStore, 
             self.counted += 1
             return self._inner.count() - (self.counted > 1)
 
-    with TsvReader([write_base(tmp_path / "base.tsv", 10)]) as reader:
+    with open_reader([write_base(tmp_path / "base.tsv", 10)]) as reader:
         scanned = scan(reader, ReadReport())
         collection: Any = Forgetful(store.create(manifest_for(encoder)))
         with pytest.raises(StoreError, match="holds 19 points after a load of 20"):

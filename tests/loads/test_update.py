@@ -10,11 +10,11 @@ from cli_runner import Run
 from small_loads import CountingEncoder
 
 from ingest.base.scan import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load import update as update_module
 from ingest.load.pipeline import ingest
 from ingest.load.update import UpdateResult, update
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
@@ -44,7 +44,7 @@ def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base
     path.write_text(text, encoding="utf-8")
     collection = EdgeStore(store).create(Manifest.for_model(encoder.info, collection=name, kb="base"))
     _opened.append(collection)
-    with TsvReader([path]) as reader:
+    with open_reader([path]) as reader:
         ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
     return collection
 
@@ -52,7 +52,7 @@ def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base
 def renew(path: Path, text: str, encoder: Encoder, collection: Collection, **options: object) -> UpdateResult:
     """Bring a collection to a newer release."""
     path.write_text(text, encoding="utf-8")
-    with TsvReader([path]) as reader:
+    with open_reader([path]) as reader:
         return update(reader, scan(reader, ReadReport()), encoder, collection, **options)  # type: ignore[arg-type]
 
 

@@ -22,10 +22,11 @@ BASE = ("cells", "errors", "installing", "records", "phrase_types", "_version", 
 READING = (
     "ingest.io.report",
     "ingest.formats",
-    "ingest.readers.tables.columns",
+    "ingest.readers.columns",
+    "ingest.io.source",
     "ingest.io.streams",
     "ingest.io.lines",
-    "ingest.io.byte_lines",
+    "ingest.io.source",
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
@@ -94,10 +95,10 @@ def test_every_part_has_a_place_in_the_order() -> None:
     [
         ("pearl_qdrant.encoder.tokens", "pearl_qdrant.store.schema"),
         ("pearl_qdrant.records", "pearl_qdrant.errors"),
-        ("pearl_qdrant.linking.linker", "ingest.readers.tsv.reader"),
+        ("pearl_qdrant.linking.linker", "ingest.readers.table"),
         ("pearl_qdrant.store.edge.store", "pearl_qdrant.cli"),
-        ("ingest.readers.tsv.reader", "training.finetune.losses"),
-        ("training.examples.wordnet", "ingest.readers.tsv.reader"),
+        ("ingest.readers.table", "training.finetune.losses"),
+        ("training.examples.wordnet", "ingest.readers.table"),
         ("pearl_qdrant.store.edge.store", "pearl_qdrant"),
     ],
 )

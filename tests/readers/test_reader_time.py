@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import zstandard
 from obo_terms import read as read_obo
-from umls_release import RELEASE, atom, definition, read_rows
+from umls_release import RELEASE, definition
 from umls_release import write as write_umls
 from wikidata_items import dump, item
 from wikidata_items import read as read_wikidata
@@ -26,12 +26,9 @@ from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
 from ingest.io import decompress, limits
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
+from ingest.readers import umls
 from ingest.readers.obo import plain_value, quoted_value
-from ingest.readers.umls import index as umls_index
-from ingest.readers.umls import rows as umls_rows
-from ingest.readers.umls.index import DefinitionIndex
-from ingest.readers.umls.reader import COLUMNS
-from ingest.readers.umls.rows import Layout
+from ingest.readers.umls import UmlsReader
 from ingest.readers.wikidata_classes import MAX_KB_TYPES
 from pearl_qdrant.cells import split_list
 
@@ -170,15 +167,14 @@ def test_many_small_streams_are_not_copied_over_and_over(
     compress: Callable[[bytes], bytes] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}[
         compression
     ]
-    decoders = {"gzip": decompress._Gzip, "zstd": decompress._Zstd}
     given: list[int] = []
-    feed = decoders[compression].decompress
+    feed = decompress._feed
 
-    def count(self: object, data: bytes, max_length: int) -> bytes:
-        given.append(len(data))
-        return feed(self, data, max_length)  # type: ignore[arg-type]
+    def count(decoder: object, piece: bytes, compression: str) -> Iterator[bytes]:
+        given.append(len(piece))
+        return feed(decoder, piece, compression)
 
-    monkeypatch.setattr(decoders[compression], "decompress", count)
+    monkeypatch.setattr(decompress, "_feed", count)
     member = compress(b"\n")
     path = tmp_path / "f"
     path.write_bytes(member * 10_000)
@@ -203,25 +199,17 @@ def test_two_passes_over_zstd_do_not_disturb_each_other() -> None:
     source.close()
 
 
-@pytest.mark.slow
-def test_a_row_with_a_very_long_id_costs_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One id of half a megabyte among thousands of short ones is compared as it is, not byte by byte in all rows."""
-    monkeypatch.setattr(umls_rows, "BLOCK", 1 << 22)
-    rows = [atom("C" * (1 << 19), "long"), *(atom(f"C{i:07}", "n") for i in range(20_000))] * 2
-
-    assert len(read_rows(tmp_path, rows, ReadReport(max_errors=0))) == 20_001
-
-
 def test_definitions_of_a_concept_are_tried_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A concept whose definitions belong to other atoms is not searched through for each of its rows."""
-    monkeypatch.setattr(umls_index, "MAX_DEFINITIONS", 3)
-    text = "".join(definition("C0000001", f"A{i}", f"X{i}", f"text {i}") for i in range(9))
-    meta = write_umls(tmp_path, RELEASE | {"MRDEF.RRF": text.encode()})
-    index = DefinitionIndex.read(
-        Source(meta / "MRDEF.RRF"), Layout(tuple(COLUMNS["MRDEF"]), "CUI"), ReadReport(), sabs=(), suppress=("N",)
+    text = "".join(definition("C9000001", f"A{i}", f"X{i}", f"text {i}") for i in range(9)) + definition(
+        "C9000001", "A10", "Z", "its own"
     )
-    (first,), (after,) = index.find(umls_rows.make_keys([b"C0000001"]))
+    meta = write_umls(tmp_path, RELEASE | {"MRDEF.RRF": text.encode()})
 
-    assert (first, after) == (0, 9)
-    assert index.choose(first, after, [b"A2"]) == "text 2"
-    assert index.choose(first, after, [b"A3"]) is None
+    def first() -> str | None:
+        with UmlsReader([meta]) as reader:
+            return next(reader.read(ReadReport())).description
+
+    assert first() == "its own"
+    monkeypatch.setattr(umls, "_MAX_DEFINITIONS", 3)
+    assert first() is None

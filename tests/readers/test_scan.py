@@ -17,16 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.base.scan import ScanResult, hash_texts, name_hash, scan
+from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.tables.columns import TableColumns
-from ingest.readers.tsv.reader import TsvReader
+from ingest.readers.columns import TableColumns
+from ingest.readers.table import TableReader
 from pearl_qdrant.errors import TooManyErrorsError
 from pearl_qdrant.records import Entity
 
 
 def scan_text(text: str, report: ReadReport | None = None) -> tuple[ScanResult, list[Entity], ReadReport]:
     """A scan, and the reading after it."""
-    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
         result = scan(reader, report)
         read_report = ReadReport()
         return result, list(reader.read(read_report, scattered=result.scattered)), read_report
@@ -50,7 +51,7 @@ def test_the_digest_is_that_of_what_is_read(tmp_path: Path) -> None:
         data = text.encode()
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
         columns = TableColumns(id="1", name="2", types=(types,)) if types else None
-        with TsvReader([path], columns, limit=limit) as reader:
+        with open_reader([path], "tsv", ReadOptions(columns=columns, limit=limit)) as reader:
             return scan(reader).digest
 
     text = "".join(f"Q{i}\tname {i}\tORG\n" for i in range(1000))
@@ -94,7 +95,7 @@ def test_reading_without_a_scan_gives_the_same() -> None:
     """A reader finds scattered ids without a scan, and can be read again."""
     rows = [f"Q{random.Random(i).randrange(40)}\tname {i}\n" for i in range(2000)]
     text = "".join(rows)
-    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
         first, second = list(reader.read(ReadReport())), list(reader.read(ReadReport()))
 
     assert first == second == scan_text(text)[1]
@@ -120,7 +121,7 @@ def test_progress_is_told() -> None:
     """A long scan reports its progress."""
     text = "".join(f"Q{i}\tn\n" for i in range(33_000))
     seen: list[int] = []
-    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
         scan(reader, on_progress=seen.append)
 
     assert len(seen) == 1
@@ -131,7 +132,7 @@ def test_scattered_rows_do_not_wait_in_memory() -> None:
     """A base whose ids are all scattered is merged on disk, in batches."""
     text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))
     n_others = sum(type(thing) is Entity for thing in gc.get_objects())  # of other tests of this process
-    with TsvReader(["-"], stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
         entities = reader.read(ReadReport())
         next(entities)
         n_alive = sum(type(thing) is Entity for thing in gc.get_objects()) - n_others

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, read_truthy, wd
 
 from ingest.base.scan import scan
+from ingest.formats import detect_format
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata.reader import WikidataReader, is_wikidata
+from ingest.readers.wikidata import WikidataReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -82,9 +83,9 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
         (json.dumps(item(9) | {"id": "Q99999999999999999999"}).encode(), "no_id"),
         (json.dumps(item(9) | {"labels": [1]}).encode(), "not_an_entity"),
         (json.dumps(item(9) | {"labels": 5}).encode(), "not_an_entity"),
-        (json.dumps(item(9) | {"labels": {"en": "x"}}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"labels": {"en": ["x"]}}).encode(), "not_an_entity"),
         (json.dumps(item(9) | {"labels": {"en": {"value": None}}}).encode(), "not_an_entity"),
-        (json.dumps(item(9) | {"aliases": {"en": {"value": "x"}}}).encode(), "not_an_entity"),
+        (json.dumps(item(9) | {"aliases": {"en": {"value": 1}}}).encode(), "not_an_entity"),
         (json.dumps(item(9) | {"claims": {"P31": [{"mainsnak": "x"}]}}).encode(), "not_an_entity"),
         (json.dumps(item(9) | {"claims": {"P279": 3}}).encode(), "not_an_entity"),
         (json.dumps(item(9, {"en": "a\udc00b"})).encode(), "invalid_json"),
@@ -104,13 +105,6 @@ def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
     assert [e.entity_id for e in entities] == ["Q1", "Q2"]
     assert report.skipped == {reason: 1}
     assert (report.examples[0].path, report.examples[0].line, report.rows) == ("-", 3, 3)
-
-
-def test_damage_in_what_is_not_wanted_harms_nothing() -> None:
-    """Broken text in a language that is not read does no harm."""
-    row = json.dumps(item(9, {"en": "good", "fi": "xx"})).encode().replace(b"xx", b"\xff")
-
-    assert [e.canonical_name for e in read(dump(row), report=ReadReport(max_errors=0))] == ["good"]
 
 
 def test_too_many_bad_lines_stop() -> None:
@@ -187,8 +181,8 @@ def test_dumps_are_recognised(tmp_path: Path) -> None:
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
 
-    assert [name for name in contents if is_wikidata(tmp_path / name)] == ["a", "c.gz", "d", "e"]
-    assert not any(is_wikidata(path) for path in ("-", tmp_path, tmp_path / "nowhere", "a\0b"))
+    assert [name for name in contents if detect_format([tmp_path / name]) == "wikidata"] == ["a", "c.gz", "d", "e"]
+    assert all(detect_format([path]) == "tsv" for path in ("-", tmp_path / "nowhere", "a\0b"))
 
 
 JSON = st.recursive(
@@ -246,3 +240,35 @@ def test_any_damage_gives_a_typed_answer(data: st.DataObject) -> None:
     bad = good[:at] + data.draw(st.binary(max_size=4)) + good[at + data.draw(st.integers(0, 40)) :]
     with contextlib.suppress(InputError):
         read(bad, report=ReadReport(max_errors=None))
+
+
+OLD = {"mainsnak": {"snaktype": "value", "datavalue": {"value": {"entity-type": "item", "numeric-id": 5}}}}
+FULL = item(7, {"en": "Anna", "fi": "Lelu-Anna"}, classes=[5])
+FORMS = {
+    "one printed item": json.dumps(FULL, indent=2),
+    "an array over lines": json.dumps([FULL, item(8)], indent=1),
+    "an array in one line": json.dumps([FULL, item(8)]),
+    "an answer of the API": json.dumps({"entities": {"Q7": FULL}, "success": 1}),
+    "a printed answer of the API": json.dumps({"entities": {"Q7": FULL}}, indent=2),
+    "a dump of 2015": "[\n" + json.dumps(FULL | {"claims": {"P31": [OLD]}}) + "\n]\n",
+    "simplified items": json.dumps(
+        {"type": "item", "id": "Q7", "labels": {"en": "Anna"}, "aliases": {"en": ["Annie"]}, "claims": {"P31": ["Q5"]}}
+    ),
+    "simplified items with values": json.dumps(
+        {"type": "item", "id": "Q7", "labels": {"en": "Anna"}, "claims": {"P31": [{"value": "Q5", "rank": "normal"}]}}
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_an_item_is_read(tmp_path: Path, form: str) -> None:
+    """Dumps of any year, what the API answers, and what tools make of it give the same name and types."""
+    path = tmp_path / "base"
+    path.write_text(FORMS[form], encoding="utf-8")
+
+    with WikidataReader([path]) as reader:
+        entity = next(reader.read(ReadReport()))
+
+    assert detect_format([path]) == "wikidata"
+    assert (entity.entity_id, entity.canonical_name, entity.kb_types) == ("Q7", "Anna", ("Q5",))
+    assert entity.types == ("PERSON",)

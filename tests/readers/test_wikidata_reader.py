@@ -10,8 +10,7 @@ from wikidata_items import ADA, HUMAN, dump, item, read, statement
 
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata.items import MAX_LINKS
-from ingest.readers.wikidata.reader import WikidataOptions, WikidataReader
+from ingest.readers.wikidata import MAX_LINKS, WikidataOptions, WikidataReader
 from ingest.readers.wikidata_classes import MAX_KB_TYPES
 from pearl_qdrant.records import Entity
 
@@ -115,21 +114,13 @@ def test_a_long_chain_of_classes_is_cut() -> None:
     assert entity.types == ("PERSON",)
 
 
-def test_without_ancestors_only_own_classes_count() -> None:
-    """The first pass is optional."""
-    rows = dump(item(1, classes=[10]), item(10, above=[HUMAN]))
-
-    assert read(rows, WikidataOptions(ancestors=False))[0].kb_types == ("Q10",)
-
-
 def test_pages_of_the_projects_are_left_out() -> None:
-    """Disambiguation pages, categories and what is below them are counted, unless they are wanted."""
+    """Disambiguation pages, categories and what is below them are counted."""
     rows = dump(item(1, classes=[4167410]), item(2, classes=[99]), item(99, above=[4167836]), item(3))
     report = ReadReport(max_errors=0)
 
     assert [e.entity_id for e in read(rows, report=report)] == ["Q99", "Q3"]
     assert report.filtered == {"wikimedia_internal": 2}
-    assert len(read(rows, WikidataOptions(exclude_internal=False))) == 4
 
 
 def test_only_wanted_classes_are_read() -> None:

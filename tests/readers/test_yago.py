@@ -209,15 +209,6 @@ def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
             read(folder)
 
 
-def test_a_zip_that_climbs_out_is_refused(tmp_path: Path) -> None:
-    """An archive with a member outside of it is refused as unsafe."""
-    with zipfile.ZipFile(tmp_path / "yago.zip", "w") as archive:
-        archive.writestr("../yago-facts.ttl", YAGO_45["yago-facts.ttl"])
-
-    with pytest.raises(FormatError):
-        read(tmp_path / "yago.zip")
-
-
 def test_yago_is_found_by_its_content(tmp_path: Path) -> None:
     """A folder and a file are known as RDF, whatever their names; the vocabulary is found from their statements."""
     folder = write(tmp_path / "download", YAGO_45)

@@ -214,8 +214,8 @@ class Endless(io.RawIOBase):
 
 @pytest.mark.parametrize(
     "content",
-    [bytes(1), b"\x89PNG\r\n\x1a\n\0\0", gzip.compress(bytes(1 << 20)), b"PK\x03\x04" + bytes(60), b"\xff\xfea\0\n\0"],
-    ids=["zeros", "image", "compressed zeros", "zip", "UTF-16"],
+    [bytes(1), b"\x89PNG\r\n\x1a\n\0\0", gzip.compress(bytes(1 << 20)), b"PK\x03\x04" + bytes(60)],
+    ids=["zeros", "image", "compressed zeros", "zip"],
 )
 def test_standard_input_that_is_no_text_is_refused_before_it_is_copied(content: bytes) -> None:
     """Endless zeros, as from /dev/zero, are refused by their first bytes."""
@@ -224,18 +224,6 @@ def test_standard_input_that_is_no_text_is_refused_before_it_is_copied(content: 
     with pytest.raises(FormatError, match="is not text"):
         Source("-", cast(BinaryIO, endless))
     assert endless.given <= 2 * decompress.CHUNK
-
-
-def test_the_temporary_disk_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text without end stops with an error while the disk has room, and a small input never does."""
-    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 62)
-    monkeypatch.setattr(streams, "FREE_SHARE", 1.0)
-    endless = Endless(b"Q1\tname\n")
-
-    with pytest.raises(InputError, match=r"-: 16,777,216 bytes were copied .* nearly full\. Point TMPDIR"):
-        Source("-", cast(BinaryIO, endless))
-    assert endless.given == 1 << 24
-    Source("-", io.BytesIO(TEXT)).close()
 
 
 def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
@@ -356,9 +344,7 @@ def test_bad_bytes_spoil_only_their_line(tmp_path: Path) -> None:
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "PNG"),
-        (b"PK\x03\x04" + bytes(100), "zip archive, perhaps truncated, or an office document"),
-        ("id\tname\n".encode("utf-16"), "UTF-16"),
-        ("Q1\tname\nQ2\tname\n".encode("utf-16-le"), "NUL bytes"),
+        (b"PK\x03\x04" + bytes(100), "zip archive or a workbook"),
         (random.Random(2).randbytes(5000), "NUL bytes"),
         (gzip.compress(gzip.compress(TEXT)), "compressed twice"),
         (b"f".ljust(257, b"\0") + b"ustar" + bytes(500), "tar archive"),

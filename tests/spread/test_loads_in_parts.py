@@ -14,8 +14,8 @@ from ingest import load_base, load_base_in_parts
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.spread import driver, ranges
-from ingest.spread.cutting import BucketReader, buckets_of, cut_and_scan, range_folders
+from ingest.spread import driver
+from ingest.spread.cutting import BucketReader, buckets_of
 from ingest.spread.work import Work
 from ingest.spread.worker import PartBuilder
 from pearl_qdrant import EntityLinker
@@ -116,24 +116,6 @@ def test_a_load_in_parts_equals_one_in_one_piece(
 
 
 @pytest.mark.slow
-def test_a_base_that_several_processes_read_is_the_same(
-    base: Path, whole: Path, encoder: Encoder, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A load whose input is read in ranges makes the collection of one in one piece, also after a kill."""
-    monkeypatch.setattr(ranges, "LEAST_BYTES", 1000)
-    monkeypatch.setattr(ranges, "_cores", lambda: 3)
-    killed = Counting(encoder)
-    killed.kill_at = 2
-    with pytest.raises(Killed):
-        load(base, whole, killed)
-    assert len(range_folders(whole / ".parts-parts" / "cut")) == 3
-    result = load(base, whole, encoder)
-
-    assert (result.entities, result.points) == (90, N_NAMES)
-    assert_equal(whole, "whole", name)
-
-
-@pytest.mark.slow
 def test_the_collection_is_as_any_other(base: Path, whole: Path, encoder: Encoder, name: str) -> None:
     """Names can be added and deleted; the same base again is unchanged; another process may read it."""
     load(base, whole, encoder)
@@ -163,7 +145,7 @@ def test_a_killed_worker_repeats_only_its_part(
     result = load(base, whole, again)
 
     with open_reader([base]) as reader:
-        cut_and_scan(reader, ReadReport(), tmp_path)
+        driver.cut_and_scan(reader, ReadReport(), tmp_path)
     distinct = [scan(BucketReader(tmp_path, buckets_of(part, N_PARTS))).distinct_names for part in range(N_PARTS)]
     assert killed.n_names == sum(distinct[: call - 1])
     assert again.n_names == sum(distinct[call - 1 :])
@@ -172,7 +154,7 @@ def test_a_killed_worker_repeats_only_its_part(
 
 
 STEPS: tuple[tuple[object, str], ...] = (
-    (driver, "cut_in_ranges"),
+    (driver, "cut_and_scan"),
     (Work, "write_plan"),
     (PartBuilder, "_finish"),
     (driver, "join_parts"),
@@ -204,7 +186,7 @@ def test_a_killed_driver_goes_on(
         patch.setattr(place, step, killed_at(getattr(place, step), after=after, n=2 if step == "clear" else 1))
         with pytest.raises(Killed):
             load(base, whole, encoder)
-    if (step, after) in (("write_joined", False), ("cut_in_ranges", True)):
+    if (step, after) in (("write_joined", False), ("cut_and_scan", True)):
         assert name not in EdgeStore(whole).collections()
 
     load(base, whole, encoder)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tables import check_reads_or_refuses
 from wikidata_items import item
 
-from ingest.formats import detect_format
+from ingest.formats import ReadOptions, detect_format
 from ingest.io.report import ReadReport
-from ingest.readers.jsonl.reader import JsonLinesReader
-from ingest.readers.tables.columns import TableColumns
+from ingest.readers.columns import TableColumns
+from ingest.readers.table import JSON, TableReader
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
@@ -27,7 +27,7 @@ def read(
 ) -> list[Entity]:
     """Entities of objects or lines that come through standard input."""
     text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
-    with JsonLinesReader(["-"], columns, stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(columns=columns), kind=JSON, stdin=io.BytesIO(text.encode())) as reader:
         return list(reader.read(ReadReport() if report is None else report))
 
 
@@ -73,7 +73,7 @@ def test_a_line_break_becomes_a_space() -> None:
 
 def test_options_name_keys_and_never_numbers() -> None:
     """A key may be digits; an object without a named key has an empty cell there."""
-    columns = TableColumns(id="1", name="2", alias="syn")
+    columns = TableColumns(id="1", name="2", aliases=("syn",))
     found = read({"1": "Q1", "2": "Paris", "syn": ["P"], "id": "x"}, {"1": "Q2", "2": "Rome"}, columns=columns)
 
     assert found == [Entity("Q1", "Paris", ("P",), (), (), None, {"column_id": "x"}), Entity("Q2", "Rome")]
@@ -91,7 +91,7 @@ def test_options_name_keys_and_never_numbers() -> None:
         ('{"id": " ", "name": "x"}', "no_id"),
         ('{"id": 1}', "no_name"),
         ('{"id": 1, "name": null}', "no_name"),
-        ('{"id": 1, "name": ["x"]}', "not_text"),
+        ('{"id": 1, "name": ["x", "y"]}', "not_text"),
         ('{"id": {"a": 1}, "name": "x"}', "not_text"),
         ('{"id": 1, "name": "x", "aliases": [["y"]]}', "not_text"),
         ('{"id": 1, "name": "x", "types": {"a": 1}}', "not_text"),
@@ -118,16 +118,44 @@ def test_a_bad_line_costs_itself_alone(line: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "text, message",
     [
-        ('[{"id": 1, "name": "x"}]', "no JSON object in its first lines.*jq"),
-        ('{\n "id": 1,\n "name": "x"\n}', "no JSON object"),
         ('{"key": 1, "name": "x"}', r"known to be the id. Name it \(the columns are: key, name\)"),
-        ('{"id": 1, "label": "x"}', "known to be the name"),
+        ('{"id": 1, "etikett": "x"}', "known to be the name"),
+        ('[{"id": 1, "name": "x"', "premature EOF"),
     ],
 )
 def test_a_file_of_another_form_is_an_error(text: str, message: str) -> None:
-    """An array, an indented object, or unknown keys are an error that says what to do."""
+    """Unknown keys, and an array that ends early, are errors that say what is wrong."""
     with pytest.raises(FormatError, match=message):
         read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]',
+        '[\n {"id": 1,\n  "name": "x"},\n {"id": 2, "name": "y"}\n]\n',
+        '{\n "id": 1,\n "name": "x"\n}\n{\n "id": 2,\n "name": "y"\n}',
+        '{"meta": {"count": 2}, "results": [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]}',
+        '{"1": {"name": "x"}, "2": {"name": "y"}}',
+    ],
+)
+def test_objects_come_in_arrays_and_wrappers(text: str) -> None:
+    """An array, objects over several lines, a list inside an object, and objects by id are read as well as lines."""
+    assert read(text) == [Entity("1", "x"), Entity("2", "y")]
+
+
+def test_a_path_names_a_field_inside_another() -> None:
+    """Positions, all items, and items with a value are steps of a path."""
+    columns = TableColumns(id="meta.id", name="names[kind=main].text", aliases=("names.*.text", "tags.0"))
+    row = {
+        "meta": {"id": "1"},
+        "names": [{"kind": "old", "text": "y"}, {"kind": "main", "text": "x"}],
+        "tags": ["t", "u"],
+    }
+
+    (entity,) = read(row, columns=columns)
+
+    assert (entity.entity_id, list(entity.names())) == ("1", ["x", "y", "t"])
 
 
 @pytest.mark.parametrize(
@@ -137,7 +165,7 @@ def test_a_file_of_another_form_is_an_error(text: str, message: str) -> None:
         ('\n {"label": "x"}\n{}\n', "jsonl"),
         (json.dumps({"id": "1", "name": "x" * 100_000}) + "\n", "jsonl"),
         (json.dumps(item(1)) + "\n" + json.dumps(item(2)) + "\n", "wikidata"),
-        ('{"id": 1}\nParis\n', "tsv"),
+        ('{"id": 1}\nParis\n', "jsonl"),
         ('{"id"\t"Paris"\n', "tsv"),
         ("{1}\tParis\n", "tsv"),
     ],
@@ -163,4 +191,4 @@ def test_any_objects_are_entities_or_counted(rows: list[dict[str, Any]], noise: 
     """Whatever the values are, each line is an entity or a counted skip, and scanning agrees with reading."""
     lines = ['{"id": 1, "name": "x"}', *map(json.dumps, rows)]
     data = "\n".join(lines).encode() + b"\n" + noise
-    check_reads_or_refuses(lambda: JsonLinesReader(["-"], stdin=io.BytesIO(data)))
+    check_reads_or_refuses(lambda: TableReader(["-"], ReadOptions(), kind=JSON, stdin=io.BytesIO(data)))

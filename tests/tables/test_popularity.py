@@ -15,7 +15,7 @@ from ingest import make_entity
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.tables.columns import TableColumns
+from ingest.readers.columns import TableColumns
 from pearl_qdrant.errors import FormatError, InvalidEntityError
 from pearl_qdrant.linking.editing import check_entity
 from pearl_qdrant.records import Entity
@@ -98,27 +98,39 @@ def test_a_missing_column_is_an_error_with_its_option(tmp_path: Path) -> None:
     assert raised.value.option == "popularity_column"
 
 
-@pytest.mark.parametrize("cell", ["-1", "nan", "inf", "1e999", "many", "1,000", "1_000", "0x10", "1 2"])
-def test_what_is_no_number_makes_a_bad_row(tmp_path: Path, cell: str) -> None:
-    """The row is skipped, and the report shows the cell and where it is."""
+@pytest.mark.parametrize("cell", ["-1", "inf", "1e999", "many", "1_000x", "0x10"])
+def test_what_is_no_number_is_left_out_and_said(tmp_path: Path, cell: str) -> None:
+    """The entity stays; a warning says how many cells are no number, and where the first one is."""
     report = ReadReport()
 
-    assert [e.entity_id for e in read(table(tmp_path / "base", f"Q1\tA\t{cell}", "Q2\tB\t 2 "), report=report)] == [
-        "Q2"
-    ]
-    assert report.skipped == {"bad_popularity": 1}
-    assert str(report.examples[0]).endswith(f":2: bad_popularity: '{cell}' of Q1 is no finite number of at least 0")
+    entities = read(table(tmp_path / "base", f"Q1\tA\t{cell}", "Q2\tB\t 2 "), report=report)
+
+    assert [(one.entity_id, one.popularity) for one in entities] == [("Q1", None), ("Q2", 2.0)]
+    (warning,) = report.warnings
+    assert "1 rows have a popularity that is no number" in warning.message
+    assert f":2: '{cell}'" in warning.message
+
+
+@pytest.mark.parametrize("cell", ["1,234", "1 234", "1'234", "1_234", "1,234.0"])
+def test_thousands_may_be_grouped(tmp_path: Path, cell: str) -> None:
+    """Numbers as people write them are numbers; marks for nothing are nothing."""
+    report = ReadReport()
+
+    entities = read(table(tmp_path / "base", f"Q1\tA\t{cell}", "Q2\tB\tNaN", "Q3\tC\t-"), report=report)
+
+    assert [one.popularity for one in entities] == [1234.0, None, None]
+    assert report.warnings == []
 
 
 @pytest.mark.parametrize("value", ["[1, 2]", "true", '{"views": 1}'])
-def test_json_that_is_no_number_makes_a_bad_row(tmp_path: Path, value: str) -> None:
+def test_json_that_is_no_number_is_left_out_too(tmp_path: Path, value: str) -> None:
     """Lists, objects and booleans are no popularity."""
     path = tmp_path / "base"
     path.write_text(f'{{"id": "1", "name": "A", "popularity": {value}}}\n{{"id": "2", "name": "B"}}\n')
     report = ReadReport()
 
-    assert [one.entity_id for one in read(path, report=report)] == ["2"]
-    assert report.skipped == {"bad_popularity": 1}
+    assert [(one.entity_id, one.popularity) for one in read(path, report=report)] == [("1", None), ("2", None)]
+    assert len(report.warnings) == 1
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 3, 1, 2], [3, 2, 1, 0]])

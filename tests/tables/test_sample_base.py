@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
@@ -39,7 +39,7 @@ def report() -> ReadReport:
 @pytest.fixture(scope="module")
 def entities(report: ReadReport) -> dict[str, Entity]:
     """Entities by id, as ingestion reads them."""
-    with TsvReader([PATH]) as reader:
+    with open_reader([PATH]) as reader:
         return {entity.entity_id: entity for entity in reader.read(report)}
 
 

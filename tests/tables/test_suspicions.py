@@ -10,8 +10,8 @@ from cli_runner import Run
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.tables.columns import TableColumns
-from ingest.readers.tables.suspicions import looks_like_header
+from ingest.readers.columns import TableColumns
+from ingest.readers.suspicions import looks_like_header
 
 ROWS = "D1\tflu\nD2\tcold\nD3\tgout\nD4\tmumps\nD5\trabies\nD6\tplague\n"
 
@@ -30,12 +30,11 @@ def warnings(tmp_path: Path, text: str, kind: str = "tsv", columns: TableColumns
 @pytest.mark.parametrize(
     "header, kind",
     [
-        ("code\tlabel", "tsv"),
-        ("code\tlabel", "csv"),
-        ("Concept\tPreferred Label\tlang", "tsv"),
+        ("Nummer\tlabel\tlang", "tsv"),
+        ("Concept\tPreferred Designation\tlang", "tsv"),
         ("clave\tnombre", "tsv"),
         ("clave\tnombre", "csv"),
-        ("uri\tterm\tsynonyms", "tsv"),
+        ("ref\tsurface\tlanguage", "tsv"),
     ],
 )
 def test_a_header_that_is_not_known_gets_a_warning(tmp_path: Path, header: str, kind: str) -> None:
@@ -47,7 +46,7 @@ def test_a_header_that_is_not_known_gets_a_warning(tmp_path: Path, header: str, 
 
 @pytest.mark.parametrize(
     "first",
-    ["D0\tcode", "id\tname", "D0\tlabel\ttype", "flu\t", "a\ta", "code", "1\tlabel"],
+    ["D0\tcode", "id\tname", "D0\tlabel\ttype", "a\ta", "code", "1\tlabel"],
 )
 def test_rows_that_are_no_header_get_no_warning(tmp_path: Path, first: str) -> None:
     """A known header, an id with digits, empty and repeated cells, and one column are no unknown header."""
@@ -66,17 +65,38 @@ def test_bases_with_ids_of_letters_get_no_warning(tmp_path: Path) -> None:
 
 def test_named_columns_need_no_warning(tmp_path: Path) -> None:
     """Whoever numbers the columns knows the file."""
-    assert warnings(tmp_path, f"code\tlabel\n{ROWS}", columns=TableColumns(id="1", name="2")) == []
+    assert warnings(tmp_path, f"clave\tnombre\n{ROWS}", columns=TableColumns(id="1", name="2")) == []
 
 
 @pytest.mark.parametrize(
-    "row", ['D7\t"5"" floppy disk"', 'D7\tdisk\t\t"a ""b"" c|x"', '"D7"\t"flu"', 'D7\t"""Heroes"""']
+    "row, name",
+    [
+        ('D7\t"5"" floppy disk"', '5" floppy disk'),
+        ('D7\tdisk\t\t"a ""b"" c|x"', "disk"),
+        ('"D7"\t"flu"', "flu"),
+        ('D7\t"""Heroes"""', '"Heroes"'),
+        ('D7\tdisk\t\t"a|b"', "disk"),
+    ],
 )
-def test_cells_quoted_as_in_csv_get_a_warning(tmp_path: Path, row: str) -> None:
-    """A doubled quote within quotes, and the first id in quotes, show another format; once is enough."""
-    (warning,) = warnings(tmp_path, f"id\tname\ttype\taliases\n{row}\n{row}\n")
+def test_cells_quoted_as_in_csv_are_read_so(tmp_path: Path, row: str, name: str) -> None:
+    """A doubled quote or a bar within quotes, and a column all in quotes, show quoting between tabs too."""
+    path = tmp_path / "base.tsv"
+    path.write_text(f"id\tname\ttype\taliases\n{row}\n{row}\n", encoding="utf-8")
 
-    assert "cells look quoted as in CSV" in warning
+    with open_reader([path]) as reader:
+        (entity,) = reader.read(ReadReport())
+
+    assert (entity.entity_id, entity.canonical_name) == ("D7", name)
+    assert not any(alias.startswith('"') for alias in entity.aliases)
+
+
+def test_cells_that_stay_in_quotes_get_a_warning(tmp_path: Path) -> None:
+    """Several names in quotes, where others are not, stay as they are; a warning names the format that would help."""
+    rows = "".join(f'D{i}\t"song {i}"\n' for i in range(9)) + "D9\tsong\nD10\tother\nD11\tthird\n"
+
+    (warning,) = warnings(tmp_path, f"id\tname\n{rows}", columns=TableColumns(id="1", name="2"))
+
+    assert "cells are in quotes" in warning
     assert "name the format csv" in warning
 
 
@@ -90,16 +110,11 @@ def test_names_with_quotes_get_no_warning(tmp_path: Path, row: str) -> None:
 def test_the_command_names_the_options(run: Run, tmp_path: Path) -> None:
     """The warning says what to add, and what it says works."""
     path = tmp_path / "base.tsv"
-    path.write_text(f'code\tlabel\nD0\t"5"" floppy disk"\n{ROWS}', encoding="utf-8")
+    path.write_text(f"clave\tnombre\n{ROWS}", encoding="utf-8")
 
     outcome = run("ingest", str(path), "--dry-run", "--json")
-    right = run(
-        *("ingest", str(path), "--dry-run", "--json", "--format", "csv"),
-        *("--id-column", "code"),
-        "--name-column=label",
-    )
+    right = run("ingest", str(path), "--dry-run", "--json", "--id-column", "clave", "--name-column=nombre")
 
     assert "name the columns of ids and names with --id-column and --name-column" in outcome.err
-    assert "name the format csv with --format" in outcome.err
-    assert outcome.lines()[0]["entities"] == 8
-    assert (right.lines()[0]["entities"], "warning" in right.err) == (7, False)
+    assert outcome.lines()[0]["entities"] == 7
+    assert (right.lines()[0]["entities"], "warning" in right.err) == (6, False)

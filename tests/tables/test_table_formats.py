@@ -18,10 +18,8 @@ from ingest.base.scan import scan
 from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
-from ingest.readers.csv_files.reader import CsvReader
-from ingest.readers.jsonl.reader import JsonLinesReader
-from ingest.readers.tables.columns import TableColumns
-from ingest.readers.tables.reader import TableReader
+from ingest.readers.columns import TableColumns
+from ingest.readers.table import JSON, TEXT, TableReader
 from pearl_qdrant.errors import FormatError, InputError, OptionError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -57,7 +55,7 @@ def test_every_form_of_a_table_gives_the_same_entities(tmp_path: Path, form: str
 @pytest.mark.parametrize("form", FORMS)
 def test_column_options_work_in_every_form(tmp_path: Path, form: str) -> None:
     """I can name the columns in any format; the default columns then become further fields."""
-    options = ReadOptions(columns=TableColumns(name="description", types=("rank",), alias="name"))
+    options = ReadOptions(columns=TableColumns(name="description", types=("rank",), aliases=("name",)))
     report = ReadReport()
 
     entities = read(write(tmp_path, form), options, report)
@@ -134,10 +132,10 @@ def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, form: str) -> None:
         read(path, report=ReadReport(max_errors=0))
 
 
-@pytest.mark.parametrize("kind, reader", [("csv", CsvReader), ("jsonl", JsonLinesReader)])
+@pytest.mark.parametrize("kind, stored", [("csv", TEXT), ("jsonl", JSON)])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
 def test_text_comes_compressed_and_through_standard_input(
-    tmp_path: Path, kind: str, reader: Callable[..., TableReader], compress: Callable[[bytes], bytes]
+    tmp_path: Path, kind: str, stored: str, compress: Callable[[bytes], bytes]
 ) -> None:
     """CSV and JSON Lines may be compressed, and may come through a pipe."""
     data = compress(b"\xef\xbb\xbf" + TEXTS[kind].replace("\n", "\r\n").encode())
@@ -146,7 +144,7 @@ def test_text_comes_compressed_and_through_standard_input(
 
     assert detect_format([path]) == kind
     assert read(path) == ENTITIES
-    with reader(["-"], stdin=io.BytesIO(data)) as opened:
+    with TableReader(["-"], ReadOptions(), kind=stored, stdin=io.BytesIO(data)) as opened:
         assert list(opened.read(ReadReport())) == ENTITIES
 
 
@@ -170,8 +168,8 @@ def test_a_delimiter_is_for_csv_alone(run: Run, tmp_path: Path, form: str) -> No
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     """A wrong name in Python is an error with the names."""
-    with pytest.raises(OptionError, match=r"'xlsx' is not a format.*parquet"):
-        open_reader([write(tmp_path, "csv")], "xlsx")
+    with pytest.raises(OptionError, match=r"'docx' is not a format.*parquet"):
+        open_reader([write(tmp_path, "csv")], "docx")
 
 
 @pytest.mark.parametrize("form", FORMS)

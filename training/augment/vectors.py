@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ingest.io.byte_lines import byte_lines
-from ingest.io.lines import BadLine
+from ingest.io.lines import BadLine, byte_lines
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
 from training.augment.options import DEFAULT_THRESHOLD

@@ -19,8 +19,9 @@ from typing import TypeVar
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source, open_sources
-from ingest.readers.tables.columns import TableColumns
+from ingest.io.source import ByteSource
+from ingest.io.streams import open_sources
+from ingest.readers.columns import TableColumns
 from pearl_qdrant.errors import OptionError
 from training.corpus.bases import base_key, entity_row, typed_names
 from training.corpus.build import CorpusCounts, build_corpus, write_entities
@@ -158,7 +159,7 @@ def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report
     return DistantTyper(names) if lexicon is None else DistantTyper(names, is_common=lexicon.is_common)
 
 
-def _texts(sources: Iterable[Source], options: CorpusOptions, report: CorpusReport) -> Iterator[str]:
+def _texts(sources: Iterable[ByteSource], options: CorpusOptions, report: CorpusReport) -> Iterator[str]:
     n_texts = 0
     for source in sources:
         for text in _counted(partial(read_texts, source, field=options.field), options, report):

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ingest.io.byte_lines import byte_lines
-from ingest.io.lines import BadLine
+from ingest.io.lines import BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, ReadReport
-from ingest.io.streams import ByteSource
+from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError
 from training.corpus.options import DEFAULT_FIELD
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source, open_sources
+from ingest.io.source import ByteSource
+from ingest.io.streams import open_sources
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.corpus.texts import read_texts
 from training.ngrams.blocks import BlockStore
@@ -124,7 +125,7 @@ def find_ngrams(
 
 
 def _texts(
-    sources: tuple[Source, ...], options: NgramOptions, report: NgramReport, on_texts: Callable[[int], None]
+    sources: tuple[ByteSource, ...], options: NgramOptions, report: NgramReport, on_texts: Callable[[int], None]
 ) -> Iterator[str]:
     n_texts = 0
     for source in sources:

@@ -19,7 +19,7 @@ from pearl_qdrant.cli.common.options import (
     yes_option,
 )
 from pearl_qdrant.cli.common.terminal import confirm, echo
-from pearl_qdrant.cli.loading.options import FLAGS, format_option, read_options, reading_options
+from pearl_qdrant.cli.loading.options import FLAGS, format_option, print_formats, read_options, reading_options
 from pearl_qdrant.cli.loading.output import LoadOutput, dry_run_counts, print_counts, report_kept, report_result
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
@@ -49,6 +49,7 @@ _HINTS = {
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @format_option
+@click.option("--formats", is_flag=True, is_eager=True, expose_value=False, callback=print_formats, help="List them.")
 @click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
 @click.option("--kb", metavar="NAME", help="Short name of the base, part of every point's id. Default: the collection.")
 @click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
@@ -103,7 +104,7 @@ _HINTS = {
     type=click.IntRange(0),
     default=DEFAULT_MAX_ERRORS,
     show_default=True,
-    help="Bad rows to skip before giving up.",
+    help="Bad rows to skip before giving up; by default also at most 1 % of the rows.",
 )
 @reading_options
 @yes_option

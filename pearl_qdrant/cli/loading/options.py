@@ -19,17 +19,27 @@ _COLUMNS = "columns"
 FLAGS = {option.field: option.flag for option, _ in all_options()} | {_COLUMNS: "a column option"}
 """The flag of each field of `ReadOptions`, for errors."""
 
-_TITLES = ", ".join(f"{one.name} ({one.title})" if one.name != one.title.lower() else one.name for one in FORMATS)
-
 format_option: Callable[[F], F] = click.option(
     "--format",
     "kind",
-    type=click.Choice(["auto", *FORMAT_NAMES]),
     default="auto",
     show_default=True,
     metavar="FORMAT",
-    help=f"auto finds the format in the content; or one of: {_TITLES}.",
+    help=f"auto finds the format in the content; or one of {', '.join(FORMAT_NAMES)}, or a base that --formats lists.",
 )
+
+
+def print_formats(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    """Print the formats and known bases, with the files that each reads, and end."""
+    if not is_asked or context.resilient_parsing:
+        return
+    from ingest.formats import known_bases
+
+    every = (*FORMATS, *known_bases())
+    width = max(len(one.name) for one in every)
+    for one in every:
+        click.echo(f"{one.name:<{width}}  {one.title}: {one.what}")
+    context.exit()
 
 
 def reading_options(command: F) -> F:
@@ -67,7 +77,7 @@ def read_options(given: Mapping[str, Any]) -> ReadOptions:
     Args:
         given: ``limit``, and the parameters of `reading_options`.
     """
-    from ingest.readers.tables.columns import TableColumns
+    from ingest.readers.columns import TableColumns
 
     values = {option.field: given[_parameter(option)] for option, _ in all_options()}
     columns = TableColumns(

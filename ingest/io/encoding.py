@@ -1,0 +1,170 @@
+"""Text in other encodings than UTF-8: found, converted, and said.
+
+UTF-16 is known by its mark or its NUL bytes. The encodings with one byte or several for a letter (Windows-1252,
+Shift-JIS, ...) show themselves by bytes that are not UTF-8; charset-normalizer tells which one it is, from the lines
+that have such bytes. A file that had valid UTF-8 beyond ASCII before is UTF-8 with damaged lines, and stays as it is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+from ingest.io.source import ByteSource
+from ingest.io.text_check import HEAD_BYTES, wide_encoding
+from pearl_qdrant.errors import FormatError, OptionError
+
+_CANDIDATES = (
+    "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 koi8_r cp932 gb18030 big5 euc_kr euc_jp mac_roman".split()
+)
+_LATIN = ("cp1252", "cp1250", "cp1254", "mac_roman")
+# In Windows-1252 these stand beside letters only where the text is in another encoding.
+_NOT_WESTERN = re.compile(r"[^\W\d_][¡-¿×÷ƒˆ˜†‡‰‹›Ÿ]|[¢-©¬-´¸¹¼-¾†‡][^\W\d_]")
+_NO_LETTERS = re.compile(rb"[\t\r;,|0-9\"']+")
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+
+
+def check_encoding(name: str) -> str:
+    """The usual name of an encoding.
+
+    Raises:
+        OptionError: If there is none of that name.
+    """
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        message = f"'{name}' is not an encoding. Give one such as utf-8, cp1252 or utf-16"
+        raise OptionError("encoding", message) from None
+
+
+class Utf8Source(ByteSource):
+    """A source whose text comes as UTF-8, without a byte order mark, whatever its encoding.
+
+    Attributes:
+        found: The encoding that was found, if it is not UTF-8; known when the part of the file was read that shows it.
+    """
+
+    def __init__(self, source: ByteSource, encoding: str | None = None) -> None:
+        """Wrap a source.
+
+        Args:
+            source: Read anew at each pass.
+            encoding: Of its text; None: found.
+        """
+        self.path, self.size = source.path, source.size
+        self._source = source
+        self._given = encoding
+        self.found: str | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """The text as UTF-8. Raises as `ByteSource.chunks`."""
+        chunks = self._source.chunks()
+        first = next(chunks, b"")
+        while 0 < len(first) < 4 and (more := next(chunks, b"")):
+            first += more
+        encoding = self._given
+        for mark, name in _BOMS:
+            if first.startswith(mark) and encoding in (None, name, "utf-8", "utf-16"):
+                first, encoding = first[len(mark) :], name
+                break
+        else:
+            encoding = encoding or wide_encoding(first[:HEAD_BYTES])
+        if encoding not in (None, "utf-8"):
+            self.found = encoding
+            try:
+                yield from _decode_all(first, chunks, encoding or "")
+            except UnicodeError as error:
+                message = f"is not text in {encoding} ({error}). Leave the encoding out"
+                raise FormatError(self.path, None, message, option="encoding") from error
+        elif self._given:
+            yield first
+            yield from chunks
+        else:
+            yield from self._watch(first, chunks)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _watch(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Blocks of whole lines as they are, until bytes that are not UTF-8 show another encoding."""
+        is_utf8 = False
+        blocks = _line_blocks(first, chunks)
+        for block in blocks:
+            if not is_utf8 and not block.isascii():
+                try:
+                    block.decode()
+                    is_utf8 = True
+                except UnicodeDecodeError:
+                    encoding = find_encoding(block)
+                    if encoding is None:
+                        is_utf8 = True
+                    else:
+                        self.found = encoding
+                        yield from _decode_all(block, blocks, encoding)
+                        return
+            yield block
+
+
+def find_encoding(block: bytes) -> str | None:
+    """The encoding of a text that is not all UTF-8; None if it is UTF-8 with some damaged lines, or no text."""
+    from charset_normalizer import from_bytes
+
+    lines = [line for line in block.split(b"\n") if not line.isascii()]
+    bad = [line for line in lines if not _is_utf8(line)]
+    if len(bad) < 0.9 * len(lines) or any(b"\0" in line for line in bad):
+        return None
+    sample = _NO_LETTERS.sub(b" ", b"\n".join(bad)[:HEAD_BYTES])
+    best = from_bytes(sample, cp_isolation=_CANDIDATES).best()
+    if best is None:
+        return "cp1252"
+    if best.encoding in _LATIN:
+        western = sample.decode("cp1252", "replace")
+        return best.encoding if "\ufffd" in western or _NOT_WESTERN.search(western) else "cp1252"
+    return best.encoding
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _line_blocks(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Blocks that end with a line, so that no letter is cut; a very long line is one block of its own."""
+    rest = first
+    for chunk in chunks:
+        cut = rest.rfind(b"\n") + 1
+        if cut:
+            yield rest[:cut]
+            rest = rest[cut:]
+        elif len(rest) > 1 << 22:
+            yield rest
+            rest = b""
+        rest += chunk
+    if rest:
+        yield rest
+
+
+def _decode_all(first: bytes, chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    if text := decoder.decode(first):
+        yield text.encode("utf-8", "replace")
+    for chunk in chunks:
+        if text := decoder.decode(chunk):
+            yield text.encode("utf-8", "replace")
+    if text := decoder.decode(b"", final=True):
+        yield text.encode("utf-8", "replace")
+
+
+def check_decodable(path: str, encoding: str, head: bytes) -> None:
+    """Refuse an encoding by which the head of a file is no text.
+
+    Raises:
+        FormatError: If most of what it gives are replacement characters.
+    """
+    text = head.decode(encoding, "replace")
+    if text.count("\ufffd") > len(text) / 10:
+        raise FormatError(path, None, f"is not text in {encoding}. Leave the encoding out", option="encoding")

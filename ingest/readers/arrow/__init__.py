@@ -1,1 +1,0 @@
-"""Read Parquet files and Arrow IPC files, through pyarrow (the extra `arrow`)."""

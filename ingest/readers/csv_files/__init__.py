@@ -1,1 +1,0 @@
-"""Read comma-separated values (CSV): quoted cells, any of four delimiters."""

@@ -1,0 +1,307 @@
+"""Rows of text files whose cells are separated by a sign: TSV, CSV and their relatives.
+
+What a file does is found in its first lines (`find_dialect`): the sign between cells, whether cells may be quoted,
+lines before the header (comments, titles, ``sep=;``), and the header.
+
+In quoted files (RFC 4180) a cell may have separators, line breaks and doubled quotes. A quote that is never closed
+would make one cell of all that follows, so a record that turns out to be damaged costs its first line only: the others
+are read again, each from its own start, up to a budget that keeps the time linear.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ingest.io import limits
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import LINE_TOO_LONG, make_excerpt
+from ingest.io.source import ByteSource
+from ingest.io.text_check import HEAD_BYTES, describe_text
+from ingest.readers.columns import TableColumns
+from pearl_qdrant.errors import FormatError
+
+BAD_QUOTING = "bad_quoting"
+COMMENT = "comment"
+
+DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "\t|\t": "tab, bar, tab"}
+"""Tried in this order when no delimiter is given."""
+
+_N_LINES = 200
+_N_TITLES = 20  # records in which the header is looked for
+_GRACE = 1 << 20  # characters that may be read again beside as many as the file had so far
+_EXCERPT = 1 << 8
+_LEAST = 0.8, 0.5  # share of the rows with the usual number of cells; tabs are in few texts
+_MARKS = ("#", "!", "%", "//")
+
+Line = tuple[int, str | BadLine]
+Row = tuple[int, list[str] | BadLine]
+
+
+@dataclass(slots=True)
+class Dialect:
+    """How a file is written.
+
+    Attributes:
+        delimiter: Text between two cells.
+        is_quoted: Cells may be in double quotes.
+        n_skipped: Lines before the header, or before the first row.
+        header: The cells of the header, or None.
+        header_line: Its number, from 1.
+        has_comments: Lines that begin with # are no rows.
+        n_columns: The usual number of cells.
+        sample: The first rows.
+    """
+
+    delimiter: str
+    is_quoted: bool
+    n_skipped: int = 0
+    header: list[str] | None = None
+    header_line: int = 0
+    has_comments: bool = False
+    n_columns: int = 0
+    sample: list[list[str]] = field(default_factory=list)
+
+    def describe(self) -> str:
+        """One line for the user."""
+        kind = "tab-separated" if self.delimiter == "\t" else f"delimiter '{self.delimiter.strip()}'"
+        skipped = self.n_skipped - bool(self.header_line)
+        more = f", {skipped} lines before the header skipped" if skipped > 0 else ""
+        return f"{kind}{', quoted' if self.is_quoted and self.delimiter == chr(9) else ''}{more}"
+
+
+def find_dialect(
+    source: ByteSource,
+    columns: TableColumns,
+    known: Callable[[Sequence[str]], bool],
+    *,
+    kind: str = "auto",
+    delimiter: str | None = None,
+    skip_lines: int = 0,
+) -> Dialect:
+    """How a file is written.
+
+    Args:
+        source: UTF-8 text.
+        columns: Which column is what.
+        known: Whether a row is a header.
+        kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; ``auto``: found.
+        delimiter: If it is given.
+        skip_lines: Lines at the start to pass over.
+
+    Raises:
+        FormatError: If no separator makes a table of the first lines, or several do.
+    """
+    head = source.head(HEAD_BYTES)
+    lines = list(islice(_first_lines(source, head), _N_LINES + skip_lines))[skip_lines:]
+    n_skipped = skip_lines
+    if lines and (sep := lines[0].strip().strip('"')).lower().startswith("sep=") and 4 < len(sep) <= 6:
+        delimiter, lines, n_skipped = delimiter or sep[4:], lines[1:], n_skipped + 1
+    if not any(line.strip() for line in lines):
+        raise FormatError(source.path, None, "holds nothing but blank lines")
+    delimiter = delimiter or ("\t" if kind == "tsv" else None)
+    signs = [delimiter] if delimiter else DELIMITERS
+    tried = [one for sign in signs if (one := _try_dialect(lines, sign, columns, known, kind)) is not None]
+    with_header = [one for one in tried if one.header is not None and known(one.header)]
+    kind_of_text = describe_text(head)
+    if kind_of_text and not with_header and not delimiter and not kind_of_text.startswith(("JSON", "N-Triples")):
+        raise _no_table(source.path, head, lines, delimiter)
+    usable = with_header or [one for one in tried if delimiter or _share(one) >= _LEAST[one.delimiter == "\t"]]
+    is_list = columns.id is not None and columns.id == columns.name
+    if is_list and not with_header:
+        usable = [Dialect(delimiter or "\t", kind == "csv", sample=[[line] for line in lines if line.strip()])]
+    if len(usable) > 1 and usable[0].delimiter == "\t" and usable[-1].delimiter == "\t|\t":
+        usable = usable[-1:]
+    elif usable and usable[0].delimiter == "\t":
+        usable = usable[:1]
+    if not usable or (delimiter and not is_list and usable[0].n_columns < 2 and columns.id != columns.name):
+        raise _no_table(source.path, head, lines, delimiter)
+    if len(usable) > 1 and not with_header:
+        named = " and ".join(DELIMITERS[one.delimiter] for one in usable)
+        message = f"the delimiter is not clear: {named} would all do. Name it."
+        raise FormatError(source.path, n_skipped + 1, message, option="delimiter")
+    best = usable[0]
+    best.n_skipped += n_skipped
+    best.header_line += n_skipped if best.header_line else 0
+    return best
+
+
+def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
+    """Whole lines of the head; a first line that is longer is read whole."""
+    if len(head) == HEAD_BYTES:
+        head = head[: head.rfind(b"\n") + 1]
+    if not head:
+        return (line if isinstance(line, str) else "" for _, line in read_lines(source))
+    lines = head.decode("utf-8-sig", "replace").split("\n")
+    return (line.rstrip("\r") for line in lines)
+
+
+def _try_dialect(
+    lines: list[str], delimiter: str, columns: TableColumns, known: Callable[[Sequence[str]], bool], kind: str
+) -> Dialect | None:
+    """The dialect with this delimiter, or None if no line has it."""
+    is_quoted = kind == "csv" or (len(delimiter) == 1 and (delimiter != "\t" or _looks_quoted(lines)))
+    dialect = Dialect(delimiter, is_quoted)
+    records = [row for row in read_rows(enumerate(lines, 1), dialect) if not isinstance(row[1], BadLine)]
+    filled = [(number, row) for number, row in records if isinstance(row, list) and any(map(str.strip, row))]
+    if not any(len(row) > 1 for _, row in filled):
+        return None
+    widths = Counter(len(row) for _, row in filled if len(row) > 1)
+    dialect.n_columns = width = widths.most_common(1)[0][0]
+    start = 0
+    while start < len(filled) and filled[start][1][0].lstrip().startswith(_MARKS):
+        row = filled[start][1]
+        is_last = start + 1 == len(filled) or not filled[start + 1][1][0].lstrip().startswith(_MARKS)
+        if is_last and len(row) == width and width > 1:  # "#tax_id<TAB>name": the header itself
+            row = [row[0].lstrip("#! ").strip(), *row[1:]]
+            if known(row) or not columns.names():
+                dialect.header, dialect.header_line = row, filled[start][0]
+            dialect.has_comments = True
+            start += 1
+            break
+        if len(row) >= width > 1:
+            break
+        dialect.has_comments = True
+        start += 1
+    if dialect.header is None:
+        for number, row in filled[start : start + _N_TITLES]:
+            if known(row):
+                is_first = number == filled[start][0]
+                n_before = [len([cell for cell in r if cell.strip()]) for n, r in filled[start:] if n < number]
+                if is_first or all(n < len(row) for n in n_before):
+                    dialect.header, dialect.header_line = row, number
+                break
+    if dialect.header is not None:
+        dialect.n_skipped = dialect.header_line
+        dialect.sample = [row for number, row in filled if number > dialect.header_line]
+    else:
+        dialect.n_skipped = filled[start][0] - 1 if start < len(filled) else 0
+        dialect.sample = [row for _, row in filled[start:]]
+    return dialect
+
+
+def _share(dialect: Dialect) -> float:
+    """The share of the rows that have the usual number of cells."""
+    rows = dialect.sample
+    return sum(len(row) == dialect.n_columns for row in rows) / len(rows) if rows else float(dialect.header is not None)
+
+
+def _looks_quoted(lines: list[str]) -> bool:
+    """Whether cells between tabs are quoted as in CSV; names may begin and end with a quote.
+
+    Quoted are a cell with doubled quotes or a bar inside its quotes, and a column all of whose cells are in quotes.
+    """
+    rows = [line.split("\t") for line in lines if line.strip()]
+    cells = [cell for row in rows for cell in row if len(cell) > 1 and cell[0] == '"' == cell[-1]]
+    if not cells or any(
+        cell.startswith('"') and not cell.endswith('"') for row in rows for cell in row if len(cell) > 1
+    ):
+        return any(
+            '""' in cell[1:-1] and not cell[1:-1].replace('""', "").count('"') for cell in cells if len(cell) > 4
+        )
+    if any(("|" in cell or '""' in cell[1:-1]) for cell in cells if len(cell) > 4):
+        return True
+    columns = Counter(i for row in rows for i, cell in enumerate(row) if len(cell) > 1 and cell[0] == '"' == cell[-1])
+    filled = Counter(i for row in rows for i, cell in enumerate(row) if cell.strip())
+    return any(n >= 2 and n >= filled[i] - 1 for i, n in columns.items())
+
+
+def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -> FormatError:
+    kind = describe_text(head)
+    if kind is not None:
+        return FormatError(path, 1, f"is not a table: it looks like {kind}.", option="format")
+    first = make_excerpt(next(line for line in lines if line.strip()))
+    sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
+    what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"
+    message = (
+        f"{what} separates the same number of cells in its first lines (the first is: {first}). Name the delimiter, or "
+        "for a plain list of names one column for both ids and names."
+    )
+    return FormatError(path, 1, message, option="delimiter")
+
+
+def read_rows(lines: Iterable[Line], dialect: Dialect) -> Iterator[Row]:
+    """Line number and cells of each row; blank lines are left out."""
+    delimiter = dialect.delimiter
+    if len(delimiter) > 1:
+        end = delimiter.rstrip("\t ")  # "\t|" ends each line of such files
+        for number, line in lines:
+            if isinstance(line, BadLine):
+                yield number, line
+            elif line and not line.isspace():
+                yield number, line.removesuffix(end).split(delimiter)
+    elif dialect.is_quoted:
+        yield from _read_quoted(iter(lines), delimiter)
+    else:
+        for number, line in lines:
+            if isinstance(line, BadLine):
+                yield number, line
+            elif line and not line.isspace():
+                yield number, line.split(delimiter)
+
+
+class _Feed(Iterator[str]):
+    """The lines of one record, as `csv.reader` asks for them."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self.lines = lines
+        self.again: deque[Line] = deque()
+        self.record: list[Line] = []
+        self.budget, self._size = _GRACE, 0
+
+    def start(self, first: Line) -> None:
+        self.record, self._size = [], 0
+        self.again.appendleft(first)
+
+    def __next__(self) -> str:
+        numbered = self.again.popleft() if self.again else next(self.lines)
+        self.record.append(numbered)
+        line = numbered[1]
+        if isinstance(line, BadLine):
+            raise csv.Error(line.reason)
+        self._size += len(line) + 1
+        if self._size > limits.MAX_LINE_BYTES:
+            raise csv.Error(LINE_TOO_LONG)
+        return line + "\n"
+
+    def give_back(self) -> None:
+        """Read all lines of the record but the first again, if the budget allows it."""
+        rest = self.record[1:]
+        if self._size <= self.budget:
+            self.budget -= self._size
+            self.again.extendleft(reversed(rest))
+
+
+def _read_quoted(lines: Iterator[Line], delimiter: str) -> Iterator[Row]:
+    feed = _Feed(lines)
+    csv.field_size_limit(limits.MAX_LINE_BYTES)
+    while True:
+        first = feed.again.popleft() if feed.again else next(lines, None)
+        if first is None:
+            return
+        number, line = first
+        if isinstance(line, BadLine):
+            yield number, line
+            continue
+        feed.budget += len(line)
+        if '"' not in line:
+            if line and not line.isspace():
+                yield number, line.split(delimiter)
+            continue
+        feed.start(first)
+        try:
+            yield number, next(csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True))
+        except StopIteration:  # the end of the file inside quotes
+            yield number, BadLine(BAD_QUOTING, line[:_EXCERPT])
+            feed.give_back()
+        except csv.Error as error:
+            if len(feed.record) == 1 and "expected after" in str(error):
+                # Text behind a closing quote, as in `"Weird Al" Yankovic`: the quotes are part of the cell.
+                yield number, line.split(delimiter)
+            else:
+                reason = LINE_TOO_LONG if "limit" in str(error) or LINE_TOO_LONG in str(error) else BAD_QUOTING
+                yield number, BadLine(reason, line[:_EXCERPT])
+                feed.give_back()

@@ -1,1 +1,0 @@
-"""Read JSON Lines: one object a line."""

@@ -1,0 +1,359 @@
+"""Rows of a table to entities: checks, names, types, and rows that are names put together."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ingest.base.merge import RowStore, batches
+from ingest.base.scan import name_hash
+from ingest.io import limits
+from ingest.io.lines import BadLine
+from ingest.io.report import (
+    LINE_TOO_LONG,
+    NO_ID,
+    NO_NAME,
+    NUL_CHARACTER,
+    TOO_FEW_COLUMNS,
+    TOO_MANY_COLUMNS,
+    ReadReport,
+    ReadWarning,
+    make_excerpt,
+)
+from ingest.readers.cells import (
+    NOT_TEXT,
+    NotTextError,
+    field_text,
+    number_of,
+    read_id,
+    read_name,
+    split_items,
+    text_of,
+)
+from ingest.readers.columns import Layout
+from ingest.readers.delimited import COMMENT
+from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
+from ingest.readers.open_table import Table, shown
+from pearl_qdrant.records import Entity
+
+OTHER_ROW = "other_row"
+"""A row that the layout of a known base leaves out, such as an inactive one."""
+OTHER_LANGUAGE = "other_language"
+
+Good = tuple[list[Any], str, str]
+"""A row, its id and its name."""
+
+TypesOf = Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]]
+"""From native types to these, bounded, and to the coarse ones."""
+
+_TAG = re.compile(r"(.+?)\s*\(([^()]+)\)")
+_LITERAL = re.compile(r"""(['"])(.*)\1(?:@([A-Za-z-]+)|\^\^.*)?""", re.DOTALL)
+_ROLES = {NAME: 0, ALIAS: 1, TAGGED_NAME: 2}  # the lowest gives the canonical name
+
+
+class Ids:
+    """Ids as hashes of 8 bytes: of the entities of one file, for instance, which names in another file belong to."""
+
+    def __init__(self) -> None:
+        self._hashes = array("Q")
+        self._is_sorted = True
+
+    def add(self, id_: str) -> None:
+        """Add an id."""
+        self._hashes.append(name_hash(id_))
+        self._is_sorted = False
+
+    def __contains__(self, id_: str) -> bool:
+        if not self._is_sorted:
+            self._hashes = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes())
+            self._is_sorted = True
+        found = name_hash(id_)
+        place = bisect_left(self._hashes, found)
+        return place < len(self._hashes) and self._hashes[place] == found
+
+    def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
+        """The entities; their ids are added."""
+        for entity in entities:
+            self.add(entity.entity_id)
+            yield entity
+
+    def filter(self, entities: Iterator[Entity]) -> Iterator[Entity]:
+        """The entities whose ids are here."""
+        return (entity for entity in entities if entity.entity_id in self)
+
+
+class RowReader:
+    """Reads the rows of one table."""
+
+    def __init__(
+        self,
+        table: Table,
+        layout: Layout,
+        shape: Shape | None,
+        report: ReadReport,
+        *,
+        marks: Mapping[str, Ids],
+        types_of: TypesOf,
+    ) -> None:
+        """Prepare to read.
+
+        Args:
+            table, layout: The table and what its columns are.
+            shape: The file of a known base that it is.
+            report: Counts rows; its `place` is that of the row that was given out last.
+            marks: Ids that other files of the base give (`Shape.gives`).
+            types_of: From native types to those of an entity.
+        """
+        self._table, self._layout, self._report, self._types_of = table, layout, report, types_of
+        self._shape = shape or Shape("", columns=None)  # type: ignore[arg-type]
+        self._marks = marks
+        self._allowed = marks.get("allowed") if not self._shape.gives else None
+        header = table.header or []
+        self._keep = [(header.index(name), values) for name, values in self._shape.keep.items() if name in header]
+        needs = self._shape.needs
+        self._needed = header.index(needs) if needs is not None and needs in header else None
+        self._has_filter = bool(self._keep) or self._needed is not None or self._allowed is not None
+        self._take = re.compile(self._shape.id_pattern) if self._shape.id_pattern else None
+        self._bad_numbers: list[str] = []
+        self._n_bad_numbers = 0
+
+    def good_rows(self) -> Iterator[Good]:
+        """Rows with id and name that are kept; the others are counted."""
+        path, report, layout = self._table.path, self._report, self._layout
+        i_id, i_name, width = layout.id, layout.name, layout.width
+        for number, row in self._table.rows:
+            if isinstance(row, BadLine):
+                report.rows += 1
+                report.skip(row.reason, path=path, line=number, text=row.text)
+                continue
+            n_cells = len(row)
+            if n_cells < width:
+                row = [*row, *[""] * (width - n_cells)]
+            try:
+                id_, name = read_id(row[i_id]), read_name(row[i_name])
+                if not name and layout.alias_names:
+                    name = next(filter(None, (read_name(row[i]) for i in layout.alias_names)), "")
+                reason = self._find_fault(row, n_cells, id_, name)
+            except NotTextError as error:
+                id_, name, reason = "", "", error.reason
+            if reason == "":  # a blank row
+                continue
+            report.rows += 1
+            if reason == COMMENT:
+                report.filter_out(COMMENT)
+            elif reason is not None:
+                report.skip(reason, path=path, line=number, text="\t".join(map(shown, row)))
+            else:
+                id_ = self._taken(id_)
+                if self._shape.is_literal and (literal := _LITERAL.fullmatch(name)):
+                    name = _unquote(literal)
+                if self._has_filter and not self._is_kept(row, id_):
+                    report.filter_out(OTHER_ROW)
+                    continue
+                report.place = path, number
+                yield row, id_, name
+
+    def _find_fault(self, row: list[Any], n_cells: int, id_: str, name: str) -> str | None:
+        """Why a row is skipped: a reason, `COMMENT`, "" for a blank row; None if it is good."""
+        table = self._table
+        if not id_ or not name:
+            if not any(map(_is_filled, row)):
+                return ""
+            is_short = n_cells <= max(self._layout.id, self._layout.name)
+            if table.has_comments and is_short and str(row[0]).startswith("#"):
+                return COMMENT
+            return TOO_FEW_COLUMNS if is_short else NO_NAME if id_ else NO_ID
+        if table.is_typed:
+            texts = [
+                cell if isinstance(cell, str) else str(cell) for cell in row if isinstance(cell, (str, list, dict))
+            ]
+            if any("\0" in text or "\\x00" in text for text in texts):
+                return NUL_CHARACTER
+            return LINE_TOO_LONG if sum(map(len, texts)) > limits.MAX_LINE_BYTES else None
+        # A separator inside a name shifts all that follows: types would become aliases.
+        n_header = n_cells if table.header is None else len(table.header)
+        return TOO_MANY_COLUMNS if n_cells > n_header and any(map(_is_filled, row[n_header:])) else None
+
+    def _taken(self, id_: str) -> str:
+        match = self._take.fullmatch(id_) if self._take is not None else None
+        return id_ if match is None else match[1]
+
+    def _is_kept(self, row: list[Any], id_: str) -> bool:
+        if any(shown(row[i]) not in values for i, values in self._keep):
+            return False
+        if self._needed is not None and not _is_filled(row[self._needed]):
+            return False
+        return self._allowed is None or id_ in self._allowed
+
+    # One row, one entity
+
+    def entities(self) -> Iterator[Entity]:
+        """One entity for each good row."""
+        layout, report, n_known = self._layout, self._report, len(self._layout.header or ())
+        for row, id_, name in self.good_rows():
+            if layout.header is not None and len(layout.header) > n_known:
+                layout.grow(n_known)
+                n_known = len(layout.header)
+            try:
+                entity = self._make_entity(row, id_, name)
+            except (NotTextError, ValueError, RecursionError):
+                report.skip_here(NOT_TEXT, "\t".join(map(shown, row)))
+            else:
+                yield entity
+        if self._n_bad_numbers:
+            message = (
+                f"{self._n_bad_numbers:,} rows have a popularity that is no number of at least 0 (the first at "
+                f"{self._bad_numbers[0]}); it is left out"
+            )
+            report.warnings.append(ReadWarning(message, options=("popularity_column",)))
+
+    def _make_entity(self, row: list[Any], id_: str, name: str) -> Entity:
+        """The entity of a row. Raises ValueError if a cell is not text."""
+        layout, separators = self._layout, self._layout.separators
+        names = {name: None}
+        for i in layout.alias_names:
+            names[read_name(row[i])] = None
+        for i in layout.aliases:
+            if row[i] is not None and row[i] != "":
+                if self._shape.is_literal and (literal := _LITERAL.fullmatch(text_of(row[i]))):
+                    row[i] = _unquote(literal)
+                names.update(dict.fromkeys(split_items(row[i], separators.get(i, "|"))))
+        names.pop("", None)
+        native = [item for i in layout.types if row[i] for item in split_items(row[i], separators.get(i, "|"))]
+        if self._take is not None:
+            native = [self._taken(one) for one in native]
+        extra = {}
+        for i, key in layout.extra.items():
+            if i < len(row) and row[i] is not None and row[i] != "" and (text := field_text(row[i])):
+                extra[key] = text
+        at = layout.description
+        description = field_text(row[at]) or None if at is not None and row[at] is not None else None
+        kb_types, types = self._types_of(tuple(native))
+        all_names = self._report.bound_names(id_, tuple(names))
+        return Entity(id_, name, all_names[1:], kb_types, types, description, extra, self._popularity(row))
+
+    def _popularity(self, row: list[Any]) -> float | None:
+        at = self._layout.popularity
+        if at is None or row[at] is None or row[at] == "":
+            return None
+        try:
+            return number_of(row[at])
+        except ValueError:
+            self._n_bad_numbers += 1
+            if not self._bad_numbers:
+                path, line = self._report.place
+                self._bad_numbers.append(f"{path}:{line}: '{make_excerpt(str(row[at]))}'")
+            return None
+
+    # Rows that are names, types and descriptions of an entity
+
+    def gathered(self, languages: Sequence[str], *, has_own_name: bool) -> Iterator[Entity]:
+        """One entity for each id, of rows that each give a name, a type or a description; they wait on disk.
+
+        Args:
+            languages: That are read, the preferred one first; empty: all, English preferred.
+            has_own_name: An option names the column of names.
+        """
+        with RowStore() as store:
+            facts = self._facts([language.casefold() for language in languages], has_own_name)
+            for batch in batches(facts, lambda fact: len(fact[1])):
+                store.add(batch)
+            group: list[_Fact] = []
+            for record in chain(store.rows(), (None,)):
+                fact = None if record is None else _decoder.decode(record)
+                if group and (fact is None or fact[0] != group[0][0]):
+                    entity = self._put_together(group)
+                    if entity is None:
+                        self._report.filter_out(NO_NAME)
+                    else:
+                        yield entity
+                    group = []
+                if fact is not None and len(group) < limits.MAX_ROWS:
+                    group.append(fact)
+
+    def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, str]]:
+        """For each row that gives something, its id and a `_Fact` as JSON."""
+        shape, header, report = self._shape, self._table.header or [], self._report
+
+        def cell_of(column: str | None) -> Callable[[list[Any]], str]:
+            at = header.index(column) if column in header else None
+            return (lambda row: "") if at is None else lambda row: text_of(row[at]) if at < len(row) else ""
+
+        role_of, language_of = cell_of(shape.role_column), cell_of(shape.language_column)
+        preferred_of, marked_of = cell_of(shape.preferred_column), cell_of(shape.marked_column)
+        value_of = None if has_own_name else cell_of(shape.value_column)
+        preferred = self._marks.get("preferred")
+        for row, id_, name in self.good_rows():
+            role = shape.roles.get(role_of(row), shape.other_role)
+            value, language = name if value_of is None else value_of(row) or name, language_of(row)
+            if shape.is_literal and (literal := _LITERAL.fullmatch(value)):
+                value, language = _unquote(literal), literal[3] or ""
+            else:
+                value = self._taken(value)
+            language = language.casefold()
+            place = _place(language, wanted or ["en"])
+            if role == SKIP:
+                report.filter_out(OTHER_ROW)
+            elif wanted and language and role != TYPE and place == len(wanted):
+                report.filter_out(OTHER_LANGUAGE)
+            else:
+                is_preferred = marked_of(row) in preferred if preferred is not None else preferred_of(row) == "1"
+                rank = (_ROLES.get(role, 0), place, not is_preferred)
+                yield id_, _encoder.encode((id_, role, value, rank)).decode()
+
+    def _put_together(self, facts: list[_Fact]) -> Entity | None:
+        """The entity of the facts about an id; None if no name is among them."""
+        names: list[tuple[Any, str]] = []
+        native: list[str] = []
+        description = None
+        for _, role, value, rank in facts:
+            if role == TYPE:
+                native.append(value)
+            elif role == DESCRIPTION:
+                description = description or value
+            else:
+                if role == TAGGED_NAME and (tagged := _TAG.fullmatch(value)):
+                    native.append(tagged[2])
+                names.append((rank, value))
+        if not names:
+            return None
+        names.sort(key=lambda one: one[0])
+        id_ = facts[0][0]
+        unique = self._report.bound_names(id_, list(dict.fromkeys(name for _, name in names)))
+        kb_types, types = self._types_of(tuple(native))
+        return Entity(id_, unique[0], unique[1:], kb_types, types, description, {}, None)
+
+
+_Fact = tuple[str, str, str, Any]
+"""Id, role, value, and the rank of a name among those of the id."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_Fact)
+
+
+def _unquote(literal: re.Match[str]) -> str:
+    return literal[2].replace("\\'", "'").replace('\\"', '"')
+
+
+def _place(language: str, wanted: Sequence[str]) -> int:
+    """The place of a language among those that are wanted; a language with a country counts as the language."""
+    if not language:
+        return 0
+    plain = re.split("[-_]", language)[0]
+    return next((i for i, one in enumerate(wanted) if one in (language, plain)), len(wanted))
+
+
+def _is_filled(cell: Any) -> bool:
+    return bool(cell.strip() if isinstance(cell, str) else cell is not None and cell != [])
+
+
+def bound_types(native: Iterable[str]) -> tuple[str, ...]:
+    """Native types, each once, and no more than an entity may have."""
+    return tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))

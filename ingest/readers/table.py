@@ -1,0 +1,308 @@
+r"""Bases as tables: TSV, CSV, JSON, Parquet, Arrow and workbooks; one row an entity, or several.
+
+Four iterators give rows (`delimited`, `json_records`, `arrow_rows`); one rule says which column is what (`columns`);
+known bases bring it with them (`layouts`). A row needs its id and its name. Aliases and types are lists, or text whose
+separator is found in the first rows and said in a note. Marks such as ``\N`` or ``n/a`` are nothing. What looks
+otherwise than it is read is said as a warning (`suspicions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ingest.base.format import read_head
+from ingest.base.reader_base import ReaderBase
+from ingest.io.archive import SEPARATOR, is_zip, list_members
+from ingest.io.encoding import Utf8Source, check_decodable, check_encoding
+from ingest.io.report import ReadReport, make_excerpt
+from ingest.io.source import ByteSource
+from ingest.io.streams import STDIN, list_files
+from ingest.io.text_check import HEAD_BYTES
+from ingest.readers import layouts
+from ingest.readers.arrow_rows import check_path, find_container
+from ingest.readers.cells import (
+    LISTS,
+    ONE,
+    guess_separator,
+    text_of,
+)
+from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, override
+from ingest.readers.json_records import looks_like_json
+from ingest.readers.layouts import Base, Shape
+from ingest.readers.open_table import Table, bases_of, check_delimiter, open_container, open_json, open_text, shown
+from ingest.readers.rows import Ids, RowReader, bound_types
+from ingest.readers.suspicions import find_suspicions
+from pearl_qdrant.errors import FormatError, OptionError
+from pearl_qdrant.records import Entity
+
+if TYPE_CHECKING:
+    from ingest.base.format import PathLike
+    from ingest.base.type_map import TypeMap
+    from ingest.formats import ReadOptions
+
+TEXT, JSON, CONTAINER = "text", "json", "container"
+"""How rows are stored: text of cells, JSON, and Parquet, Arrow or a workbook."""
+
+_MAX_CACHED = 1 << 10  # characters of the types of a row that are remembered
+
+
+class TableReader(ReaderBase):
+    """A base in one or several tables, read one after the other; a `Reader`."""
+
+    def __init__(
+        self,
+        paths: Sequence[PathLike],
+        options: ReadOptions,
+        *,
+        kind: str = TEXT,
+        dialect: str = "auto",
+        base: Base | None = None,
+        type_map: TypeMap | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> None:
+        """Open the files; standard input and pipes are copied to a temporary file now.
+
+        Args:
+            paths: Files; ``-`` is standard input.
+            options: Which column is what, and how the files are written.
+            kind: `TEXT`, `JSON` or `CONTAINER`.
+            dialect: Of text: ``tsv``, ``csv`` or ``auto``.
+            base: The known base that they are; None: found for each file.
+            type_map: From types in the file to coarse types; the shipped one by default.
+            stdin: What ``-`` means; the process's own by default.
+
+        Raises:
+            FormatError: If a file does not exist, is a directory, or may not be read.
+            OptionError: If an option makes no sense.
+        """
+        super().__init__(type_map=type_map, limit=options.limit)
+        self._options, self._kind, self._dialect, self._base = options, kind, dialect, base
+        self._columns = options.columns or TableColumns()
+        self._encoding = check_encoding(options.encoding) if options.encoding else None
+        if options.delimiter is not None:
+            check_delimiter(options.delimiter)
+        self._separators = _read_separators(options.list_separators)
+        self._types = lru_cache(maxsize=65_536)(self._find_types)
+        if kind == CONTAINER:
+            self._files: list[str | ByteSource] = [str(path) for path in paths]
+            if not paths:
+                raise ValueError("nothing to read: no path was given")
+            for path in self._files:
+                check_path(str(path))
+        else:
+            self._files = [Utf8Source(source, self._encoding) for source in self.open_sources(paths, stdin)]
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each good row of all files; of files whose rows are names, one for each id."""
+        known: Ids | None = None
+        marks = self._collect_marks(report) if len(self._files) > 1 else {}
+        for file in self._files:
+            before = report.rows
+            with ExitStack() as stack:
+                table = self._open(file, stack)
+                base, shape = self._find_base(table)
+                if shape is not None and shape.gives:
+                    continue
+                rows = self._read_table(table, base, shape, report, marks)
+                if shape is not None and shape.role_column is not None:
+                    names = self._columns.name is not None
+                    entities = rows.gathered(self._options.languages, has_own_name=names)
+                    entities = entities if known is None else known.filter(entities)
+                else:
+                    entities = rows.entities()
+                    if len(self._files) > 1 and base is not None:
+                        known = known or Ids()
+                        entities = known.collect(entities)
+                yield from entities
+            found = getattr(file, "found", None)
+            if found:
+                report.notes.append(f"{table.path}: its text is in {found}, which was found and converted")
+            if report.rows == before:
+                raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
+
+    def _collect_marks(self, report: ReadReport) -> dict[str, Ids]:
+        """What files beside those with names say: preferred rows, allowed ids."""
+        marks: dict[str, Ids] = {}
+        for file in self._files:
+            with ExitStack() as stack:
+                table = self._open(file, stack)
+                base, shape = self._find_base(table)
+                if shape is None or not shape.gives or table.header is None:
+                    continue
+                at = table.header.index(shape.gives_column)
+                ids = marks.setdefault(shape.gives, Ids())
+                for row, _, _ in self._read_table(table, base, shape, report, {}).good_rows():
+                    ids.add(text_of(row[at]))
+        return marks
+
+    def _read_table(
+        self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport, marks: dict[str, Ids]
+    ) -> RowReader:
+        layout = self._find_layout(table, base, shape, report)
+        return RowReader(table, layout, shape, report, marks=marks, types_of=self._types_of)
+
+    # What the columns are
+
+    def _bases(self) -> Sequence[Base]:
+        return (self._base,) if self._base is not None else bases_of(self._options)
+
+    def _open(self, file: str | ByteSource, stack: ExitStack) -> Table:
+        if isinstance(file, str):
+            return open_container(file, self._options, stack)
+        if self._options.encoding:
+            check_decodable(file.path, "utf-8", file.head(HEAD_BYTES))
+        if self._kind == JSON:
+            return open_json(file, self._options)
+        return open_text(file, self._options, kind=self._dialect)
+
+    def _find_base(self, table: Table) -> tuple[Base, Shape] | tuple[None, None]:
+        """The known base that a table is; one without a header gets the names of its columns."""
+        found = layouts.find_shape(self._bases(), table.header, table.sample)
+        if found is None:
+            if self._base is not None:
+                shapes = "; ".join(shape.what for shape in self._base.shapes)
+                raise FormatError(table.path, None, f"is no file of {self._base.title} (these are read: {shapes})")
+            return None, None
+        if table.header is None:
+            width = max(map(len, table.sample))
+            table.header = [name.rstrip("?") for name in found[1].names][:width]
+        return found
+
+    def _find_layout(self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport) -> Layout:
+        columns = self._columns
+        if shape is not None:
+            columns = override(_present(shape.columns, table.header or []), columns)
+        first = table.header if table.header is not None else table.sample[0] if table.sample else []
+        has_header = table.header is not None
+        if not has_header and table.sample and columns.names():
+            has_header, table.header = True, [shown(cell) for cell in first]
+        layout = find_layout(
+            table.path,
+            table.header_line,
+            [shown(cell) for cell in first],
+            columns,
+            has_header=has_header,
+            has_numbers=table.has_numbers,
+        )
+        layout.header = table.header
+        for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
+            cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
+            if cells and all(isinstance(cell, dict) or (isinstance(cell, list) and len(cell) != 1) for cell in cells):
+                name = table.header[i] if table.header else str(i + 1)
+                message = (
+                    f"the column '{make_excerpt(name)}' has lists or objects, which are not text. Name a path in it"
+                )
+                raise FormatError(table.path, None, message, option=option)
+        layout.separators = self._choose_separators(table, layout, shape)
+        chosen = [
+            f"{'types' if i in layout.types else 'aliases'} {_say_separator(separator)}"
+            for i, separator in layout.separators.items()
+            if separator not in ("|", ONE)
+        ]
+        title = f"{base.title}, " if base is not None else ""
+        described = layout.describe(by_name=not table.has_numbers)
+        report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
+        if shape is None:
+            report.warnings += find_suspicions(
+                table.path,
+                table.header_line or 1,
+                layout,
+                table.sample,
+                is_guessed=not columns.given(),
+                is_unquoted=table.is_unquoted,
+            )
+        return layout
+
+    def _choose_separators(self, table: Table, layout: Layout, shape: Shape | None) -> dict[int, str]:
+        """For each column of aliases and types, what separates its items."""
+        chosen: dict[int, str] = {}
+        for i in (*layout.aliases, *layout.types):
+            name = table.header[i] if table.header and i < len(table.header) else ""
+            given = (
+                self._separators.get(name.casefold()) or self._separators.get(str(i + 1)) or self._separators.get("")
+            )
+            if given is None and shape is not None:
+                given = shape.separators.get(name)
+            cells = [row[i] for row in table.sample if i < len(row)]
+            chosen[i] = given or guess_separator(cells, is_list_column=name.casefold() == "alternatenames")
+        unknown = set(self._separators) - {"", *map(str.casefold, table.header or ()), *map(str, range(1, MAX_COLUMNS))}
+        if unknown:
+            message = f"there is no column '{min(unknown)}'"
+            raise FormatError(table.path, table.header_line, message, option="list_separators")
+        return chosen
+
+    def _find_types(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        kb_types = bound_types(native)
+        return kb_types, self.type_map.map_types(kb_types)
+
+    def _types_of(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native and coarse types. Most rows share a few combinations, which are remembered."""
+        return (self._types if sum(map(len, native)) <= _MAX_CACHED else self._find_types)(native)
+
+
+def _present(columns: TableColumns, header: Sequence[str]) -> TableColumns:
+    """The columns without those that a file lacks; id and name stay, so that their lack is an error."""
+    names = {name.casefold() for name in header}
+    return replace(
+        columns,
+        types=tuple(one for one in columns.types if one.casefold() in names),
+        aliases=tuple(one for one in columns.aliases if one.casefold() in names),
+        description=columns.description if (columns.description or "").casefold() in names else None,
+        popularity=columns.popularity if (columns.popularity or "").casefold() in names else None,
+    )
+
+
+def _say_separator(separator: str) -> str:
+    return "are lists" if separator == LISTS else f"split at '{separator}'"
+
+
+def _read_separators(given: Sequence[str]) -> dict[str, str]:
+    """Separators by the folded name of the column, "" for all; ``none``, ``tab`` and ``space`` are words."""
+    words = {"tab": "\t", "\\t": "\t", "space": " ", "none": ONE, "lists": LISTS, "json": LISTS}
+    found: dict[str, str] = {}
+    for text in given:
+        column, equals, separator = text.rpartition("=")
+        if not equals or not separator:
+            column, separator = "", text
+        if not separator:
+            raise OptionError("list_separators", "a separator of lists is a sign, or COLUMN=SIGN, and not empty")
+        found[column.casefold()] = words.get(separator.casefold(), separator)
+    return found
+
+
+def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None, *, kind: str) -> TableReader:
+    """A reader of tables. Raises as `TableReader`.
+
+    Args:
+        paths, options, type_map: As in `ingest.formats.open_reader`; folders and zips of a known base too.
+        kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base.
+    """
+    base = next((one for one in bases_of(options) if one.name == kind), None)
+    how = {"jsonl": JSON, "parquet": CONTAINER, "xlsx": CONTAINER}.get(kind, TEXT)
+    if base is not None:
+        paths = [file for path in paths for file in _files_of(str(path), base)]
+        first = str(paths[0])
+        if find_container(first) is not None:
+            how = CONTAINER
+        elif first != STDIN and looks_like_json(read_head(first).data):
+            how = JSON
+    dialect = kind if kind in ("tsv", "csv") else "auto"
+    return TableReader(paths, options, kind=how, dialect=dialect, base=base, type_map=type_map)
+
+
+def _files_of(path: str, base: Base) -> list[str]:
+    """The files under a path: of a folder or zip those that the base reads."""
+    if Path(path).is_dir():
+        found = base.choose([str(child) for child in list_files(Path(path))])
+    elif is_zip(path) and base.files is not None:
+        found = [f"{path}{SEPARATOR}{member}" for member in base.choose(list_members(path))]
+    else:
+        return [path]
+    if not found:
+        raise FormatError(path, None, f"has no file of {base.title} ({'; '.join(one.what for one in base.shapes)})")
+    return found

@@ -1,1 +1,0 @@
-"""Read tab-separated text with columns for id, name, aliases and types."""

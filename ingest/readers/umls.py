@@ -1,0 +1,591 @@
+"""Read UMLS and RxNorm in Rich Release Format (RRF): an entity for each CUI or RXCUI, with names from MRCONSO.RRF.
+
+RRF is UTF-8, one row a line; each field ends with a bar; there is no quoting and no header. These files are read; those
+of RxNorm are named RXNCONSO.RRF and so on:
+
+- ``MRCONSO.RRF``, one row for each atom (a name in a source), in 18 columns;
+- ``MRSTY.RRF``, if present: semantic types. The native types of an entity are, for each semantic type, its TUI, its
+  name, its tree number and all tree numbers above it, and its semantic group;
+- ``MRDEF.RRF``, if present: one definition, of an atom that was read, is the description;
+- ``MRRANK.RRF``, ``SemGroups.txt`` and ``SRDEF``, if present, and the columns that ``MRFILES.RRF`` lists.
+
+The order of the names of an id, best first: requested language (if all are read: English, then by code), TS=P before
+S, STT=PF before others, ISPREF=Y before N, the source RXNORM, the rank of source and term type in MRRANK.RRF if
+present, then the string and the AUI. So the canonical name does not depend on the order of the rows.
+
+`Entity.extra` has ``sab``, the sources of its names joined by commas, and ``srl``, the lowest restriction level among
+them; the number of sources is the popularity. Good rows that the options exclude are counted under the first reason
+that applies: ``other_language``, ``suppressed``, ``other_source``, ``restricted``, ``semantic_type``.
+
+Types and definitions wait in a temporary SQLite database; memory does not grow with the release.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingest.base.reader_base import ReaderBase
+from ingest.io import limits
+from ingest.io.archive import SEPARATOR, Member, is_zip, list_members
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, TOO_MANY_ROWS, ReadReport, make_excerpt
+from ingest.io.source import ByteSource
+from ingest.io.streams import STDIN, Source
+from ingest.readers.umls_types import SemanticTypes, check_lengths, read_small_file
+from pearl_qdrant.errors import FormatError, InputError, SettingsError
+from pearl_qdrant.records import Entity
+
+if TYPE_CHECKING:
+    from ingest.base.format import Head, PathLike
+    from ingest.base.type_map import TypeMap
+    from ingest.formats import ReadOptions
+
+OTHER_LANGUAGE, OTHER_SOURCE, RESTRICTED, SUPPRESSED = "other_language", "other_source", "restricted", "suppressed"
+SEMANTIC_TYPE = "semantic_type"
+
+MAX_FOLDERS = 3
+"""Levels below a folder that are searched: the folder of the release, its version, META."""
+
+MAX_COMBINATIONS = 10_000
+"""Combinations of semantic types, which are held in memory; UMLS has a few hundred."""
+
+DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
+"""Sources of definitions, preferred first; the others follow by name."""
+
+LANGUAGES = {
+    "ar": "ARA", "bg": "BUL", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA",
+    "et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN", "is": "ICE",
+    "it": "ITA", "ja": "JPN", "ko": "KOR", "lt": "LIT", "lv": "LAV", "nb": "NOR", "nl": "DUT", "nn": "NOR",
+    "no": "NOR", "pl": "POL", "pt": "POR", "ro": "RUM", "ru": "RUS", "sk": "SLO", "sl": "SLV", "sv": "SWE",
+    "tr": "TUR", "uk": "UKR", "zh": "CHI",
+}  # fmt: skip
+"""UMLS's codes (LAT, after ISO 639-2/B) by ISO 639-1. Other languages are given by the code of UMLS."""
+
+_OF_OTHER_CODE = {
+    "EUS": "BAQ", "ZHO": "CHI", "CES": "CZE", "NLD": "DUT", "FRA": "FRE", "DEU": "GER", "ELL": "GRE", "ISL": "ICE",
+    "RON": "RUM", "HRV": "SCR", "SLK": "SLO",
+}  # fmt: skip
+
+COLUMNS = {
+    "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF".split(),
+    "MRSTY": "CUI TUI STN STY ATUI CVF".split(),
+    "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF".split(),
+}
+_NEEDED = {
+    "MRCONSO": "CUI LAT TS STT ISPREF AUI SAB TTY STR SRL SUPPRESS".split(),
+    "MRSTY": "CUI TUI STN STY".split(),
+    "MRDEF": "CUI AUI SAB DEF SUPPRESS".split(),
+}
+_FILES = re.compile(
+    r"(?:(?:MR|RXN)(?P<table>CONSO|STY|DEF|RANK|FILES)\.RRF|(?P<groups>SemGroups)\.txt|(?P<srdef>SRDEF))"
+    r"(?:\.(?:gz|bz2|xz|zst))?",
+    re.IGNORECASE,
+)
+_SPLIT = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
+_CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
+_TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
+_SPACES = " \t\r\v\f"  # stripped from names; spaces of other scripts may be part of them
+_MAX_SMALL_ROWS = 20_000
+_MAX_ENTRIES = 1_000
+_MAX_DEFINITIONS = 256
+_MAX_SABS = 1_000
+_NO_LEVEL = "~"  # sorts behind all digits
+
+
+@dataclass(frozen=True, slots=True)
+class UmlsOptions:
+    """Which atoms are read.
+
+    Attributes:
+        languages: Codes as `umls_language` takes them; the first one's names are preferred. Empty: all, English first.
+        sabs: Source abbreviations (``SNOMEDCT_US``); the definition of the first one is preferred. Empty: all.
+        srl_max: Highest restriction level of a source; 0 allows only sources without extra terms. None: all.
+        semantic_types: Entities of any of these; see `SemanticTypes.resolve`. Empty: all.
+    """
+
+    languages: tuple[str, ...] = ("ENG",)
+    sabs: tuple[str, ...] = ()
+    srl_max: int | None = None
+    semantic_types: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Convert codes to those of UMLS.
+
+        Raises:
+            SettingsError: If a value makes no sense.
+        """
+        object.__setattr__(self, "languages", tuple(dict.fromkeys(map(umls_language, self.languages))))
+        object.__setattr__(self, "sabs", tuple(dict.fromkeys(sab.strip().upper() for sab in self.sabs)))
+        if self.srl_max is not None and self.srl_max < 0:
+            raise SettingsError(f"the highest restriction level is 0 or more, not {self.srl_max}")
+
+
+def umls_language(code: str) -> str:
+    """The three-letter code of UMLS for a language given by ISO 639-1, 639-2 or that code; ``en-GB`` is ``ENG``.
+
+    Raises:
+        SettingsError: If it is none of these.
+    """
+    plain = code.strip().replace("_", "-").partition("-")[0]
+    if plain.lower() in LANGUAGES:
+        return LANGUAGES[plain.lower()]
+    upper = plain.upper()
+    if len(upper) == 3 and upper.isascii() and upper.isalpha():
+        return _OF_OTHER_CODE.get(upper, upper)
+    known = ", ".join(sorted(LANGUAGES))
+    raise SettingsError(f"'{code}' is not a language of UMLS. Give a code of three letters (ENG), or one of: {known}")
+
+
+def detect(head: Head) -> bool:
+    """Whether a file is MRCONSO.RRF or RXNCONSO.RRF, by its name or its first rows."""
+    return _FILES.fullmatch(Path(head.path).name) is not None or _table_of_rows(head.data) == "MRCONSO"
+
+
+def detect_names(names: Iterable[str]) -> bool:
+    """Whether the names of the files in a folder or archive show a release."""
+    return any(
+        _SPLIT.fullmatch(name) or ((found := _FILES.fullmatch(name)) and _table_of(found) == "MRCONSO")
+        for name in (name.rpartition("/")[2] for name in names)
+    )
+
+
+def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> UmlsReader:
+    """A reader of a release. Raises as `UmlsReader`."""
+    chosen = UmlsOptions(options.languages or ("en",), options.sabs, options.srl_max, options.semantic_types)
+    return UmlsReader(paths, chosen, type_map=type_map, limit=options.limit)
+
+
+class UmlsReader(ReaderBase):
+    """A release; a `Reader`."""
+
+    def __init__(
+        self,
+        paths: Sequence[PathLike],
+        options: UmlsOptions | None = None,
+        *,
+        type_map: TypeMap | None = None,
+        limit: int | None = None,
+    ) -> None:
+        """Find and open the files.
+
+        Args:
+            paths: The META folder or one above it, a zip archive, or files: MRCONSO.RRF, and MRSTY.RRF and others with
+                it.
+            options: What is read; by default English names that are not suppressed.
+            type_map: From native types to coarse ones; the shipped one by default.
+            limit: See `ReaderBase`.
+
+        Raises:
+            FormatError: If a file is missing, damaged, or not of the format.
+            SettingsError: If a semantic type is not known.
+        """
+        self._options = options or UmlsOptions()
+        super().__init__(type_map=type_map, limit=limit)
+        try:
+            self._sources = _find_files(paths)
+            for source in self._sources.values():
+                self.held.callback(source.close)
+            self._conso = self._sources["MRCONSO"]
+            self._types = SemanticTypes.load(self._sources.get("SEMGROUPS"), self._sources.get("SRDEF"))
+            self._wanted = self._types.resolve(self._options.semantic_types)
+            if self._wanted and "MRSTY" not in self._sources:
+                message = "there is no MRSTY.RRF beside it, which is needed to select semantic types. Add it"
+                raise FormatError(self._conso.path, None, message)
+            self._columns, self._n_promised = _read_columns(self._sources.get("MRFILES"))
+            self._ranks = _read_ranks(self._sources.get("MRRANK"))
+        except BaseException:
+            self.close()
+            raise
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each run of atoms of one id."""
+        path, options = self._conso.path, self._options
+        others = ", ".join(sorted(set(self._sources) - {"MRCONSO"})) or "nothing"
+        report.notes.append(f"{path}: UMLS, languages: {', '.join(options.languages) or 'all'}; with it: {others}")
+        if "MRSTY" not in self._sources:
+            report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so no entity has a type")
+        with _SideTables() as side:
+            self._load_types(side, report)
+            self._load_definitions(side, report)
+            n_before = report.rows
+            seen_sabs: set[str] = set()
+            rows = _read_rrf(self._conso, self._columns["MRCONSO"], report, name="STR", columns=_NEEDED["MRCONSO"])
+            counted = _count(rows, report)
+            for cui, atoms in groupby(counted, itemgetter(0)):
+                entity = self._make_entity(cui, self._choose(cui, atoms, seen_sabs, report), side, report)
+                if entity is not None:
+                    yield entity
+        n_rows = report.rows - n_before
+        if self._n_promised not in (None, n_rows):
+            message = f"MRFILES.RRF states {self._n_promised:,} rows, but there are {n_rows:,}. Is the file complete?"
+            report.notes.append(f"{path}: {message}")
+        for sab in options.sabs:
+            if sab not in seen_sabs:
+                seen = ", ".join(map(make_excerpt, sorted(seen_sabs))) or "none"
+                report.notes.append(f"{path}: no row of source {sab} (there are: {seen})")
+
+    def _choose(
+        self, cui: str, atoms: Iterable[list[str]], seen_sabs: set[str], report: ReadReport
+    ) -> list[tuple[tuple[object, ...], str, str, str, str]]:
+        """The atoms of an id that the options include, best first: key, name, source, level, AUI."""
+        options, languages = self._options, self._options.languages
+        chosen: list[tuple[tuple[object, ...], str, str, str, str]] = []
+        n_rows = n_bytes = 0
+        for row in atoms:
+            _, lat, ts, stt, ispref, aui, sab, tty, name, srl, suppress = row
+            n_rows, n_bytes = n_rows + 1, n_bytes + len(name)
+            if n_rows > limits.MAX_ROWS or n_bytes > limits.MAX_ENTITY_BYTES:
+                report.skip_here(TOO_MANY_ROWS, "|".join(row))
+                continue
+            if languages and lat not in languages:
+                report.filter_out(OTHER_LANGUAGE)
+                continue
+            if suppress != "N":
+                report.filter_out(SUPPRESSED)
+                continue
+            if options.sabs:
+                if len(seen_sabs) < _MAX_SABS or sab in options.sabs:
+                    seen_sabs.add(sab)
+                if sab not in options.sabs:
+                    report.filter_out(OTHER_SOURCE)
+                    continue
+            level = srl if len(srl) == 1 and srl.isascii() and srl.isdigit() else _NO_LEVEL
+            if options.srl_max is not None and (level == _NO_LEVEL or int(level) > options.srl_max):
+                report.filter_out(RESTRICTED)
+                continue
+            language: object = languages.index(lat) if languages else (lat != "ENG", lat)
+            rank = -self._ranks.get((sab, tty), -1)
+            key = (language, ts != "P", stt != "PF", ispref != "Y", sab != "RXNORM", rank, name, aui)
+            chosen.append((key, name.strip(_SPACES), sab, level, aui))
+        chosen.sort(key=itemgetter(0))
+        return chosen
+
+    def _make_entity(
+        self,
+        cui: str,
+        atoms: list[tuple[tuple[object, ...], str, str, str, str]],
+        side: _SideTables,
+        report: ReadReport,
+    ) -> Entity | None:
+        if not atoms:
+            return None
+        kb_types, types = self._types_of(side.types(cui))
+        if self._wanted and self._wanted.isdisjoint(kb_types):
+            report.filter_out(SEMANTIC_TYPE, len(atoms))
+            return None
+        names = report.bound_names(cui, tuple(dict.fromkeys(name for _, name, *_ in atoms)))
+        sabs = sorted({sab for _, _, sab, _, _ in atoms})
+        level = min(level for _, _, _, level, _ in atoms)
+        extra = {"sab": ",".join(sabs)} | ({} if level == _NO_LEVEL else {"srl": level})
+        description = side.definition(cui, {aui for *_, aui in atoms})
+        return Entity(cui, names[0], names[1:], kb_types, types, description, extra, float(len(sabs)))
+
+    def _types_of(self, tuis: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native and coarse types of a combination of semantic types, remembered."""
+        known = self._known_types.get(tuis)
+        if known is None:
+            if len(self._known_types) >= MAX_COMBINATIONS:
+                message = f"has over {MAX_COMBINATIONS:,} combinations of semantic types. Is this MRSTY.RRF?"
+                raise FormatError(self._sources["MRSTY"].path, None, message)
+            native = dict.fromkeys(one for tui in tuis.split("|") if tui for one in self._kb_types_of[tui])
+            kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
+            known = self._known_types[tuis] = kb_types, self.type_map.map_types(kb_types)
+        return known
+
+    def _load_types(self, side: _SideTables, report: ReadReport) -> None:
+        self._known_types: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._kb_types_of: dict[str, tuple[str, ...]] = {}
+        source = self._sources.get("MRSTY")
+        if source is None:
+            return
+        n_before = report.n_skipped
+
+        def rows() -> Iterator[tuple[str, str]]:
+            for cui, tui, number, name in _read_rrf(source, self._columns["MRSTY"], report, columns=_NEEDED["MRSTY"]):
+                if tui and tui not in self._kb_types_of:
+                    check_lengths(source.path, (tui, name, number))
+                    if len(self._kb_types_of) >= MAX_COMBINATIONS:
+                        message = f"has over {MAX_COMBINATIONS:,} semantic types. Is this MRSTY.RRF?"
+                        raise FormatError(source.path, None, message)
+                    found = self._types.get(tui, name=name, tree_number=number)
+                    self._kb_types_of[tui] = tuple(found.kb_types())
+                if tui:
+                    yield cui, tui
+
+        side.add_types(rows())
+        report.rows += report.n_skipped - n_before
+
+    def _load_definitions(self, side: _SideTables, report: ReadReport) -> None:
+        source = self._sources.get("MRDEF")
+        if source is None:
+            return
+        order = list(self._options.sabs) or list(DEFINITION_SOURCES)
+        n_before = report.n_skipped
+
+        def rows() -> Iterator[tuple[str, int, str, int, str, str]]:
+            for cui, aui, sab, text, suppress in _read_rrf(
+                source, self._columns["MRDEF"], report, columns=_NEEDED["MRDEF"]
+            ):
+                text = text.strip()
+                if text and suppress == "N" and (not self._options.sabs or sab in self._options.sabs):
+                    yield cui, order.index(sab) if sab in order else len(order), sab, len(text), aui, text
+
+        side.add_definitions(rows())
+        report.rows += report.n_skipped - n_before
+
+
+class _SideTables:
+    """Types and definitions by id, in an unnamed database on disk."""
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for statement in (
+            "PRAGMA cache_size = -32768",
+            "PRAGMA temp_store = FILE",
+            "PRAGMA journal_mode = OFF",
+            "PRAGMA synchronous = OFF",
+            "CREATE TABLE types (cui TEXT, tui TEXT)",
+            "CREATE TABLE definitions (cui TEXT, place INT, sab TEXT, length INT, aui TEXT, text TEXT)",
+        ):
+            self._database.execute(statement)
+        self._has_types = self._has_definitions = False
+
+    def add_types(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Add rows of MRSTY. Raises InputError if they cannot be stored."""
+        self._has_types = self._add("types", rows, 2)
+
+    def add_definitions(self, rows: Iterable[tuple[str, int, str, int, str, str]]) -> None:
+        """Add rows of MRDEF. Raises InputError if they cannot be stored."""
+        self._has_definitions = self._add("definitions", rows, 6)
+
+    def types(self, cui: str) -> str:
+        """The TUIs of an id, sorted and joined by bars."""
+        if not self._has_types:
+            return ""
+        found = self._database.execute("SELECT DISTINCT tui FROM types WHERE cui = ? ORDER BY tui LIMIT 64", (cui,))
+        return "|".join(tui for (tui,) in found)
+
+    def definition(self, cui: str, auis: set[str]) -> str | None:
+        """The best definition of an id that belongs to one of the atoms or to none: by source, then the shorter one."""
+        if not self._has_definitions:
+            return None
+        query = "SELECT aui, text FROM definitions WHERE cui = ? ORDER BY place, sab, length, text LIMIT ?"
+        rows = self._database.execute(query, (cui, _MAX_DEFINITIONS))
+        return next((text for aui, text in rows if not aui or aui in auis), None)
+
+    def _add(self, table: str, rows: Iterable[tuple[object, ...]], width: int) -> bool:
+        marks = ",".join("?" * width)
+        try:
+            self._database.execute("BEGIN")
+            self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - our own words
+            self._database.execute("COMMIT")
+            self._database.execute(f"CREATE INDEX {table}_by_cui ON {table} (cui)")
+            return bool(self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone())  # noqa: S608
+        except sqlite3.Error as error:
+            message = f"rows cannot be stored: {error}. Point TMPDIR to a larger disk"
+            raise InputError("temporary file", None, message) from error
+
+    def __enter__(self) -> _SideTables:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._database.close()
+
+
+def _count(rows: Iterable[list[str]], report: ReadReport) -> Iterator[list[str]]:
+    """Count good and bad rows of MRCONSO."""
+    n_skipped = report.n_skipped
+    for row in rows:
+        report.rows += 1 + report.n_skipped - n_skipped
+        n_skipped = report.n_skipped
+        yield row
+        n_skipped = report.n_skipped  # names beyond the limit of an entity are not rows
+    report.rows += report.n_skipped - n_skipped
+
+
+def _read_rrf(
+    source: ByteSource, layout: Sequence[str], report: ReadReport, *, columns: Sequence[str], name: str | None = None
+) -> Iterator[list[str]]:
+    """Some fields of each sound row; bad rows are skipped and counted, `report.rows` is not changed.
+
+    Args:
+        source: The file.
+        layout: Its columns in order.
+        report: Its `place` is that of the row.
+        columns: The fields to give, the id first.
+        name: A column beside the id that every row needs.
+
+    Raises:
+        FormatError: If the file is empty or damaged, or none of its first 100 rows is sound.
+    """
+    width, id_at = len(layout), layout.index(columns[0])
+    pick = itemgetter(*(layout.index(column) for column in columns))
+    name_at = layout.index(name) if name is not None else id_at
+    n_good = n_bad = 0
+    for number, line in read_lines(source):
+        report.place = source.path, number
+        if isinstance(line, BadLine):
+            report.skip_here(line.reason, line.text)
+            continue
+        cells = line.split("|")
+        if len(cells) == width + 1 and not cells[-1] and cells[id_at].strip(_SPACES) and cells[name_at].strip(_SPACES):
+            n_good += 1
+            yield list(pick(cells))
+        elif line.strip():
+            n_bad += 1
+            if not n_good and n_bad >= 100:
+                break
+            report.skip_here(_find_fault(cells, width, id_at), line)
+    if not n_good:
+        message = f"has no sound row (expected {width} fields, each followed by a bar). Is this an unmodified RRF file?"
+        raise FormatError(source.path, None, message)
+
+
+def _find_fault(cells: list[str], width: int, id_at: int) -> str:
+    if len(cells) != width + 1 or cells[-1]:
+        return TOO_FEW_COLUMNS if len(cells) <= width else TOO_MANY_COLUMNS
+    return NO_NAME if cells[id_at].strip(_SPACES) else NO_ID
+
+
+def _read_columns(mrfiles: ByteSource | None) -> tuple[dict[str, list[str]], int | None]:
+    """Columns of each table, from the third field of MRFILES.RRF or the usual ones, and the rows of MRCONSO.RRF.
+
+    The number of rows comes from the fifth field; None if MRFILES.RRF does not state it.
+    """
+    columns, n_rows = dict(COLUMNS), None
+    for number, cells in read_small_file(mrfiles, most=_MAX_SMALL_ROWS, hint="Is it another file?"):
+        table = cells[0].removesuffix(".RRF") if len(cells) > 2 else ""
+        if table in columns:
+            columns[table] = cells[2].split(",")
+            missing = [name for name in _NEEDED[table] if name not in columns[table]]
+            if missing and mrfiles is not None:
+                message = f"lists no column {', '.join(missing)} for {cells[0]} (it has: {cells[2]})"
+                raise FormatError(mrfiles.path, number, message)
+            if table == "MRCONSO" and len(cells) > 4 and cells[4].isascii() and cells[4].isdigit():
+                n_rows = int(cells[4][:18])
+    return columns, n_rows
+
+
+def _read_ranks(mrrank: ByteSource | None) -> Mapping[tuple[str, str], int]:
+    """MRRANK.RRF: rank, source, term type, SUPPRESS; the highest rank is the best."""
+    ranks = {}
+    for number, cells in read_small_file(mrrank, most=_MAX_SMALL_ROWS, hint="Is it another file?"):
+        if len(cells) < 3 or not (cells[0].isascii() and cells[0].isdigit()):
+            path = "MRRANK.RRF" if mrrank is None else mrrank.path
+            raise FormatError(path, number, "expected a rank, a source and a term type. Is this MRRANK.RRF?")
+        ranks[cells[1], cells[2]] = int(cells[0][:9])
+    return ranks
+
+
+# Files
+
+
+def _find_files(paths: Sequence[PathLike]) -> dict[str, ByteSource]:
+    """The files of a release, open, by table; MRCONSO is among them.
+
+    Raises:
+        FormatError: If a path cannot be read or has no file of UMLS, there is no MRCONSO.RRF, or one is found twice.
+        ValueError: If there is no path.
+    """
+    if not paths:
+        raise ValueError("nothing to read: no path was given")
+    sources: dict[str, ByteSource] = {}
+    for path in (os.fspath(path) for path in paths):
+        found: dict[str, tuple[int, ByteSource]] = {}
+        for depth, source, table in _candidates(path):
+            if table in found and found[table][0] == depth:
+                message = f"{table} was found twice: also {found[table][1].path}. Name the files of one release"
+                raise FormatError(source.path, None, message)
+            if table not in found or depth < found[table][0]:
+                found[table] = depth, source
+        if not found:
+            message = "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
+            raise FormatError(path, None, message)
+        for table, (_, source) in found.items():
+            if table in sources:
+                message = f"{table} was found twice: also {sources[table].path}. Name the files of one release"
+                raise FormatError(source.path, None, message)
+            sources[table] = source
+    if "MRCONSO" not in sources:
+        raise FormatError(os.fspath(paths[0]), None, "there is no MRCONSO.RRF, which has the names. Add it")
+    return sources
+
+
+def _candidates(path: str) -> Iterator[tuple[int, ByteSource, str]]:
+    """Depth, source and table of the files that a path shows."""
+    if path == STDIN:
+        raise FormatError(path, None, "UMLS is read from files: name the META folder, an archive, or MRCONSO.RRF")
+    if Path(path).is_dir():
+        entries = list(_walk(Path(path)))
+        _refuse_split(path, [entry.name for entry, _ in entries])
+        for entry, depth in entries:
+            if match := _FILES.fullmatch(entry.name):
+                yield depth, Source(entry), _table_of(match)
+    elif is_zip(path):
+        members = list_members(path)
+        _refuse_split(path, [member.rpartition("/")[2] for member in members])
+        for member in members:
+            if match := _FILES.fullmatch(member.rpartition("/")[2]):
+                yield member.count("/"), Member(path, member), _table_of(match)
+    else:
+        outer, separator, member = path.rpartition(SEPARATOR)
+        source = Member(outer, member) if separator and is_zip(outer) else Source(path)
+        match = _FILES.fullmatch(re.split(r"[/!]", path)[-1])
+        table = _table_of(match) if match else _table_of_rows(source.head(1 << 16))
+        if table is None:
+            source.close()
+            message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
+            raise FormatError(path, 1, message)
+        yield 0, source, table
+
+
+def _refuse_split(path: str, names: Sequence[str]) -> None:
+    """Refuse the packed form of older releases, which has no plain MRCONSO.RRF."""
+    if not any((found := _FILES.fullmatch(name)) and _table_of(found) == "MRCONSO" for name in names):
+        packed = next((name for name in names if _SPLIT.fullmatch(name)), None)
+        if packed is not None:
+            message = (
+                f"holds a packed release ({packed}). Unpack its .nlm files, which are zip archives, and join the "
+                "parts: cat MRCONSO.RRF.a?.gz | gunzip > MRCONSO.RRF"
+            )
+            raise FormatError(path, None, message)
+
+
+def _walk(folder: Path, depth: int = 0) -> Iterator[tuple[Path, int]]:
+    """Entries of a folder and its folders with their depth, at most `MAX_FOLDERS`, which also ends loops of links."""
+    try:
+        entries = sorted(islice(folder.iterdir(), _MAX_ENTRIES))
+    except OSError as error:
+        raise FormatError(str(folder), None, f"cannot be listed: {error.strerror or error}") from error
+    for entry in entries:
+        if depth < MAX_FOLDERS and not _FILES.fullmatch(entry.name) and entry.is_dir():
+            yield from _walk(entry, depth + 1)
+        else:
+            yield entry, depth
+
+
+def _table_of_rows(head: bytes) -> str | None:
+    """Which file this is, by its first sound row: MRCONSO, MRSTY, MRDEF or None."""
+    for line in head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")[:100]:
+        cells = line.rstrip("\r").split("|")
+        table = _TABLE_OF_WIDTH.get(len(cells) - 1)
+        if table and not cells[-1] and _CUI.fullmatch(cells[0]):
+            if table == "MRCONSO":
+                return table if re.fullmatch(r"[A-Z]{3}", cells[1]) else None
+            if cells[0].startswith("C"):
+                return table if table != "MRSTY" or re.fullmatch(r"T[0-9]{3}", cells[1]) else None
+    return None
+
+
+def _table_of(match: re.Match[str]) -> str:
+    if match["table"]:
+        return f"MR{match['table'].upper()}"
+    return (match["groups"] or match["srdef"]).upper()

@@ -1,1 +1,0 @@
-"""Read UMLS releases: RRF files in a folder or an archive."""

@@ -1,1 +1,0 @@
-"""Read Wikidata dumps in JSON."""

@@ -1,0 +1,235 @@
+"""Bases that ship as tables are recognised and read as they ship. All rows are made up."""
+
+# ruff: noqa: E501, ISC004 - rows stand as they ship
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingest.formats import ReadOptions, detect_format, known_bases, open_reader
+from ingest.io.report import ReadReport
+from ingest.readers.columns import TableColumns
+from ingest.readers.layouts import ALIAS, BASES, NAME, SKIP, Base, Shape
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.records import Entity
+
+CITY = "1\tToyburg\tToyburg\tToyville,Тойбург\t10.1\t20.2\tP\tPPL\tTY\t\t01\t\t\t\t12000\t\t5\tEurope/Toy\t2020-01-01\n"
+NAMES = (
+    "11\t1\ten\tToyburg City\t1\t\t\t\t\t\n12\t1\tlink\thttp://toy.example\t\t\t\t\t\t\n13\t1\tfi\tLelula\t\t\t\t\t\t\n"
+    "14\t2\ten\tElsewhere\t\t\t\t\t\t\n"
+)
+RF2 = "id\teffectiveTime\tactive\tmoduleId\tconceptId\tlanguageCode\ttypeId\tterm\tcaseSignificanceId\n"
+FSN, SYNONYM = "900000000000003001", "900000000000013009"
+DESCRIPTIONS = RF2 + "".join(
+    f"{i}\t20200101\t{active}\t900\t{concept}\ten\t{kind}\t{term}\t900\n"
+    for i, active, concept, kind, term in (
+        (1, 1, 70, FSN, "Toy fever (disorder)"),
+        (2, 1, 70, SYNONYM, "Fever of toys"),
+        (3, 1, 70, SYNONYM, "Toy fever"),
+        (4, 0, 70, SYNONYM, "Wrong fever"),
+        (5, 1, 71, FSN, "Old fever (disorder)"),
+    )
+)
+REFSET = "id\teffectiveTime\tactive\tmoduleId\trefsetId\treferencedComponentId\tacceptabilityId\n" + "".join(
+    f"u{i}\t20200101\t1\t900\t1\t{i}\t{kind}\n"
+    for i, kind in ((2, "900000000000549004"), (3, "900000000000548007"), (1, "900000000000548007"))
+)
+CONCEPTS = "id\teffectiveTime\tactive\tmoduleId\tdefinitionStatusId\n70\t2020\t1\t900\t900\n71\t2020\t0\t900\t900\n"
+GENES = "#tax_id\tGeneID\tSymbol\tSynonyms\tdescription\ttype_of_gene\n9606\t7\tTOY1\tT1|TYA\ttoy protein 1\tprotein-coding\n"
+TAXA = (
+    "7\t|\tToyus sapiens\t|\t\t|\tscientific name\t|\n7\t|\ttoy man\t|\t\t|\tcommon name\t|\n"
+    "7\t|\tToyus sapiens Maker, 1758\t|\t\t|\tauthority\t|\n8\t|\tDollus\t|\tDollus <plants>\t|\tscientific name\t|\n"
+)
+HGNC = (
+    "hgnc_id\tsymbol\tname\tlocus_group\tlocus_type\tstatus\talias_symbol\talias_name\tprev_symbol\tprev_name\n"
+    'HGNC:1\tTOY1\ttoy protein 1\tprotein-coding gene\tgene\tApproved\t"T1|TYA"\t"a toy|the toy"\tTOY0\t\n'
+    "HGNC:2\tTOY2\tentry withdrawn\twithdrawn\tgene\tEntry Withdrawn\t\t\t\t\n"
+)
+ROR2 = [
+    {
+        "id": "https://ror.org/01",
+        "names": [
+            {"value": "Lelukoulu", "types": ["label"], "lang": "fi"},
+            {"value": "Toy School", "types": ["ror_display", "label"], "lang": "en"},
+            {"value": "TS", "types": ["acronym"], "lang": None},
+        ],
+        "types": ["education"],
+        "locations": [],
+    }
+]
+ROR1 = [{"id": "https://ror.org/01", "name": "Toy School", "aliases": ["School; of Toys"], "acronyms": ["TS"],
+         "labels": [{"label": "Lelukoulu", "iso639": "fi"}], "types": ["Education"]}]  # fmt: skip
+FTM = [
+    {"id": "NK-1", "caption": "Anna Toyova", "schema": "Person", "properties": {
+        "name": ["Anna Toyova"], "alias": ["A. Toyova", "Anja"], "weakAlias": ["Annie"]}},
+    {"id": "NK-2", "caption": "1 Toy Street", "schema": "Address", "properties": {"full": ["1 Toy Street"]}},
+]  # fmt: skip
+SPARQL = {"head": {"vars": ["item", "itemLabel", "type"]}, "results": {"bindings": [
+    {"item": {"type": "uri", "value": f"http://www.wikidata.org/entity/Q{q}"},
+     "itemLabel": {"xml:lang": "en", "type": "literal", "value": name},
+     "type": {"type": "uri", "value": "http://www.wikidata.org/entity/Q5"}}
+    for q, name in ((1, "Anna"), (2, "Bob"))]}}  # fmt: skip
+
+CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
+    "cities.txt": ("geonames", CITY * 2, {"1": ["Toyburg", "Toyville", "Тойбург"]}),
+    "alternateNames.txt": ("geonames", NAMES, {"1": ["Toyburg City", "Lelula"], "2": ["Elsewhere"]}),
+    "names.dmp": ("ncbi-taxonomy", TAXA, {"7": ["Toyus sapiens", "toy man"], "8": ["Dollus"]}),
+    "gene_info": ("ncbi-gene", GENES, {"7": ["TOY1", "T1", "TYA", "toy protein 1"]}),
+    "hgnc.txt": ("hgnc", HGNC, {"HGNC:1": ["TOY1", "toy protein 1", "T1", "TYA", "a toy", "the toy", "TOY0"]}),
+    "descriptions.txt": ("snomed", DESCRIPTIONS, {"70": ["Fever of toys", "Toy fever", "Toy fever (disorder)"],
+                                                  "71": ["Old fever (disorder)"]}),
+    "ror2.json": ("ror", json.dumps(ROR2, indent=1), {"https://ror.org/01": ["Toy School", "Lelukoulu", "TS"]}),
+    "ror1.json": ("ror", json.dumps(ROR1), {"https://ror.org/01": ["Toy School", "School; of Toys", "TS", "Lelukoulu"]}),
+    "entities.ftm.json": ("opensanctions", "\n".join(map(json.dumps, FTM)),
+                          {"NK-1": ["Anna Toyova", "A. Toyova", "Anja", "Annie"]}),
+    "targets.simple.csv": ("opensanctions", '"id","schema","name","aliases","birth_date","countries"\n'
+                           '"NK-1","Person","Anna Toyova","A. Toyova;Anja","1970","fi;se"\n',
+                           {"NK-1": ["Anna Toyova", "A. Toyova", "Anja"]}),
+    "airlines.dat": ("openflights", '1,"Toy Air",\\N,"TA","TOA","TOY","Toyland","Y"\n2,"Doll Air","Dolly","","","","","N"\n',
+                     {"1": ["Toy Air"], "2": ["Doll Air", "Dolly"]}),
+    "edges.tsv": ("kgtk", "id\tnode1\tlabel\tnode2\ne1\tQ1\tlabel\t'Toyland Anna'@en\ne2\tQ1\talias\t'Anna of Toyland'@en\n"
+                  "e3\tQ1\tP31\tQ5\ne4\tQ1\tdescription\t'toy singer'@en\n", {"Q1": ["Toyland Anna", "Anna of Toyland"]}),
+    "yagoLabels.tsv": ("yago3", '<id_1>\t<Toy_Town>\tskos:prefLabel\t"Toy Town"@eng\n'
+                       '<id_2>\t<Toy_Town>\trdfs:label\t"Toyburg"@eng\n<id_3>\t<Toy_Town>\trdf:type\t<wordnet_city>\n',
+                       {"Toy_Town": ["Toy Town", "Toyburg"]}),
+    "query.json": ("wikidata-sparql", json.dumps(SPARQL), {"Q1": ["Anna"], "Q2": ["Bob"]}),
+    "query.tsv": ("wikidata-sparql", '?item\t?itemLabel\t?itemAltLabel\n<http://www.wikidata.org/entity/Q1>\t"Anna"@en\t"Ann, Annie"@en\n',
+                  {"Q1": ["Anna", "Ann", "Annie"]}),
+    "query.csv": ("wikidata-sparql", "item,itemLabel,itemAltLabel\nhttp://www.wikidata.org/entity/Q1,Anna,\"Ann, Annie\"\n",
+                  {"Q1": ["Anna", "Ann", "Annie"]}),
+}  # fmt: skip
+
+
+def read(*paths: Path, kind: str = "auto", report: ReadReport | None = None, **options: object) -> dict[str, Entity]:
+    """The entities of a base by id."""
+    with open_reader(paths, kind, ReadOptions(**options)) as reader:  # type: ignore[arg-type]
+        return {entity.entity_id: entity for entity in reader.read(report or ReadReport())}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_base_is_recognised_and_read(tmp_path: Path, name: str) -> None:
+    """Its content shows which it is; the names are those that people know, the preferred one first."""
+    kind, content, expected = CASES[name]
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    (tmp_path / "other").write_text(content, encoding="utf-8")
+    report = ReadReport()
+
+    found = read(path, report=report)
+
+    assert {key: list(entity.names()) for key, entity in found.items()} == expected
+    assert detect_format([path]) == detect_format([tmp_path / "other"]) == kind
+    assert report.skipped == {}
+    assert report.conflicting_names == 0
+    assert read(path, kind=kind) == found
+
+
+def test_every_known_base_has_a_case() -> None:
+    """A base that is added to the table is tried here, and `ingest --formats` lists it."""
+    assert {kind for kind, _, _ in CASES.values()} == {base.name for base in BASES} == {b.name for b in known_bases()}
+
+
+def test_types_and_descriptions_are_taken(tmp_path: Path) -> None:
+    """Columns of types, types in brackets, and statements about types."""
+    for name, expected in (("cities.txt", "PPL"), ("descriptions.txt", "disorder"), ("edges.tsv", "Q5"),
+                           ("query.json", "Q5"), ("ror2.json", "education"), ("gene_info", "protein-coding")):  # fmt: skip
+        path = tmp_path / name
+        path.write_text(CASES[name][1], encoding="utf-8")
+        entity = next(iter(read(path).values()))
+
+        assert expected in entity.kb_types, name
+        if name == "edges.tsv":
+            assert entity.description == "toy singer"
+
+
+def test_alternate_names_belong_to_the_places_beside_them(tmp_path: Path) -> None:
+    """With a file of places, names of other places are left out; languages choose among the names."""
+    cities, names = tmp_path / "cities.txt", tmp_path / "alternateNames.txt"
+    cities.write_text(CITY)
+    names.write_text(NAMES)
+
+    assert list(read(cities, names)["1"].names()) == ["Toyburg", "Toyville", "Тойбург", "Toyburg City", "Lelula"]
+    assert list(read(cities, names)) == ["1"]
+    assert list(read(names, languages=("fi", "en"))["1"].names()) == ["Lelula", "Toyburg City"]
+    assert list(read(names, languages=("fi",))["1"].names()) == ["Lelula"]
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "files"])
+def test_a_release_of_snomed_is_joined(tmp_path: Path, form: str) -> None:
+    """The language set says which name is preferred, the file of concepts which are active."""
+    files = {
+        "Snapshot/Terminology/sct2_Description_Snapshot-en_X.txt": DESCRIPTIONS,
+        "Snapshot/Terminology/sct2_Concept_Snapshot_X.txt": CONCEPTS,
+        "Snapshot/Refset/Language/der2_cRefset_LanguageSnapshot-en_X.txt": REFSET,
+        "Full/Terminology/sct2_Description_Full-en_X.txt": DESCRIPTIONS.replace("Fever of toys", "Older fever"),
+    }
+    if form == "zip":
+        with zipfile.ZipFile(tmp_path / "base.zip", "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        paths = [tmp_path / "base.zip"]
+    else:
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(content)
+        paths = [tmp_path] if form == "folder" else [tmp_path / name for name in files if not name.startswith("Full")]
+
+    found = read(*paths)
+
+    assert detect_format(paths) == "snomed"
+    assert {key: list(entity.names()) for key, entity in found.items()} == {
+        "70": ["Toy fever", "Fever of toys", "Toy fever (disorder)"]
+    }
+    assert found["70"].kb_types == ("disorder",)
+
+
+def test_options_go_before_the_known_columns(tmp_path: Path) -> None:
+    """Who names columns gets these alone; what the base leaves out stays left out."""
+    path = tmp_path / "hgnc.txt"
+    path.write_text(HGNC)
+
+    found = read(path, columns=TableColumns(id="hgnc_id", name="symbol", aliases=("prev_symbol",)))
+
+    assert {key: list(entity.names()) for key, entity in found.items()} == {"HGNC:1": ["TOY1", "TOY0"]}
+
+
+def test_a_new_base_is_a_table_of_ten_lines(tmp_path: Path) -> None:
+    """A stranger describes the files of a base of their own, and all else follows."""
+    path = tmp_path / "toys.txt"
+    path.write_text("T1;main;Kite\nT1;other;Paper bird\nT1;maker;Anna\nT2;main;Top\n")
+    toys = Base(
+        "toys",
+        "the register of toys",
+        (
+            Shape(
+                "toys.txt",
+                TableColumns("toy", "text"),
+                names=("toy", "kind", "text"),
+                patterns={"toy": r"T\d+", "kind": "main|other|maker"},
+                role_column="kind",
+                roles={"main": NAME, "other": ALIAS},
+                other_role=SKIP,
+                value_column="text",
+            ),
+        ),
+    )
+    report = ReadReport()
+
+    found = read(path, bases=(toys,), report=report)
+
+    assert {key: list(one.names()) for key, one in found.items()} == {"T1": ["Kite", "Paper bird"], "T2": ["Top"]}
+    assert "the register of toys" in report.notes[0]
+    assert detect_format([path], ReadOptions(bases=(toys,))) == "toys"
+    with pytest.raises(FormatError, match="is no file of the register of toys"):
+        read(_other(tmp_path), kind="toys", bases=(replace(toys),))
+
+
+def _other(folder: Path) -> Path:
+    path = folder / "other.csv"
+    path.write_text("id,name\n1,x\n")
+    return path

@@ -1,0 +1,244 @@
+"""Tables with habits of their own are read as their owners mean them, or the report says what was made of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow
+import pytest
+from cli_runner import Run
+from tables import workbook
+
+from ingest.formats import ReadOptions, detect_format, open_reader
+from ingest.io import decompress
+from ingest.io.report import ReadReport
+from ingest.load.load_base import scan_base
+from ingest.readers.columns import TableColumns
+from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
+
+Names = dict[str, list[str]]
+
+
+def read(path: Path, report: ReadReport | None = None, **options: object) -> Names:
+    """The names in a table by id."""
+    columns = options.pop("columns", None)
+    with open_reader([path], options=ReadOptions(columns=columns, **options)) as reader:  # type: ignore[arg-type]
+        return {entity.entity_id: list(entity.names()) for entity in reader.read(report or ReadReport())}
+
+
+ONE: Names = {"1": ["Foo"], "2": ["Bar"]}
+LISTED: Names = {"1": ["Foo", "a", "b c"], "2": ["Bar"]}
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        # separators of lists
+        ("id,name,aliases\n1,Foo,a|b c\n2,Bar,\n", LISTED),
+        ("id,name,aliases\n1,Foo,a; b c\n2,Bar,\n", LISTED),
+        ("id\tname\taliases\n1\tFoo\ta;b c\n2\tBar\t\n", LISTED),
+        ('id,name,aliases\n1,Foo,"[\'a\', \'b c\']"\n2,Bar,[]\n', LISTED),
+        ('id,name,aliases\n1,Foo,"[""a"", ""b c""]"\n2,Bar,[]\n', LISTED),
+        ("id,name,aliases\n1,Foo,\"('a', 'b c')\"\n2,Bar,()\n", LISTED),
+        ('id,name,aliases\n1,Foo,"{a,""b c""}"\n2,Bar,{}\n', LISTED),
+        ("id\tname\talternatenames\n1\tFoo\ta,b c\n2\tBar\t\n", LISTED),
+        ('id\tname\tsynonyms\n1\tFoo\t"a|b c"\n2\tBar\t\n', LISTED),
+        ("id,name,alias,aliases\n1,Foo,b c,a\n2,Bar,,\n", {"1": ["Foo", "a", "b c"], "2": ["Bar"]}),
+        ('id,name,aliases\n1,Foo,"Smith, J."\n2,Bar,"2,4-D"\n', {"1": ["Foo", "Smith, J."], "2": ["Bar", "2,4-D"]}),
+        ("id\tname\taliases\n1\tFoo\tN,N-dimethyl\n2\tBar\tO,O-diethyl\n", {"1": ["Foo", "N,N-dimethyl"],
+                                                                         "2": ["Bar", "O,O-diethyl"]}),
+        # missing values
+        *[(f"id\tname\taliases\ttype\tpopularity\n1\tFoo\t{mark}\t{mark}\t{mark}\n2\tBar\t\t\t\n", ONE)
+          for mark in ("\\N", "NULL", "null", "NaN", "NA", "N/A", "n/a", "#N/A", "<NA>", "None", "none", "-")],
+        ("id\tname\taliases\n1\tFoo\tNA|\\N|b\n2\tBar\t\n", {"1": ["Foo", "NA", "b"], "2": ["Bar"]}),
+        ("id\tname\nNA\tNA\nSE\tnone\n", {"NA": ["NA"], "SE": ["none"]}),
+        # headers
+        ("# made by toys\n# 2026\nid\tname\n1\tFoo\n2\tBar\n", ONE),
+        ("#id\tname\n1\tFoo\n2\tBar\n", ONE),
+        ("#id\tname\n1\tFoo\n# a note\n2\tBar\n", ONE),
+        ("sep=;\nid;name\n1;Foo\n2;Bar\n", ONE),
+        ('"sep=,"\nid,name\n1,Foo\n2,Bar\n', ONE),
+        ("Register of toys\n\nid,name\n1,Foo\n2,Bar\n", ONE),
+        ("Register of toys;;\nof 2026;;\nid;name;type\n1;Foo;x\n2;Bar;y\n", ONE),
+        ("\ufeffID,Name\r\n1,Foo\r\n2,Bar\r\n", ONE),
+        ("code,label\n1,Foo\n2,Bar\n", ONE),
+        ("uri\tprefLabel\n1\tFoo\n2\tBar\n", ONE),
+        ("Concept ID,Preferred Label\n1,Foo\n2,Bar\n", ONE),
+        # quoting
+        ('id, name, aliases\n1, "Foo", "a|b c"\n2, Bar, \n', LISTED),
+        ('"id"\t"name"\n"1"\t"Foo"\n"2"\t"Bar"\n', ONE),
+        ('id,name\n1,"Foo"\n2,"Bar"\n', ONE),
+        ('id,name\n1,"Foo\nbar"\n2,Bar\n', {"1": ["Foo bar"], "2": ["Bar"]}),
+        ('id,name\n1,"Weird Al" Yankovic\n2,5" nail\n', {"1": ['"Weird Al" Yankovic'], "2": ['5" nail']}),
+        ("id\tname\n1\t\"Weird Al\" Yankovic\n2\t'Round\n", {"1": ['"Weird Al" Yankovic'], "2": ["'Round"]}),
+        ('id,name\n="1","Foo"\n="2","Bar"\n', ONE),
+        ("id,name,\n1,Foo,\n2,Bar,\n", ONE),
+        # separators of columns
+        ("1;Foo, Inc.\n2;Bar\n", {"1": ["Foo, Inc."], "2": ["Bar"]}),
+        ("1,Foo\n2,Bar\n", ONE),
+        ("id|name\n1|Foo\n2|Bar\n", ONE),
+        ("1\t|\tFoo\t|\n2\t|\tBar\t|\n", ONE),
+        # JSON
+        ('{"id": 1, "name": "Foo", "aliases": [{"value": "a"}, {"label": "b c"}]}\n{"id": 2, "name": "Bar"}\n', LISTED),
+        (json.dumps([{"id": 1, "name": "Foo"}, {"id": 2, "name": "Bar"}], indent=2), ONE),
+        (json.dumps({"data": [{"id": 1, "name": "Foo"}, {"id": 2, "name": "Bar"}]}), ONE),
+        (json.dumps({"1": {"label": "Foo"}, "2": {"label": "Bar"}}), ONE),
+        ('{"ID": 1, "Name": "Foo"}\n{"id": "2", "name": "Bar", "aliases": null}\n', ONE),
+    ],
+)  # fmt: skip
+def test_a_habit_is_understood(tmp_path: Path, text: str, expected: Names) -> None:
+    """Nothing need be said: the first rows show it."""
+    path, report = tmp_path / "base", ReadReport(max_errors=0)
+    path.write_text(text, encoding="utf-8")
+
+    assert read(path, report) == expected
+
+
+@pytest.mark.parametrize(
+    "text, options, expected",
+    [
+        ("1\tFoo\ta,b c\tx\n2\tBar\t\ty\n", {"columns": TableColumns(id="1", name="2")}, ONE),
+        ("1\tFoo\ta,b c\n2\tBar\t\n", {"columns": TableColumns(id="1", name="2", aliases=("3",)),
+                                       "list_separators": (",",)}, LISTED),
+        ("id,name,aka,old\n1,Foo,a,b c\n2,Bar,,\n", {"columns": TableColumns(aliases=("aka", "old"))}, LISTED),
+        ("id,name,aka,old\n1,Foo,a/x,b c\n2,Bar,,\n", {"columns": TableColumns(aliases=("aka", "old")),
+         "list_separators": ("aka=/",)}, {"1": ["Foo", "a", "x", "b c"], "2": ["Bar"]}),
+        ("id,name,aliases\n1,Foo,a;b c\n2,Bar,\n", {"list_separators": ("none",)},
+         {"1": ["Foo", "a;b c"], "2": ["Bar"]}),
+        ("title\nmore, text\nid,name\n1,Foo\n2,Bar\n", {"skip_lines": 2}, ONE),
+        ("kode;navn\n1;Foo\n2;Bar\n", {"columns": TableColumns(id="kode", name="navn")}, ONE),
+    ],
+)  # fmt: skip
+def test_options_say_what_a_table_does_not_show(
+    tmp_path: Path, text: str, options: dict[str, object], expected: Names
+) -> None:
+    """Separators for all lists or one column, several columns of aliases, lines to skip; others stay unused."""
+    path = tmp_path / "base"
+    path.write_text(text, encoding="utf-8")
+
+    assert read(path, **options) == expected
+
+
+def test_what_was_chosen_is_said(tmp_path: Path) -> None:
+    """A note names the separator that was found, so that a wrong guess is seen."""
+    path, report = tmp_path / "base.csv", ReadReport()
+    path.write_text("id,name,aliases,types\n1,Foo,a;b,\"['x', 'y']\"\n2,Bar,,\n")
+
+    read(path, report)
+
+    assert "aliases split at ';'" in report.notes[0]
+    assert "types are lists" in report.notes[0]
+    with pytest.raises(FormatError, match="there is no column 'aka'"):
+        read(path, list_separators=("aka=;",))
+    with pytest.raises(OptionError, match="separator of lists"):
+        read(path, list_separators=("",))
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("id,name\n" + "".join(f"{i},https://x.example/{i}\n" for i in range(9)), "names look like ids or addresses"),
+        ("id,name\n" + "".join(f"Foo {i},T{i:04}\n" for i in range(9)), "names look like ids or addresses"),
+        ("id,name,type\n" + "".join(f"{i},Foo {i},t{i}\n" for i in range(30)), "has another value in each row"),
+        ("id\tname\taliases\n" + "".join(f"{i}\tFoo {i}\t*\n" for i in range(9)), "is '*' in all of the first rows"),
+        ("id,name\n" + "".join(f"{i},CafÃ© {i}\n" for i in range(9)), "converted wrongly"),
+        ("id,name\n" + "".join(f"{i},Foo &amp; {i}\n" for i in range(9)), "converted wrongly"),
+    ],
+)
+def test_what_looks_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
+    """The table is read, and a warning names what to look at."""
+    path, report = tmp_path / "base", ReadReport()
+    path.write_text(text)
+
+    assert len(read(path, report)) >= 9
+    (warning,) = report.warnings
+    assert said in warning.message
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ("<!DOCTYPE html><html><body>404</body></html>", "a web page"),
+        ("entities:\n  - id: 1\n    name: Foo\n", "YAML"),
+        ("CREATE TABLE x (id int);\nINSERT INTO x VALUES (1);\n", "an SQL dump"),
+        ("Ontology(<http://toy.example>)\n", "functional syntax"),
+        ("<?xml version='1.0'?>\n<rows>\n<row>1</row>\n</rows>\n", "XML that is no known base"),
+    ],
+)
+def test_what_is_no_table_is_named(tmp_path: Path, content: str, said: str) -> None:
+    """The error says what the file is, and not that columns are missing."""
+    path = tmp_path / "base"
+    path.write_text(content)
+
+    with pytest.raises(FormatError, match=said):
+        read(path)
+
+
+def test_a_workbook_is_read(tmp_path: Path) -> None:
+    """Numbers are ids without a point, titles above the header are passed over, and a sheet can be named."""
+    rows: list[list[object]] = [["Register of toys"], ["id", "name", "aliases"], [1, "Foo", "a; b c"], [2.0, "Bar", ""]]
+    other: list[list[object]] = [["id", "name"], ["X", "Other"]]
+    path, report = workbook(tmp_path / "base.xlsx", {"Empty": [], "Toys": rows, "More": other}), ReadReport()
+
+    assert detect_format([path]) == "xlsx"
+    assert read(path, report) == LISTED
+    assert "sheet 'Toys' of 3 (Empty, Toys, More)" in report.notes[0]
+    assert read(path, sheet="More") == {"X": ["Other"]}
+    with pytest.raises(FormatError, match="has no sheet 'Dolls'"):
+        read(path, sheet="Dolls")
+
+
+def test_a_damaged_workbook_and_a_bomb_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ends in an error that names the file."""
+    path = workbook(tmp_path / "base.xlsx", {"Toys": [["id", "name"], *([[1, "Foo" * 1000]] * 500)]})
+    (tmp_path / "cut.xlsx").write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(FormatError, match=r"cut\.xlsx"):
+        read(tmp_path / "cut.xlsx")
+    monkeypatch.setattr(decompress, "RATIO_GRACE", 1 << 16)
+    monkeypatch.setattr(decompress, "MAX_RATIO", 20)
+    with pytest.raises(FormatError, match="workbook data expands"):
+        read(path)
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_a_compressed_arrow_file_that_is_a_bomb_is_refused(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes that buffers declare are held against the file before any is decompressed."""
+    monkeypatch.setattr(decompress, "RATIO_GRACE", 1 << 20)
+    table = pyarrow.table({"id": ["1"] * 4000, "name": ["x" * 4000] * 4000})
+    path, options = tmp_path / "base", pyarrow.ipc.IpcWriteOptions(compression="zstd")
+    write = pyarrow.ipc.new_file if form == "file" else pyarrow.ipc.new_stream
+    with write(path, table.schema, options=options) as writer:
+        writer.write_table(table)
+
+    before = pyarrow.total_allocated_bytes()
+    with pytest.raises(FormatError, match="data expands from"):
+        read(path)
+    assert pyarrow.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_base_that_lacks_rows_is_not_loaded_in_silence(run: Run, tmp_path: Path) -> None:
+    """More than 1 % of bad rows is an error with the reason and the first place; a number allows them."""
+    path = tmp_path / "base.tsv"
+    rows = [f"{i}\tname {i}\n" for i in range(200)]
+    path.write_text("id\tname\n" + "".join(rows) + "x\n" * 2)
+    assert scan_base(path).entities == 200
+    path.write_text("id\tname\n" + "".join(rows) + "x\n" * 3)
+
+    with pytest.raises(TooManyErrorsError, match=r"base\.tsv:202: too_few_columns(?s:.*)3 of 203 rows cannot be read"):
+        scan_base(path)
+    refused = run("ingest", str(path), "--dry-run")
+    assert refused.status == 1
+    assert "--max-errors" in refused.err
+    assert scan_base(path, max_errors=3).entities == 200
+
+
+def test_the_command_lists_what_it_reads(run: Run) -> None:
+    """`ingest --formats` names every format and known base with its files."""
+    listed = run("ingest", "--formats")
+
+    assert listed.status == 0
+    for word in ("umls", "rdf", "xlsx", "geonames", "snomed", "SKOS", "hgnc_complete_set.txt"):
+        assert word in listed.out
