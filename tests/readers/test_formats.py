@@ -26,8 +26,8 @@ TTL = (
     'yago:Rome\trdfs:label\t"Rome"@en\t.\n'
 )
 MESH = (
-    "<?xml version='1.0'?>\n<DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName><String>Toe"
-    "</String></DescriptorName><ConceptList><Concept><TermList><Term><String>Toes</String></Term></TermList></Concept>"
+    "<?xml version='1.0'?>\n<DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName>"
+    "<String>Toe</String></DescriptorName><ConceptList><Concept><TermList><Term><String>Toes</String></Term></TermList></Concept>"
     "</ConceptList></DescriptorRecord></DescriptorRecordSet>\n"
 )
 OBO = 'format-version: 1.2\n\n[Term]\nid: MADE:1\nname: sore toe\nsynonym: "toe pain" EXACT []\n'
