@@ -38,8 +38,10 @@ class ServiceSettings(BaseModel):
         max_spans: Most spans of a document.
         max_types: Most types of a request.
         max_limit: Most candidates of a mention, or results of a search.
+        max_candidates: Most candidates of all mentions of a request: mentions x limit.
         max_map_size: Most entities of a map.
         max_properties: Most properties of a query of reconciliation, or values of one.
+        max_values: Most values of all properties of all queries of a batch of reconciliation.
         reconcile_batch: Most queries of a batch of reconciliation.
         reconcile_origins: Origins of web pages that may read what reconciliation answers; * for all.
         public_url: Address under which clients reach the service, where it is behind a proxy; None: that of the
@@ -75,8 +77,10 @@ class ServiceSettings(BaseModel):
     max_spans: int = Field(default=1000, ge=1)
     max_types: int = Field(default=32, ge=1)
     max_limit: int = Field(default=100, ge=1)
+    max_candidates: int = Field(default=20_000, ge=1)
     max_map_size: int = Field(default=2000, ge=1)
     max_properties: int = Field(default=50, ge=1)
+    max_values: int = Field(default=1000, ge=1)
     reconcile_batch: int = Field(default=100, ge=1)
     reconcile_origins: tuple[str, ...] = ("*",)
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
