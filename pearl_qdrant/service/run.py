@@ -8,9 +8,10 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,6 +22,7 @@ from pearl_qdrant.service.app import create_app
 from pearl_qdrant.service.observing.logs import facts, start_logging
 from pearl_qdrant.service.observing.metrics import SHARED_FOLDER
 from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.web.connections import Connection, ConnectionLimits
 from pearl_qdrant.store.open import is_url, location_of
 
 log = logging.getLogger(__name__)
@@ -53,20 +55,7 @@ def serve(settings: ServiceSettings | None = None) -> None:
     start_logging(settings.log_format)
     if settings.host not in _LOCAL and not settings.api_keys:
         log.warning("other machines can reach the service on %s, and no API key is set", settings.host)
-    config = uvicorn.Config(
-        partial(make_app, settings),
-        factory=True,
-        host=settings.host,
-        port=settings.port,
-        workers=settings.workers,
-        timeout_graceful_shutdown=settings.stop_s,
-        timeout_worker_healthcheck=_WORKER_ANSWERS_S,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="on",
-    )
+    config = server_config(settings, partial(make_app, settings))
     try:
         if settings.workers == 1:
             server = uvicorn.Server(config)
@@ -80,6 +69,31 @@ def serve(settings: ServiceSettings | None = None) -> None:
         return
     if not is_started:
         raise ServeError("The service could not start; its log has the reason.")
+
+
+def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvicorn.Config:
+    """How uvicorn runs the service, with bounds on connections and heads.
+
+    Args:
+        settings: Of the service.
+        make: Makes the application.
+    """
+    return uvicorn.Config(
+        make,
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        http=cast("Any", partial(Connection, limits=ConnectionLimits.of(settings))),
+        ws="none",
+        timeout_graceful_shutdown=settings.stop_s,
+        timeout_worker_healthcheck=_WORKER_ANSWERS_S,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+    )
 
 
 _WORKER_ANSWERS_S = 60

@@ -31,6 +31,8 @@ class ServiceSettings(BaseModel):
         cache: Folder for indexes of names; None: the user's cache folder, else that for temporary files.
         log_format: json or text.
         api_keys: Keys that clients send in a header; empty: no key is needed.
+        max_connections: Most connections of a process; at most half of its file descriptors.
+        head_s: Time in which the head of a request arrives, in seconds; after it, 408.
         max_body_bytes: Largest body of a request.
         max_mentions: Most mentions of a request.
         max_mention_characters: Longest mention.
@@ -70,6 +72,8 @@ class ServiceSettings(BaseModel):
     cache: str | None = None
     log_format: Literal["json", "text"] = "json"
     api_keys: tuple[SecretStr, ...] = ()
+    max_connections: int = Field(default=512, ge=1)
+    head_s: float = Field(default=10.0, gt=0)
     max_body_bytes: int = Field(default=1 << 20, ge=1)
     max_mentions: int = Field(default=1000, ge=1)
     max_mention_characters: int = Field(default=1000, ge=1)
