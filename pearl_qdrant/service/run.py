@@ -17,13 +17,13 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
-from pearl_qdrant.errors import OptionError, PearlQdrantError
+from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreUnavailableError
 from pearl_qdrant.service.app import create_app
+from pearl_qdrant.service.linkers.opening import Opener
 from pearl_qdrant.service.observing.logs import facts, start_logging
-from pearl_qdrant.service.observing.metrics import SHARED_FOLDER
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.observing.metrics import SHARED_FOLDER, Metrics
+from pearl_qdrant.service.settings import ServiceSettings, check_settings
 from pearl_qdrant.service.web.connections import Connection, ConnectionLimits
-from pearl_qdrant.store.open import is_url, location_of
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +47,14 @@ def serve(settings: ServiceSettings | None = None) -> None:
         settings: By default those of `ServiceSettings`.
 
     Raises:
-        OptionError: If several workers are to write to an embedded store.
+        OptionError: If settings exclude each other; see `check_settings`.
+        CollectionNotFoundError: If a collection that is to be served does not exist.
         ServeError: If the address is in use, or the service ends with an error.
     """
     settings = settings or ServiceSettings()
     check_settings(settings)
     start_logging(settings.log_format)
+    _check_collections(settings)
     if settings.host not in _LOCAL and not settings.api_keys:
         log.warning("other machines can reach the service on %s, and no API key is set", settings.host)
     config = server_config(settings, partial(make_app, settings))
@@ -105,24 +107,33 @@ def make_app(settings: ServiceSettings) -> FastAPI:
     """The application of one process, which logs."""
     start_logging(settings.log_format)
     app = create_app(settings)
+    app.openapi()  # made now: it takes long enough to be noticed by those who wait
     # What was imported stays for good: a collection of garbage need not look at it again, which stops the event loop.
     gc.collect()
     gc.freeze()
     return app
 
 
-def check_settings(settings: ServiceSettings) -> None:
-    """Refuse settings that exclude each other.
+def _check_collections(settings: ServiceSettings) -> None:
+    """Refuse names that no collection has; where the store does not answer, the service waits for it.
 
     Raises:
-        OptionError: If several workers are to write to an embedded store.
+        CollectionNotFoundError: It names what there is.
     """
-    if settings.workers > 1 and settings.allow_writing and not is_url(location_of(settings.store)):
-        raise OptionError(
-            "workers",
-            "An embedded collection has one writer: with allow_writing there is one worker. Use one worker, or a "
-            "Qdrant server as the store.",
-        )
+    if not settings.collections:
+        return
+    try:
+        store = Opener(settings, Metrics()).store()
+        try:
+            existing = store.collections()
+        finally:
+            store.close()
+    except StoreUnavailableError as error:
+        log.warning("%s", error)
+        return
+    for name in settings.collections:
+        if name not in existing:
+            raise CollectionNotFoundError(name, existing)
 
 
 def _run_workers(config: uvicorn.Config, settings: ServiceSettings) -> bool:

@@ -134,10 +134,7 @@ class CollectionHandle:
             NotReadyError: If the index of names is not built yet.
         """
         if (index := self._names.index) is None:
-            reason = f" ({self._names.problem})" if self._names.problem else ""
-            raise NotReadyError(
-                f"The index of the names of collection '{self.name}' is being built{reason}.", retry_after_s=5
-            )
+            raise NotReadyError(f"The index of the names of collection '{self.name}' is being built.", retry_after_s=5)
         return await self._typing.run(lambda: index.find(query, types=types, limit=limit))
 
     async def accept(self, mention: str, entity_id: str | None) -> LearnedBatch:

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from pearl_qdrant.errors import CollectionNotFoundError
 from pearl_qdrant.service.bodies.limits import Limit
+from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.linkers.handle import CollectionHandle
 from pearl_qdrant.service.linkers.registry import Collections
 from pearl_qdrant.service.reconcile import answers as a
@@ -38,6 +40,7 @@ from pearl_qdrant.service.reconcile.suggesting import (
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import declared, json_answer
 from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
+from pearl_qdrant.service.web.keys import HAS_KEY
 
 router = APIRouter(tags=["reconciliation"], prefix="/reconcile/{collection}")
 
@@ -78,7 +81,13 @@ class Place:
 
 
 async def _place(name: NameHere, request: Request, collections: CollectionsHere, settings: SettingsHere) -> Place:
-    return Place(await collections.get(name), settings, _catalogues(request, collections))
+    try:
+        handle = await collections.get(name)
+    except CollectionNotFoundError as error:
+        if request.scope[HAS_KEY]:
+            raise
+        raise UnauthorizedError(f"There is no collection '{name}' without a key.") from error
+    return Place(handle, settings, _catalogues(request, collections))
 
 
 def _catalogues(request: Request, collections: Collections) -> Catalogues:

@@ -22,7 +22,7 @@ _MANY = 64
 """From this many links on, their records are made in a thread: they take a few milliseconds."""
 
 
-@router.post("/v1/link", response_model=LinkAnswer, responses=declared(404))
+@router.post("/v1/link", response_model=LinkAnswer, responses=declared(404, 415))
 async def link(body: LinkBody, request: Request, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
     body.check(settings)

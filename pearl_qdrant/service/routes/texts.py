@@ -18,7 +18,7 @@ from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
 router = APIRouter(tags=["texts"])
 
 
-@router.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404))
+@router.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))
 async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Find the mentions of a text and link them."""
     body.check(settings)
@@ -26,7 +26,7 @@ async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: S
     return await _answer(handle, await handle.annotate(body.text, body.options()))
 
 
-@router.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404))
+@router.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))
 async def documents(body: DocumentBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Link the mentions of a document together, where their places are known."""
     body.check(settings)

@@ -67,8 +67,9 @@ def read_catalogue(linker: EntityLinker) -> Catalogue:
     aliases: dict[tuple[str, str], list[str]] = {}
     for collection in linker.collections:
         counted = collection.type_counts()
-        for kind in ("kb_types", "types"):
-            types.update(counted.get(kind, {}))
+        native, coarse = counted.get("kb_types", {}), counted.get("types", {})
+        # A native type that is a coarse one, too, is among the coarse types of the same names: they count once.
+        types.update({one: max(native.get(one, 0), coarse.get(one, 0)) for one in (*native, *coarse)})
         for point in islice(collection.scroll(), SAMPLED_NAMES):
             entities[point.kb, point.entity_id] = point
             if not point.is_canonical:
