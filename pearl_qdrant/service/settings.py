@@ -27,8 +27,8 @@ class ServiceSettings(BaseModel):
         host: Address to listen on.
         port: Port to listen on; 0: a free one.
         workers: Processes that answer. Each has its own view of an embedded collection.
-        allow_writing: Whether clients may accept and reject links, with a key. Embedded collections are then open for writing,
-            which keeps other writers out, and there can be one worker only.
+        allow_writing: Whether clients may accept and reject links, with a key. Embedded collections are then open for
+            writing, which keeps other writers out, and there can be one worker only.
         cache: Folder for indexes of names; None: the user's cache folder, else that for temporary files.
         log_format: json or text.
         api_keys: Keys that clients send in a header; empty: no key is needed.
@@ -88,7 +88,7 @@ class ServiceSettings(BaseModel):
     max_candidates: int = Field(default=20_000, ge=1)
     max_map_size: int = Field(default=2000, ge=1)
     max_properties: int = Field(default=50, ge=1)
-    max_values: int = Field(default=1000, ge=1)
+    max_values: int = Field(default=2000, ge=1)
     reconcile_batch: int = Field(default=100, ge=1)
     reconcile_origins: tuple[str, ...] = ("*",)
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")

@@ -108,7 +108,9 @@ def test_a_head_is_bounded(service: Listening, sent: bytes) -> None:
 
 def test_a_head_within_the_bound_and_a_large_body_are_read(service: Listening) -> None:
     """A long URL, and a body larger than a head, are no reason to refuse."""
-    long = b"GET /health/live?" + b"a" * (HEAD_BYTES - 1000) + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    long = (
+        b"GET /health/live?" + b"a" * (HEAD_BYTES - 1000) + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
     body = json.dumps({"mentions": ["x"], "context": "x" * 2 * HEAD_BYTES}).encode()
     post = b"POST /v1/link HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
 

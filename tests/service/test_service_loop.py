@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from itertools import count
 from typing import Any
 
 import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 
+from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service.errors import TimedOutError
 from pearl_qdrant.service.names.find import NameIndex
+from pearl_qdrant.service.reconcile import answers, routes
+from pearl_qdrant.service.routes import texts
 
 
 def on_loop(call: Any, seen: list[bool]) -> Any:
@@ -82,3 +86,49 @@ def test_a_body_with_many_errors_is_refused_at_the_first(
 
     assert answer.status_code == 422
     assert len(answer.json()["details"]) == 1
+
+
+def test_the_candidates_of_a_request_are_bounded_together(service_settings: ServiceSettings) -> None:
+    """Many mentions with many candidates each are refused, though each number is within its limit."""
+    with TestClient(create_app(service_settings.model_copy(update={"max_candidates": 100}))) as client:
+        link = {"mentions": ["x"] * 20, "limit": 20}
+        document = {"text": "xy", "spans": [{"start": 0, "end": 1}] * 10, "limit": 20}
+
+        assert client.post("/v1/link", json=link).json()["limit"] == "max_candidates"
+        assert client.post("/v1/documents", json=document).json()["limit"] == "max_candidates"
+
+
+def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a 504 the text is not annotated further, and the next one is answered."""
+    handle = client.app.state.collections._handles["base"]  # type: ignore[attr-defined]
+    annotate, ended = handle.linker.annotate, []
+
+    def endless(text: str, options: Any) -> Any:
+        try:
+            for number in count():  # other words each time: what is known already takes no time
+                annotate(f"{text} Then Mrs. Word{number} came.", options)
+        except TimedOutError as error:
+            ended.append(error)
+            raise
+
+    with monkeypatch.context() as soon:
+        soon.setattr(handle._texts, "_timeout_s", 0.05)
+        soon.setattr(handle.linker, "annotate", endless)
+        late = client.post("/v1/annotate", json={"text": "She read the NYTimes."})
+
+    assert (late.status_code, late.json()["error"]) == (504, "timed_out")
+    assert client.post("/v1/annotate", json={"text": "She read the NYTimes."}).status_code == 200
+    assert len(ended) == 1
+
+
+def test_what_takes_long_is_made_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of annotations and of reconciliation are made, and batches read, in threads."""
+    seen: list[bool] = []
+    for module, name in ((texts, "annotation_record"), (routes, "read_batch"), (answers, "batch_record")):
+        monkeypatch.setattr(module, name, on_loop(getattr(module, name), seen))
+    batch = {"queries": {"q0": {"query": "NYTimes"}}}
+
+    assert client.post("/v1/annotate", json={"text": "She read the NYTimes.", "threshold": 0}).json()["annotations"]
+    assert client.post("/reconcile/base", json=batch).json()["q0"]["result"]
+    assert len(seen) >= 3
+    assert not any(seen)

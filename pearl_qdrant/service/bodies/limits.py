@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, FailFast, model_validator
 from pearl_qdrant.service.errors import InvalidRequestError, LimitError
 from pearl_qdrant.service.settings import ServiceSettings
 
-
 Texts = Annotated[list[str], FailFast()]
 """Strings of a body. Only the first that is none is reported: a body has room for half a million."""
 
@@ -107,7 +106,9 @@ class Strict(BaseModel):
     @classmethod
     def _has_known_fields(cls, given: Any) -> Any:
         """Refuse the first unknown field, where pydantic reports each: a body has room for 100,000."""
-        if isinstance(given, dict) and (unknown := next((name for name in given if name not in cls.model_fields), None)):
+        if isinstance(given, dict) and (
+            unknown := next((name for name in given if name not in cls.model_fields), None)
+        ):
             raise ValueError(f"There is no field {unknown[:100]!r}; there are: {', '.join(cls.model_fields)}")
         return given
 

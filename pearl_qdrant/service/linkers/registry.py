@@ -118,7 +118,9 @@ class Collections:
         found = []
         for name in names:
             if (handle := self._handles.get(name)) is None:
-                found.append("A collection cannot be opened." if name in self._problems else "A collection is being opened.")
+                found.append(
+                    "A collection cannot be opened." if name in self._problems else "A collection is being opened."
+                )
             elif not handle.manifest.names and unfinished_load(handle.manifest):
                 found.append("The load of a collection did not finish.")
         return list(dict.fromkeys(found))

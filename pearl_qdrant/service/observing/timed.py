@@ -35,7 +35,7 @@ class TimedEncoder:
 
 
 class _Searches:
-    """A collection whose searches are measured, and raise `TimedOutError` as `TimedEncoder` does; all else is its own."""
+    """A collection whose searches are measured, and end as `TimedEncoder` does; all else is the collection's own."""
 
     def __init__(self, collection: Collection, on_seconds: OnSeconds) -> None:
         self._collection = collection

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import json_answer
@@ -70,7 +70,8 @@ class Connection(HttpToolsProtocol):
     @property
     def _is_waiting(self) -> bool:
         """Whether nothing is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first head, which its declaration forgets
+        return cycle is None or cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -155,7 +156,11 @@ class Connection(HttpToolsProtocol):
 
 _TOO_LARGE = (431, "head_too_large", f"URL and headers have over {HEAD_BYTES:,} bytes. Send queries in a POST.")
 _SLOW = (408, "slow_head", "The head of the request did not arrive in time.")
-_BUSY = (503, "busy", "The service has as many connections as it takes (max_connections). Send the request again in 1 s.")
+_BUSY = (
+    503,
+    "busy",
+    "The service has as many connections as it takes (max_connections). Send the request again in 1 s.",
+)
 
 
 def _answer(status: int, code: str, message: str) -> Any:
