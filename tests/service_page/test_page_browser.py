@@ -294,7 +294,9 @@ def test_ids_of_a_passage_are_not_squeezed(browser: Any, address: str, width: in
     page.fill("#passage", "She read the NYTimes in the Big Apple after a heart attack.")
     page.click("#passage-form .primary")
     page.wait_for_selector(".result tbody code")
-    heights = page.locator(".result tbody code").evaluate_all("codes => codes.map(code => code.getClientRects().length)")
+    heights = page.locator(".result tbody code").evaluate_all(
+        "codes => codes.map(code => code.getClientRects().length)"
+    )
     watched.context.close()
 
     assert set(heights) == {1}
@@ -302,7 +304,11 @@ def test_ids_of_a_passage_are_not_squeezed(browser: Any, address: str, width: in
 
 @pytest.mark.parametrize(
     "name, content",
-    [("a.xlsx", b"PK\x03\x04\x14\x00\x06\x00"), ("a.xls", b"\xd0\xcf\x11\xe0" + b"\0" * 100), ("a.pdf", b"%PDF-1.7\n1 0")],
+    [
+        ("a.xlsx", b"PK\x03\x04\x14\x00\x06\x00"),
+        ("a.xls", b"\xd0\xcf\x11\xe0" + b"\0" * 100),
+        ("a.pdf", b"%PDF-1.7\n1 0"),
+    ],
 )
 def test_a_file_that_is_no_text_is_refused(watched: Watched, address: str, name: str, content: bytes) -> None:
     """A spreadsheet is not shown as a column of signs; the page says what to do with it."""

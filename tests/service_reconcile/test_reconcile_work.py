@@ -113,3 +113,12 @@ def test_comparing_ends_with_the_time_of_a_request(monkeypatch: pytest.MonkeyPat
     contextvars.copy_context().run(late)
 
     assert compared == []
+
+
+def test_few_values_of_clients_are_kept() -> None:
+    """However many different values clients send, what is kept of them is bounded in all."""
+    catalogue = Catalogue({}, {}, {}, {})
+    for number in range(1000):
+        catalogue.chances(Condition("state", tuple(f"{number} {i}" for i in range(50))))
+
+    assert sum(len(condition.values) for condition in catalogue._chances) <= 20_050

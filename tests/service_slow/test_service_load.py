@@ -72,7 +72,13 @@ def bodies() -> Iterator[tuple[str, Any]]:
     columns = [{"id": name} for name in COLUMNS]
     yield "/reconcile/base", {"extend": {"ids": ["wide"] * 500 + ["nyc"] * 500, "properties": columns}}
     yield "/reconcile/base/extend", {"ids": [f"id {i}" for i in range(1000)], "properties": columns}
-    for path in ("suggest/type?prefix=", "suggest/property?prefix=", "preview?id=wide", "view?id=wide", "extend/propose"):
+    for path in (
+        "suggest/type?prefix=",
+        "suggest/property?prefix=",
+        "preview?id=wide",
+        "view?id=wide",
+        "extend/propose",
+    ):
         yield f"/reconcile/base/{path}", None
     for path in ("/v1/map?size=2000", "/v1/types", "/v1/collections", "/metrics", "/openapi.json", "/docs", "/"):
         yield path, None

@@ -50,13 +50,15 @@ class CollectionHandle:
         self._settings = settings
         self._metrics = metrics
         queued, timeout_s = settings.max_queued_calls, settings.timeout_s
-        on_queued = {lane: metrics.queued_calls.labels(name, lane).set for lane in ("texts", "look-ups")}
+        on_queued = {lane: metrics.queued_calls.labels(name, lane).set for lane in ("texts", "look-ups", "searches")}
         self._batches = Lane("batches", threads=1, max_queued=2, timeout_s=None)
         self._texts = Lane("texts", threads=1, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["texts"])
         self._look_ups = Lane(
             "look-ups", threads=2, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["look-ups"]
         )
-        self._typing = Lane("searches", threads=1, max_queued=queued, timeout_s=timeout_s)
+        self._typing = Lane(
+            "searches", threads=1, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["searches"]
+        )
         self._keeping = Lane("keeping", threads=1, max_queued=2, timeout_s=None)
         self._lanes = (self._batches, self._texts, self._look_ups, self._typing, self._keeping)
         self._joiner = Joiner(
