@@ -134,7 +134,6 @@ def test_a_head_that_does_not_end_is_given_up(service_settings: ServiceSettings,
         answer = service.ask(sent)
 
         assert answer.startswith(b"HTTP/1.1 408")
-        assert service.is_live()
 
 
 def test_the_rest_of_a_refused_body_does_not_keep_a_connection(service_settings: ServiceSettings) -> None:
@@ -188,3 +187,15 @@ def test_connections_leave_descriptors_for_the_store(monkeypatch: pytest.MonkeyP
     for descriptors, expected in ((120, 60), (4096, 512), (resource.RLIM_INFINITY, 512)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, n=descriptors: (n, n))
         assert ConnectionLimits.of(ServiceSettings()).connections == expected
+
+
+def test_a_client_that_reads_nothing_is_cut_off(service_settings: ServiceSettings) -> None:
+    """Answers that are not taken do not keep a connection, and what made them ends."""
+    with listening(service_settings, head_s=0.2) as service, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", service.port))
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * connections.PIPELINED)
+
+        wait_until(lambda: service.server.server_state.total_requests > 0)
+        wait_until(lambda: service.connections == 0)
+        assert not service.server.server_state.tasks
