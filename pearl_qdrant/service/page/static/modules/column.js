@@ -93,7 +93,8 @@ function isRunning(controller) {
 async function run() {
   const column = Number(byId("column").value);
   const cells = body().map((row) => (row[column] ?? "").trim());
-  const values = [...new Set(cells)].filter((cell) => cell && Array.from(cell).length <= limits.max_mention_characters);
+  const isShort = (cell) => Array.from(cell.normalize("NFKC")).length <= limits.max_mention_characters; // as the service counts
+  const values = [...new Set(cells)].filter((cell) => cell && isShort(cell));
   const place = byId("column-result");
   if (!values.length) {
     put(place, el("p", { className: "problem", role: "alert" }, "The column has no values."));
