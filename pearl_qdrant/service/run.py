@@ -111,11 +111,18 @@ def make_app(settings: ServiceSettings) -> FastAPI:
     start_logging(settings.log_format)
     give_memory_back()
     app = create_app(settings)
+    sys.setswitchinterval(_SWITCH_S)
     app.openapi()  # made now: it takes long enough to be noticed by those who wait
     # What was imported stays for good: a collection of garbage need not look at it again, which stops the event loop.
     gc.collect()
     gc.freeze()
     return app
+
+
+_SWITCH_S = 0.0005
+"""Seconds after which a thread that works gives the interpreter to one that waits; Python has 0.005. The event loop
+waits so long at each step of a request: with 32 clients that sent the heaviest bodies, `/health/live` took 70 to 140 ms
+(p99) in place of 220 to 310, in turns on a busy machine."""
 
 
 def _check_collections(settings: ServiceSettings) -> None:
