@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import uvicorn
 from edge_cases import wait_until
+from fastapi import FastAPI
 
 from pearl_qdrant.service import ServiceSettings, create_app
 from pearl_qdrant.service.run import server_config
@@ -26,8 +28,8 @@ WAIT_S = 60
 class Listening:
     """A service on a port of its own."""
 
-    def __init__(self, server: uvicorn.Server) -> None:
-        self.server = server
+    def __init__(self, server: uvicorn.Server, may_answer: threading.Event) -> None:
+        self.server, self.may_answer = server, may_answer
         self.port = server.servers[0].sockets[0].getsockname()[1]
 
     @property
@@ -64,15 +66,27 @@ def read_all(client: socket.socket) -> bytes:
 
 @contextmanager
 def listening(settings: ServiceSettings, **changed: Any) -> Iterator[Listening]:
-    """The service on a port, until the block ends."""
+    """The service on a port, until the block ends; /slow answers when `may_answer` is set."""
     settings = settings.model_copy(update={"port": 0, **changed})
-    server = uvicorn.Server(server_config(settings, lambda: create_app(settings)))
+    may_answer = threading.Event()
+
+    async def slow() -> None:
+        while not may_answer.is_set():
+            await asyncio.sleep(0.01)
+
+    def make() -> FastAPI:
+        app = create_app(settings)
+        app.add_api_route("/slow", slow)
+        return app
+
+    server = uvicorn.Server(server_config(settings, make))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
         wait_until(lambda: server.started)
-        yield Listening(server)
+        yield Listening(server, may_answer)
     finally:
+        may_answer.set()
         server.should_exit = True
         thread.join()
 
@@ -127,13 +141,11 @@ def test_many_requests_at_once_are_refused(service: Listening) -> None:
     assert service.is_live()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", HEAD])
-def test_a_head_that_does_not_end_is_given_up(service_settings: ServiceSettings, sent: bytes) -> None:
-    """Half a head, or none, is answered with 408, and the connection ends."""
+@pytest.mark.parametrize("sent, status", [(b"", b""), (b"GET / HT", b"HTTP/1.1 408"), (HEAD, b"HTTP/1.1 408")])
+def test_a_head_that_does_not_end_is_given_up(service_settings: ServiceSettings, sent: bytes, status: bytes) -> None:
+    """Half a head is answered with 408; a connection that sends nothing ends."""
     with listening(service_settings, head_s=0.2) as service:
-        answer = service.ask(sent)
-
-        assert answer.startswith(b"HTTP/1.1 408")
+        assert service.ask(sent)[:12] == status
 
 
 def test_the_rest_of_a_refused_body_does_not_keep_a_connection(service_settings: ServiceSettings) -> None:
@@ -154,11 +166,12 @@ def _is_closed(client: socket.socket) -> bool:
 
 
 def test_idle_connections_give_way(service_settings: ServiceSettings) -> None:
-    """Connections are bounded in number; a new one takes the place of the one that has waited longest."""
+    """Connections are bounded in number; a new one takes the place of one whose client sends nothing."""
+    starts = (b"", HEAD, b"POST /v1/link HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n")
     with listening(service_settings, head_s=1000.0, max_connections=8) as service, ExitStack() as stack:
         for number in range(60):
             client = stack.enter_context(service.connect())
-            client.sendall(HEAD if number % 2 else b"")
+            client.sendall(starts[number % len(starts)])
             if number % 10 == 9:
                 assert service.is_live()
 
@@ -168,10 +181,10 @@ def test_idle_connections_give_way(service_settings: ServiceSettings) -> None:
 
 def test_more_connections_than_the_service_takes_are_told_so(service_settings: ServiceSettings) -> None:
     """Where all connections wait for an answer, a further one gets 503 with Retry-After."""
-    ask = b"POST /v1/link HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
+    ask = b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with listening(service_settings, head_s=1000.0, max_connections=2) as service, ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(service.connect()).sendall(ask)  # its body lacks
+            stack.enter_context(service.connect()).sendall(ask)
         wait_until(lambda: len(service.server.server_state.tasks) == 2)
 
         answer = service.ask(HEAD + b"\r\n")
@@ -199,3 +212,16 @@ def test_a_client_that_reads_nothing_is_cut_off(service_settings: ServiceSetting
         wait_until(lambda: service.server.server_state.total_requests > 0)
         wait_until(lambda: service.connections == 0)
         assert not service.server.server_state.tasks
+
+
+def test_a_second_head_without_end_is_cut_off(service: Listening) -> None:
+    """A head that follows a request which is being answered has the same bound, and breaks into no answer."""
+    with service.connect() as client:
+        client.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: len(service.server.server_state.tasks) == 1)
+        with contextlib.suppress(OSError):
+            client.sendall(HEAD + b"X-A: b\r\n" * 10_000)
+
+        assert read_all(client) == b""
+    service.may_answer.set()
+    assert service.is_live()

@@ -54,7 +54,7 @@ class ConnectionLimits:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with limits. Where there are too many, the one that has waited longest for a head gives way."""
+    """A connection with limits. Where there are too many, the one that has waited longest for its client gives way."""
 
     def __init__(self, *given: Any, limits: ConnectionLimits, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -78,7 +78,7 @@ class Connection(HttpToolsProtocol):
         self._tick = self.loop.call_later(self._limits.head_s / 2, self._look)
         if self._n_over <= 0:
             return
-        others = [one for one in self._open if one is not self and one._is_waiting]
+        others = [one for one in self._open if one is not self and (one._is_waiting or one.cycle.more_body)]
         if others:
             min(others, key=lambda one: one._waits_since).transport.close()
         elif self._n_over > _RESERVE:
@@ -136,7 +136,10 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
             return
         if self._is_waiting and self._was_waiting:
-            self._refuse(*_SLOW)
+            if self._head_bytes:
+                self._refuse(*_SLOW)
+            else:  # an answer would be taken for that of the next request
+                self.transport.close()
         self._was_waiting, self._unsent = self._is_waiting, unsent
         self._tick = self.loop.call_later(self._limits.head_s / 2, self._look)
 
@@ -144,6 +147,9 @@ class Connection(HttpToolsProtocol):
         """Answer a head that is not complete, and read no more of it; the client ends the connection, or the next
         look does.
         """
+        if not self._is_waiting:
+            self.transport.abort()  # it sent the next request before it had its answer, which comes first
+            return
         if self.transport.is_closing():
             return
         self._is_refused = True
