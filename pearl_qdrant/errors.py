@@ -53,11 +53,12 @@ class PearlQdrantError(Exception):
 
     Attributes:
         option: Name of the argument that would help, as in "store"; None if there is none.
+        message: What happened, without `advice`, which is for those who have a shell: a service tells its clients this.
     """
 
-    def __init__(self, message: str = "", *, option: str | None = None) -> None:
-        super().__init__(message)
-        self.option = option
+    def __init__(self, message: str = "", *, option: str | None = None, advice: str = "") -> None:
+        super().__init__(f"{message} {advice}".rstrip())
+        self.option, self.message = option, message
 
 
 class SettingsError(PearlQdrantError):
@@ -116,8 +117,8 @@ class CollectionNotFoundError(StoreError):
         self.collection, self.existing = collection, tuple(existing)
         others = ", ".join(self.existing) or "none"
         super().__init__(
-            f"Collection '{collection}' does not exist (there are: {others}). "
-            f"Create it with pearl-qdrant ingest, or in Python with ingest.load_base."
+            f"Collection '{collection}' does not exist (there are: {others}).",
+            advice="Create it with pearl-qdrant ingest, or in Python with ingest.load_base.",
         )
 
 
@@ -336,8 +337,8 @@ class EntityNotFoundError(PearlQdrantError):
     def __init__(self, entity_id: str, collections: Iterable[str]) -> None:
         self.entity_id, self.collections = entity_id, tuple(collections)
         super().__init__(
-            f"No entity '{entity_id}' in {', '.join(self.collections)}. "
-            f"Ids are case-sensitive; find one with: pearl-qdrant link NAME"
+            f"No entity '{entity_id}' in {', '.join(self.collections)}.",
+            advice="Ids are case-sensitive; find one with: pearl-qdrant link NAME",
         )
 
 
@@ -375,8 +376,8 @@ class UnknownTypeError(PearlQdrantError):
         by_folded = {name.casefold(): name for name in sorted(known)}
         folded = get_close_matches(type_name.casefold(), by_folded, n=3, cutoff=0.6)
         self.near = tuple(by_folded[name] for name in folded)
-        hint = f"Similar: {', '.join(self.near)}. " if self.near else ""
+        hint = f" Similar: {', '.join(self.near)}." if self.near else ""
         super().__init__(
-            f"No entity of type '{type_name}' in {', '.join(self.collections)}. {hint}"
-            f"List all types with: pearl-qdrant collections show {self.collections[0]}"
+            f"No entity of type '{type_name}' in {', '.join(self.collections)}.{hint}",
+            advice=f"List all types with: pearl-qdrant collections show {self.collections[0]}",
         )
