@@ -33,7 +33,7 @@ from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
-from pearl_qdrant.store.edge.versions.versions import EdgeVersions, is_plain
+from pearl_qdrant.store.edge.versions.versions import EdgeVersions, is_collection
 from pearl_qdrant.store.edge.views.content import (
     LOCK_FILE,
     MANIFEST_FILE,
@@ -41,11 +41,12 @@ from pearl_qdrant.store.edge.views.content import (
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.views.current import POINTER_FILE, current_path, write_mark
+from pearl_qdrant.store.edge.views.current import current_path, write_mark
 from pearl_qdrant.store.edge.views.published import Published, new_token, write_published
 from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.protocol import Glance, Placement
+from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.versions.protocol import VersionMark
 
@@ -104,7 +105,7 @@ class EdgeStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StoreError(
+            raise resource_error(error, f"The store {self.location} cannot be read") or StoreError(
                 f"The store {self.location} cannot be read: {error}. Use a folder that can be read as the store.",
                 option="store",
             ) from error
@@ -112,10 +113,10 @@ class EdgeStore:
     def glance(self, names: Sequence[str]) -> Iterator[Glance]:
         """Look at collections without opening or locking them; see `protocol.Store.glance`."""
         for name in names:
-            path = self._folder(name)
             try:
+                path = self._folder(name)
                 manifest = read_manifest(path, name)
-            except ManifestError as error:
+            except StoreError as error:
                 if _is_collection(self.root(name)):  # else it was deleted meanwhile
                     yield Glance(name, None, problem=str(error))
                 continue
@@ -220,7 +221,7 @@ class EdgeStore:
         except FileNotFoundError as error:  # another process has deleted it meanwhile
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
-            raise StoreError(f"Collection '{name}' cannot be deleted: {error}.") from error
+            raise edge_shard.os_error(error, name, "deleting it") from error
         try:
             for other in list(self._versions.builds(name)):
                 shutil.rmtree(other)
@@ -289,7 +290,7 @@ class EdgeStore:
         try:
             exists = _is_collection(path)
         except OSError as error:
-            raise StoreError(
+            raise resource_error(error, f"Collection '{path.name}' cannot be looked up") or StoreError(
                 f"Collection '{path.name}' cannot be looked up in {self.location}: {error}. Use a folder that can be "
                 f"read as the store.",
                 option="store",
@@ -301,7 +302,7 @@ class EdgeStore:
         """Make the error for a collection that could not be created."""
         if error.errno == errno.ENOSPC:
             return edge_shard.disk_full_error(name, str(error), doing="creating it")
-        return StoreError(
+        return resource_error(error, f"Collection '{name}' cannot be created") or StoreError(
             f"Collection '{name}' cannot be created in {self.location}: {error}. Use a folder that can be written "
             f"to as the store.",
             option="store",
@@ -316,8 +317,8 @@ class EdgeStore:
 
 
 def _is_collection(path: Path) -> bool:
-    """Whether a folder holds a collection, or a part of one."""
-    return not path.name.startswith(".") and (is_plain(path) or (path / POINTER_FILE).is_file())
+    """Whether a folder of a store holds a collection, or a part of one."""
+    return not path.name.startswith(".") and is_collection(path)
 
 
 def _umask() -> int:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from pearl_qdrant.store.schema import Manifest
 
@@ -33,6 +33,8 @@ class VersionMark(BaseModel):
         made_by: Which call made it.
         is_complete: Whether it was built and checked; one that is not is a leftover, unless a call builds it now.
         replaced: Id of the version that it took the place of; None if there was none, or it was never current.
+        number: How often another version had become current when this one did last; 0 if it never took a place.
+        is_damaged: Whether the mark cannot be read, so that nobody knows what the version is; never stored.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -42,6 +44,8 @@ class VersionMark(BaseModel):
     made_by: Maker = "load"
     is_complete: bool = False
     replaced: str | None = None
+    number: int = 0
+    is_damaged: bool = Field(default=False, exclude=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
         write_checksums(shard)
         write_published(target, Published(new_token()))
     except OSError as error:
-        raise edge_shard.translate_error(str(error), name, "joining its parts") from error
+        raise edge_shard.os_error(error, name, "joining its parts") from error
 
 
 def count_parts(folder: Path) -> int:

@@ -147,7 +147,8 @@ class ServerVersions:
             before = None
         if before == version:
             return
-        self._update_mark(name, version, is_complete=True, replaced=before)
+        number = 1 + max(one.mark.number for one in self.list(name))
+        self._update_mark(name, version, is_complete=True, replaced=before, number=number)
         if name in self._connection.collections():  # an alias of that name is not possible
             self._set(name, {POINTER_KEY: version or None})
         else:
