@@ -8,7 +8,14 @@ from contextlib import suppress
 from pearl_qdrant.errors import StoreError
 
 _FILES = ("too many open files", "os error 24", "errno 24", "os error 23", "errno 23")
-_MEMORY = ("cannot allocate memory", "out of memory", "memory allocation of", "memory ran out", "os error 12", "errno 12")
+_MEMORY = (
+    "cannot allocate memory",
+    "out of memory",
+    "memory allocation of",
+    "memory ran out",
+    "os error 12",
+    "errno 12",
+)
 _CODES = {errno.EMFILE: _FILES[0], errno.ENFILE: _FILES[0], errno.ENOMEM: _MEMORY[0]}
 
 
@@ -30,8 +37,8 @@ def resource_error(problem: BaseException | str, what: str) -> StoreError | None
     lower = (known or text).lower()
     if any(sign in lower for sign in _FILES):
         return StoreError(
-            f"{what}: this process has as many open files as it may have{_limit()} ({text}). Nothing is wrong with what "
-            f"is stored. Allow more (ulimit -n 4096), or keep fewer collections open, and run the same command again."
+            f"{what}: this process has as many open files as it may have{_limit()} ({text}). Nothing is wrong with "
+            f"what is stored. Allow more (ulimit -n 4096), or keep fewer collections open, and run the same command again."
         )
     if any(sign in lower for sign in _MEMORY):
         return StoreError(

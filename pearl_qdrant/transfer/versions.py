@@ -6,6 +6,7 @@ import logging
 
 from pearl_qdrant.errors import CollectionNotFoundError, NoCurrentVersionError
 from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.versions.protocol import PLAIN, Version
 
 log = logging.getLogger(__name__)
@@ -14,8 +15,9 @@ log = logging.getLogger(__name__)
 def prune_collection(name: str, *, store: StoreLike = None) -> int:
     """Delete the versions of a collection that another one took the place of; returns how many there were.
 
-    A version that is newer than the current one, or whose mark is damaged, stays, with a warning in the log. Readers that still have an older version open on a server get errors: let them reload first. Leftovers of calls that
-    died are deleted, too, and what a call builds at the moment.
+    A version that is newer than the current one, or whose mark is damaged, stays, with a warning in the log. Readers
+    that still have an older version open on a server get errors: let them reload first. Leftovers of calls that died
+    are deleted, too, and what a call builds at the moment.
 
     Args:
         name: The collection.
@@ -31,20 +33,33 @@ def prune_collection(name: str, *, store: StoreLike = None) -> int:
         versions = opened.versions.list(name)
         if not versions:
             raise CollectionNotFoundError(name, opened.collections())
-        if not versions[0].is_current:  # an embedded store has refused this already
-            from pearl_qdrant.store.server.current import physical_name
-
-            raise NoCurrentVersionError(name, [physical_name(name, version.id) for version in versions])
-        others = [version for version in versions[1:] if not _is_kept(version, versions[0])]
+        number = _current_number(name, opened, versions[0])
+        others = [version for version in versions if not (version.is_current or _is_kept(version, name, number))]
         for version in sorted(others, key=lambda one: one.id == PLAIN):  # on a server, the last one frees the name
             opened.versions.delete(name, version.id)
         return len(others)
 
 
-def _is_kept(version: Version, current: Version) -> bool:
+def _current_number(name: str, store: Store, first: Version) -> int:
+    """The number of the current version; 0 if there are only leftovers of calls that died.
+
+    Raises:
+        StoreError: If there are versions, and it is not known which one is current.
+    """
+    if not first.is_current:
+        try:
+            store.open(name, read_only=True).close()
+        except NoCurrentVersionError:
+            raise
+        except CollectionNotFoundError:
+            return 0
+    return first.mark.number
+
+
+def _is_kept(version: Version, name: str, number: int) -> bool:
     """Whether a version is newer than the current one, or nobody knows what it is; the log says so."""
     why = "its mark (version.json) cannot be read" if version.mark.is_damaged else "it is newer than the current one"
-    if version.mark.is_damaged or version.mark.number > current.mark.number:
-        log.warning("Version %s of collection '%s' is kept: %s", version.id or "''", current.mark.collection, why)
+    if version.mark.is_damaged or version.mark.number > number:
+        log.warning("Version %s of collection '%s' is kept: %s", version.id or "''", name, why)
         return True
     return False

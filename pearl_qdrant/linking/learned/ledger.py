@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Literal, get_args
 
@@ -124,11 +124,14 @@ class Ledger:
         batches: The batches.
         rows: Rows of effective batches by the key of their batch.
         n_unreadable: Lines that belong to no complete batch.
+        first_damaged: Number of the first line that is damaged, from 1; None if all that is unreadable are batches
+            whose writer died: they stop, with a torn last line at most, where the next batch or nothing begins.
     """
 
     batches: tuple[LearnedBatch, ...] = ()
     rows: dict[str, list[LearnedRow]] = field(default_factory=dict)
     n_unreadable: int = 0
+    first_damaged: int | None = None
 
     @property
     def next_number(self) -> int:
@@ -201,9 +204,14 @@ def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
     head: _Head | None = None
     rows: list[LearnedRow] = []
     n_unreadable = 0
-    for line in lines:
+    damaged: list[int] = []
+    torn: int | None = None  # a line that may be the last of a writer that died; only the head of a batch may follow
+    for number, line in enumerate(lines, 1):
         if not line:
             continue
+        if torn is not None and not line.startswith(b'{"batch"'):
+            damaged.append(torn)
+        torn = None
         try:
             if line.startswith(b"["):
                 rows.append(_read_row(line))
@@ -214,17 +222,19 @@ def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
                     complete.append((head, rows, end))
                 else:
                     n_unreadable += len(rows) + 1 + (head is not None)
+                    damaged.append(number)
                 head, rows = None, []
                 continue
             _check_format(line, collection)
             started = _read_head(line)
         except msgspec.MsgspecError:
             n_unreadable += 1
+            torn = number
             continue
         n_unreadable += len(rows) + (head is not None)
         head, rows = started, []
     n_unreadable += len(rows) + (head is not None)
-    return _with_effects(complete, kb, n_unreadable)
+    return replace(_with_effects(complete, kb), n_unreadable=n_unreadable, first_damaged=min(damaged, default=None))
 
 
 def _check_format(line: bytes, collection: str) -> None:
@@ -237,7 +247,7 @@ def _check_format(line: bytes, collection: str) -> None:
         )
 
 
-def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: str, n_unreadable: int) -> Ledger:
+def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: str) -> Ledger:
     """The ledger of these batches by number, with what undos leave of them."""
     # A server's clocks may differ. An undo has seen the batch that it names, so its number is higher.
     complete = sorted(complete, key=lambda one: one[0].number)
@@ -255,7 +265,7 @@ def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: 
         batches.append(_batch_of(head, rows, end, is_effective))
         if is_effective:
             kept[head.batch] = rows
-    return Ledger(tuple(batches), kept, n_unreadable)
+    return Ledger(tuple(batches), kept)
 
 
 def _batch_of(head: _Head, rows: Sequence[LearnedRow], end: _End, is_effective: bool) -> LearnedBatch:

@@ -275,7 +275,7 @@ def _sum(path: str, size: int) -> int:
 
 
 def _read(path: Path) -> _ChecksumsFile | None:
-    """Read the recorded checksums; None if there are none, or no valid ones. Raises StoreError for a lack of files."""
+    """Read the recorded checksums; None without valid ones. Raises StoreError for a lack of files or memory."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return None

@@ -20,7 +20,6 @@ from pathlib import Path
 from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
-    ManifestError,
     SettingsError,
     StoreError,
     StoreLockedError,
@@ -221,7 +220,8 @@ class EdgeStore:
         except FileNotFoundError as error:  # another process has deleted it meanwhile
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
-            raise edge_shard.os_error(error, name, "deleting it") from error
+            cannot = f"Collection '{name}' cannot be deleted"
+            raise resource_error(error, cannot) or StoreError(f"{cannot}: {error}.") from error
         try:
             for other in list(self._versions.builds(name)):
                 shutil.rmtree(other)

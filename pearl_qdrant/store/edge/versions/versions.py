@@ -34,7 +34,7 @@ from pearl_qdrant.store.edge.views.current import (
 from pearl_qdrant.store.edge.views.placing import copy_file
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.versions.protocol import PLAIN, Maker, Version, VersionMark
+from pearl_qdrant.store.versions.protocol import Maker, Version, VersionMark
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.edge.store import EdgeStore

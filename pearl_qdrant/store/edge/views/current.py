@@ -80,10 +80,16 @@ def _lost_error(root: Path, why: str) -> StoreError:
             manifest = read_manifest(path, root.name)
         except ManifestError:  # a version that was pruned, or is damaged itself
             continue
-        found.append((mark, f"{mark.id or 'the first one'} ({mark.made_by}, {manifest.names:,} names, {manifest.model})"))
+        found.append(
+            (mark, f"{mark.id or 'the first one'} ({mark.made_by}, {manifest.names:,} names, {manifest.model})")
+        )
     usable = [mark.id for mark, _ in found if mark.is_complete]
-    choose = "" if not usable else (
-        f" or choose one, as in: echo '{msgspec.json.encode(_Pointer(usable[0])).decode()}' > {root / POINTER_FILE}"
+    choose = (
+        ""
+        if not usable
+        else (
+            f" or choose one, as in: echo '{msgspec.json.encode(_Pointer(usable[0])).decode()}' > {root / POINTER_FILE}"
+        )
     )
     return StoreError(
         f"Collection '{root.name}' has versions, and its {POINTER_FILE}, which says which is current, {why}. "
