@@ -38,7 +38,8 @@ def resource_error(problem: BaseException | str, what: str) -> StoreError | None
     if any(sign in lower for sign in _FILES):
         return StoreError(
             f"{what}: this process has as many open files as it may have{_limit()} ({text}). Nothing is wrong with "
-            f"what is stored. Allow more (ulimit -n 4096), or keep fewer collections open, and run the same command again."
+            f"what is stored. Allow more (ulimit -n 4096), or keep fewer collections open, and run the same command "
+            f"again."
         )
     if any(sign in lower for sign in _MEMORY):
         return StoreError(

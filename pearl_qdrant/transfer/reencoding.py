@@ -215,7 +215,7 @@ def _create(store: Store, before: Manifest, info: ModelInfo, version: str) -> No
         quantization=before.quantization,
         has_descriptions=before.has_descriptions,
         type_map_version=before.type_map_version,
-    ).model_copy(update={"partitions": before.partitions})
+    )
     store.versions.create(manifest, version=version, made_by="reencode").close()
 
 

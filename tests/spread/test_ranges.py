@@ -21,11 +21,10 @@ from ingest.readers.tables.columns import TableColumns
 from ingest.readers.tables.ranges import Range
 from ingest.readers.tables.reader import LineTableReader
 from ingest.spread import range_main, ranges
-from ingest.spread.cutting import BucketReader, cut_and_scan, range_folders
+from ingest.spread.cutting import BUCKETS, BucketReader, cut_and_scan, range_folders
 from ingest.spread.ranges import Done, Job, RangeReader, cut_in_ranges
 from pearl_qdrant.errors import FormatError, PearlQdrantError, TooManyErrorsError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.partitions.rule import BUCKETS
 
 LEAST = 60
 """Bytes of a range in these tests."""

@@ -68,7 +68,7 @@ def location(
         return
     monkeypatch.setattr(reencoding, "MOVE_WAIT_S", 0.2)
     server = connect(double.url)
-    push_collection(NAME, to=server, store=str(tmp_path / "store"), way="stream")
+    push_collection(NAME, to=server, store=str(tmp_path / "store"))
     if request.param == "plain":
         version = server.versions.list(NAME)[0].id
         pushed = server.versions.open(NAME, version)

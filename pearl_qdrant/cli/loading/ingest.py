@@ -37,12 +37,9 @@ _HINTS = {
     "embed_descriptions": "Start over with --restart, or choose another --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
-        "Omit --shards, --shards-by-key, --replicas and --write-consistency, start over with --restart, or choose "
-        "another --collection."
+        "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
     ),
     **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
-    "shards": "Add --shards, or --partitions.",
-    "shards_by_key": "Omit --shards-by-key.",
 }
 
 
@@ -116,9 +113,6 @@ _HINTS = {
     type=click.IntRange(min=1),
     help="Replicas that must confirm a write. [default: the server's, usually 1]",
 )
-@click.option(
-    "--shards-by-key", is_flag=True, help="In a cluster: each of --shards, or of --partitions, has a key of its own."
-)
 @wait_option
 @json_option
 def ingest(
@@ -191,7 +185,7 @@ def _ingest(
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
     loading = {**loading, "events": output}
     new = {"quantization": given["quantization"], "placement": placement}
     may_remove = _make_may_remove(yes)
@@ -226,7 +220,7 @@ def _ingest_parts(
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
     parts = _pick(given, "ray", "partitions", "work", "quantization", "restart")
     result = load_base_in_parts(paths, name, **loading, **parts, placement=placement, events=output)
     output.close()

@@ -91,8 +91,8 @@ def _warn_once(location: str, name: str, ledger: Ledger) -> None:
         log.warning(message, name, n_lines)
         return
     log.warning(
-        "Collection '%s': its learned names are damaged from line %s of the ledger (learned.jsonl) on, so %s lines do not "
-        "count, their whole batches included. Restore the ledger from a copy, or learn these batches again",
+        "Collection '%s': its learned names are damaged from line %s of the ledger (learned.jsonl) on, so %s lines do "
+        "not count, their whole batches included. Restore the ledger from a copy, or learn these batches again",
         name,
         f"{ledger.first_damaged:,}",
         n_lines,

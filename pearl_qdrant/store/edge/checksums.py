@@ -187,8 +187,8 @@ def open_on_trial(shard: Path, collection: str) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise StoreError(
-            f"{cannot}: the process that opened it first has not ended for {error.timeout:.0f} s, waiting for memory or "
-            f"for the disk. Its files are as they were: run the same command again when the machine has less to do."
+            f"{cannot}: the process that opened it first has not ended for {error.timeout:.0f} s, waiting for memory "
+            f"or for the disk. Its files are as they were: run the same command again when the machine has less to do."
         ) from error
     except OSError as error:
         if (lack := resource_error(error, cannot)) is not None:
