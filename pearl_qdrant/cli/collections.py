@@ -12,7 +12,6 @@ from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json, table_lin
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import CollectionSummary
-    from pearl_qdrant.store.verify import Problem
     from pearl_qdrant.transfer.records import TransferResult, Way
 
 
@@ -130,7 +129,7 @@ def verify(context: click.Context, name: str, store: str, model: str | None, as_
     from pearl_qdrant.store.verify import verify_collection
 
     verified = verify_collection(name, store=store, model=model)
-    problems = [_format_problem(problem) for problem in verified.problems]
+    problems = [problem.message for problem in verified.problems]
     if as_json:
         echo_json({"collection": name, "points": verified.points, "problems": problems})
     else:
@@ -238,7 +237,3 @@ def _print_transfer(result: TransferResult, *, as_json: bool) -> None:
     if result.replaced:
         remove = f"pearl-qdrant collections prune {result.collection} --store {result.target}"
         echo(f"The collection before it is kept, hidden. Remove it with: {remove}", err=True)
-
-
-def _format_problem(problem: Problem) -> str:
-    return f"{problem.message} Option: --{problem.option}" if problem.option else problem.message

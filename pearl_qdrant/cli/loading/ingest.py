@@ -138,7 +138,7 @@ def ingest(
     pearl-qdrant ingest umls.tsv --ray auto
     """
     from ingest.load.load_base import collection_name, scan_base
-    from pearl_qdrant.store.open import check_collection_name
+    from pearl_qdrant.store.names import check_name
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
@@ -151,7 +151,7 @@ def ingest(
     with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
         name = collection or collection_name(paths[0])
         if dry_run:
-            check_collection_name(name, given["store"])
+            check_name(name)
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
         else:
             loading = {**reading, **_pick(given, *_LOADING)}

@@ -23,7 +23,6 @@ from pearl_qdrant.errors import (
     SettingsError,
     StoreError,
     StoreLockedError,
-    StoreRejectedError,
 )
 from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import ledger as edge_ledger
@@ -43,34 +42,14 @@ from pearl_qdrant.store.edge.views.content import (
 from pearl_qdrant.store.edge.views.current import current_path, write_mark
 from pearl_qdrant.store.edge.views.published import Published, new_token, write_published
 from pearl_qdrant.store.edge.views.view import CollectionView
+from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.versions.protocol import VersionMark
 
-MAX_NAME_BYTES = 200
-"""The longest name of a collection, in UTF-8. File systems allow 255; temporary folders have longer names."""
-
-_FORBIDDEN = set('/\\:*?"<>|')  # not allowed by one file system or another
 _STALE_S = 3600.0  # older temporary folders were left by a process that died
-
-
-def check_name(name: str) -> None:
-    """Refuse a name that a collection cannot have.
-
-    Raises:
-        StoreRejectedError: If a folder cannot have that name.
-    """
-    reason = None
-    if not name or name.startswith(".") or name[-1] in ". ":
-        reason = "it must not be empty, begin with a dot, or end with a dot or space"
-    elif _FORBIDDEN & set(name) or not name.isprintable():
-        reason = f"it must not hold control characters or any of {' '.join(sorted(_FORBIDDEN))}"
-    elif len(name.encode()) > MAX_NAME_BYTES:
-        reason = f"it has {len(name.encode())} bytes, {MAX_NAME_BYTES} are allowed"
-    if reason:
-        raise StoreRejectedError(f"{name!a} cannot be the name of a collection: {reason}.")
 
 
 class EdgeStore:
