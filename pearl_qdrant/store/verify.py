@@ -104,11 +104,13 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
     if (unfinished := unfinished_load(manifest)) is not None:
         yield Problem("unfinished_load", unfinished)
     elif status.points != manifest.names:
-        model = "" if manifest.model == DEFAULT_MODEL else f" --model {manifest.model}"
+        mend = f"pearl-qdrant ingest FILE --collection {collection.name} --update"
+        if manifest.model != DEFAULT_MODEL:
+            mend = f"pearl-qdrant ingest FILE --collection {collection.name} --update --model {manifest.model}"
         yield Problem(
             "wrong_count",
             f"{status.points:,} points, but {manifest.names:,} names were written. Compare it with its base, which "
-            f"writes what lacks: pearl-qdrant ingest FILE --collection {collection.name} --update{model}",
+            f"writes what lacks: {mend}",
         )
     if not status.is_finalized:
         yield Problem("no_graph", no_graph(collection.name))

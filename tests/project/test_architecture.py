@@ -250,10 +250,10 @@ def test_a_cycle_would_be_found() -> None:
     assert find_cycle({"a": {"b", "c"}, "b": {"c"}}) == []
 
 
-MOST_FILES = 14
+MOST_FILES = 30
 """Files in a folder, `__init__.py` included."""
 
-MOST_LINES = 400
+MOST_LINES = 600
 """Lines of a file."""
 
 LONG_FUNCTION = 60
@@ -267,7 +267,7 @@ SOURCES = [
 
 
 def test_folders_and_files_are_small() -> None:
-    """A folder has at most 14 files, and a file at most 400 lines."""
+    """A folder has at most 30 files, and a file at most 600 lines."""
     files = Counter(path.parent.relative_to(ROOT).as_posix() for path in SOURCES)
     lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
 
