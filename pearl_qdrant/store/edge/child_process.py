@@ -70,6 +70,7 @@ class Job:
     has_graph: bool
     graph_m: int
     graph_ef_construct: int
+    parts: int
     small_points: int
     compact_points: int
     compact_unindexed_points: int

@@ -190,8 +190,8 @@ class EdgeCollection(BaseCollection):
             child = EdgeProcess(job)
             try:
                 answer = child.receive_answer()
-                built = IndexState(answer["indexed"], m=job.graph_m, ef_construct=job.graph_ef_construct)
-                folder.write_index_state(built)
+                params = {"m": job.graph_m, "ef_construct": job.graph_ef_construct, "parts": job.parts}
+                folder.write_index_state(IndexState(answer["indexed"], **params))
             except BaseException:
                 child.kill()
                 raise

@@ -320,6 +320,7 @@ class CollectionFolder:
             has_graph=state is not None,
             graph_m=graph.M if state is None else state.m,
             graph_ef_construct=graph.EF_CONSTRUCT if state is None else state.ef_construct,
+            parts=1 if state is None else state.parts,
             small_points=SMALL_POINTS,
             compact_points=COMPACT_POINTS,
             compact_unindexed_points=COMPACT_UNINDEXED_POINTS,

@@ -35,12 +35,14 @@ class IndexState:
         vectors: Vectors in the graph when it was built.
         rewritten: How many of them a load has written again since, which removed them from the graph.
         m, ef_construct: Its links and candidates when it was built; a later `finalize` uses the same.
+        parts: How many parts the collection was joined of, each with a graph; `finalize` keeps as many.
     """
 
     vectors: int
     rewritten: int = 0
     m: int = graph.OLD_M
     ef_construct: int = graph.OLD_EF_CONSTRUCT
+    parts: int = 1
 
 
 def read_manifest(path: Path, collection: str) -> Manifest:
