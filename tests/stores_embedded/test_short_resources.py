@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from typing import Any
 import pytest
 from edge_cases import ROOT, manifest_of, many
 
-from pearl_qdrant.errors import ManifestError, StoreError
+from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
+from pearl_qdrant.linking.learned import ledger
 from pearl_qdrant.store.edge import checksums as edge_checksums
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -168,6 +170,30 @@ def test_a_first_opening_that_the_system_kills_says_memory(filled: EdgeStore, mo
         patch.setattr(edge_checksums.subprocess, "run", lambda *given, **named: killed)
         with pytest.raises(StoreError, match="memory ran out"):
             filled.open("toy")
+
+
+def test_a_first_opening_on_a_full_disk_says_disk(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapped file that finds no space kills a process with SIGBUS: the disk is full, and nothing is damaged."""
+    (Path(filled.location) / "toy" / "files.json").unlink()
+    killed = SimpleNamespace(stdout=b"started\n", stderr=b"", returncode=-signal.SIGBUS)
+    usage = shutil.disk_usage(filled.location)
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_checksums.subprocess, "run", lambda *given, **named: killed)
+        patch.setattr(edge_shard.shutil, "disk_usage", lambda path: usage._replace(free=edge_shard.OPEN_BYTES + 1))
+        with pytest.raises(StoreFullError, match="No space left for collection 'toy'"):
+            filled.open("toy")
+
+
+def test_a_huge_ledger_that_memory_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If memory runs out while learned names are read, the error says so, and not a traceback."""
+
+    def fail(*given: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ledger, "parse_ledger", fail)
+    collection = SimpleNamespace(name="toy", manifest=SimpleNamespace(kb="kb"), read_ledger=list)
+    with pytest.raises(StoreError, match="What collection 'toy' learned cannot be read: memory ran out"):
+        ledger.read_ledger(collection)  # type: ignore[arg-type]
 
 
 def test_a_manifest_of_ours_that_cannot_be_read_is_not_called_foreign(filled: EdgeStore) -> None:

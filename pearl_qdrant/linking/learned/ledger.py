@@ -22,8 +22,9 @@ from typing import Literal, get_args
 
 import msgspec
 
-from pearl_qdrant.errors import LearningError
+from pearl_qdrant.errors import LearningError, StoreError
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.resources import resource_error
 
 FORMAT = 1
 """Version of the lines. A program refuses those of a later one."""
@@ -187,9 +188,13 @@ def read_ledger(collection: Collection) -> Ledger:
 
     Raises:
         LearningError: If a later version of this package wrote it.
-        StoreError: If it cannot be read.
+        StoreError: If it cannot be read, or memory runs out.
     """
-    return parse_ledger(collection.read_ledger(), collection.name, collection.manifest.kb)
+    try:
+        return parse_ledger(collection.read_ledger(), collection.name, collection.manifest.kb)
+    except MemoryError as error:
+        lack = resource_error(error, f"What collection '{collection.name}' learned cannot be read")
+        raise lack or StoreError(str(error)) from error
 
 
 def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:

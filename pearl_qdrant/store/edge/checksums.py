@@ -206,6 +206,8 @@ def open_on_trial(shard: Path, collection: str) -> None:
     if message:
         raise edge_shard.translate_error(message, collection, "opening it")
     why = edge_process.why_ended(ended.returncode)
+    if ended.returncode == -getattr(signal, "SIGBUS", 0):  # a mapped file that the disk has no space for
+        edge_shard.check_space(shard, collection, doing="opening it")
     if ended.returncode == -getattr(signal, "SIGXCPU", 0):
         why += f" after {limits[2]} s of processor time"
     if ended.returncode == -getattr(signal, "SIGKILL", 0):  # Linux does this when memory runs out
