@@ -207,14 +207,21 @@ class ServerCollection(BaseCollection):
         self._check_open()
         server_indexing.ensure_payload_indexes(self._connection, self._physical)
         server_indexing.end_load(self._connection, self._physical)
-        server_indexing.wait_until_built(self.status, self._connection, self._physical, self._indexing, on_progress)
+        server_indexing.wait_until_built(
+            self._connection,
+            self._physical,
+            self._indexing,
+            n_vectors=self._count_vectors(DENSE),
+            n_others=self._count_vectors(LEXICAL) + self._count_vectors(DESCRIPTION),
+            dim=self._manifest.dim,
+            on_progress=on_progress,
+        )
 
     def status(self) -> CollectionStatus:
         """Return counts, segments and indexes."""
         info = self._call(lambda: self._client.get_collection(self._physical))
         n_vectors = self._count_vectors(DENSE)
-        n_sparse = self._count_vectors(LEXICAL) if LEXICAL in (info.config.params.sparse_vectors or {}) else 0
-        n_descriptions = self._count_vectors(DESCRIPTION) if self._manifest.has_descriptions else 0
+        n_sparse, n_descriptions = self._count_vectors(LEXICAL), self._count_vectors(DESCRIPTION)
         return CollectionStatus(
             points=self._count(None),
             vectors=n_vectors,
@@ -305,7 +312,9 @@ class ServerCollection(BaseCollection):
         return int(answer.count)
 
     def _count_vectors(self, vector: str) -> int:
-        """Count the points that have this vector, exactly."""
+        """Count the points that have this vector, exactly; a collection may keep no vectors of that name."""
+        if not {LEXICAL: self._manifest.has_lexical, DESCRIPTION: self._manifest.has_descriptions}.get(vector, True):
+            return 0
         return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
