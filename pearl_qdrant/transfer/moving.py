@@ -25,7 +25,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
-from pearl_qdrant.store.versions.protocol import Maker, new_version
+from pearl_qdrant.store.versions.protocol import Maker, new_version, placement_of
 from pearl_qdrant.transfer.records import OnProgress, TransferResult
 from pearl_qdrant.transfer.sample import NameSample
 from pearl_qdrant.transfer.streaming import stream_names, streamed_manifest
@@ -136,7 +136,8 @@ class Transfer:
             mark, manifest = version.mark, version.manifest
             if mark.is_complete or mark.is_damaged or mark.made_by not in ("push", "pull") or version.is_current:
                 continue
-            if found is None and mark.made_by == self.made_by and manifest is not None and _begun(manifest) == begun:
+            is_same = (mark.made_by, mark.placement) == (self.made_by, placement_of(self.placement))
+            if found is None and is_same and manifest is not None and _begun(manifest) == begun:
                 found = version.id
             else:
                 self.target.versions.delete(self.name, version.id)

@@ -17,6 +17,7 @@ from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server.checks import check_server
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import push_collection
 
 NAME = "toy"
@@ -150,6 +151,28 @@ def test_a_push_to_a_cluster_goes_on_without_a_node(
     assert (result.names, result.way, result.reason) == (60, "stream", "")
     check_same(server.open(NAME), local.open(NAME, read_only=True))
     local.close()
+
+
+def test_a_push_with_another_placement_begins_anew(
+    server: ServerStore, double: QdrantDouble, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed push left has the shards and replicas of that call: another one does not go on there."""
+    local = embedded(tmp_path_factory.mktemp("local") / "store")
+
+    def die(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Uploader, "send", die)
+        with pytest.raises(KeyboardInterrupt):
+            push_collection(NAME, to=server, store=local, placement=Placement(3, 1))
+    (left,) = double.created
+    push_collection(NAME, to=server, store=local, placement=Placement(3, 2))
+    local.close()
+
+    assert [one["replication_factor"] for one in double.created.values()] == [1, 2]
+    assert left not in {one.name for one in double.client.get_collections().collections}
+    assert server.open(NAME).count() == 60
 
 
 def test_doctor_names_dead_copies(server: ServerStore, double: QdrantDouble) -> None:

@@ -26,7 +26,7 @@ from pearl_qdrant.store.server.current import (
     read_mark,
     split_name,
 )
-from pearl_qdrant.store.versions.protocol import PLAIN, Maker, Version, VersionMark
+from pearl_qdrant.store.versions.protocol import PLAIN, Maker, Version, VersionMark, placement_of
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.server.store import ServerStore
@@ -68,7 +68,7 @@ class ServerVersions:
     ) -> ServerCollection:
         """Create a hidden version, and open it."""
         name = manifest.collection
-        mark = VersionMark(id=version, collection=name, made_by=made_by)
+        mark = VersionMark(id=version, collection=name, made_by=made_by, placement=placement_of(placement))
         self._store.create_physical(
             physical_name(name, version), manifest, placement, metadata={VERSION_KEY: mark.model_dump()}
         )
