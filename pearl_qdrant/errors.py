@@ -9,6 +9,7 @@
     │   └── DeviceError          the requested device is not available
     ├── StoreError
     │   ├── CollectionNotFoundError
+    │   │   └── NoCurrentVersionError  what names its current version on a server is lost
     │   ├── CollectionExistsError
     │   ├── ManifestError        a collection without a manifest, or with an unreadable one
     │   ├── ModelMismatchError   the collection was made by another model
@@ -122,27 +123,39 @@ class CollectionNotFoundError(StoreError):
         )
 
 
+class NoCurrentVersionError(CollectionNotFoundError):
+    """A collection has versions on a server (`existing`), but what says which one is current is lost, as `why` says."""
+
+    def __init__(self, collection: str, existing: Iterable[str], why: str = "", *, advice: str = "") -> None:
+        self.collection, self.existing = collection, tuple(existing)
+        lost = why or f"its alias '{collection}' is missing"
+        StoreError.__init__(
+            self,
+            f"Nobody knows which version of collection '{collection}' is current: {lost}. Nothing was "
+            f"deleted now. On the server there are: {', '.join(self.existing)}. "
+            + (advice or f"Let an alias '{collection}' name one of them (POST /collections/aliases)."),
+        )
+
+
 class CollectionExistsError(StoreError):
     """A collection of that name exists already."""
 
     def __init__(self, collection: str, *, option: str | None = None) -> None:
         self.collection = collection
         super().__init__(
-            f"Collection '{collection}' exists already. Choose another name, or delete it with: "
-            f"pearl-qdrant collections delete {collection}",
+            f"Collection '{collection}' exists already. Choose another name.",
             option=option,
         )
 
 
 class ManifestError(StoreError):
-    """The collection has no manifest, or an unreadable one: it was not made by pearl-qdrant."""
+    """The collection has no manifest, or an unreadable one: another program made it, or the manifest is damaged."""
 
     def __init__(self, collection: str, reason: str) -> None:
         self.collection, self.reason = collection, reason
         super().__init__(
-            f"Collection '{collection}' has no usable manifest ({reason}). It was not made by this version of "
-            f"pearl-qdrant; ingest into another collection, or delete this one with: "
-            f"pearl-qdrant collections delete {collection}"
+            f"Collection '{collection}' has no usable manifest ({reason}): another program made it, or the manifest is "
+            f"damaged. Nothing was changed. Restore it from a copy, or use another collection."
         )
 
 

@@ -35,7 +35,8 @@ from pearl_qdrant.settings import (
     DEFAULT_MODEL,
     DEFAULT_WAIT_S,
 )
-from pearl_qdrant.store.open import StoreLike, check_collection_name, location_of, use_store
+from pearl_qdrant.store.names import check_name
+from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Quantization
 
@@ -269,7 +270,7 @@ def checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
     if not listed:
         raise OptionError("paths", "No file is given: name at least one.")
     name = collection or collection_name(listed[0])
-    check_collection_name(name, location_of(store))
+    check_name(name)
     return name
 
 

@@ -24,7 +24,7 @@ from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
-from ingest.load.new_names import WINDOW, write_missing
+from ingest.load.new_names import WINDOW, count_stored, write_missing
 from ingest.load.prefetch import overlap
 from ingest.load.windows import WindowSize
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray, ModelInfo
@@ -277,8 +277,8 @@ def ingest(
 ) -> IngestResult:
     """Load a scanned base into a collection, and build its graph.
 
-    If the manifest has a checkpoint of an interrupted load of the same input, the load resumes there. While the
-    manifest has an unfinished load of another input, the graph is not built.
+    If the manifest has a checkpoint of an interrupted load of the same input, the load resumes there, or after the
+    names that were stored since. While the manifest has an unfinished load of another input, the graph is not built.
 
     Args:
         reader: The base.
@@ -297,7 +297,10 @@ def ingest(
         InputError: If the input cannot be read, or has too many bad rows.
         StoreError: If the store fails after all retries, or does not hold what was written.
     """
-    resumed_at, is_exact = _start(collection, encoder, scan, input_name)
+    resumed_at, is_resumed, is_exact = _start(collection, encoder, scan, input_name)
+    if is_resumed:  # names were stored after the checkpoint
+        entities = reader.read(ReadReport(max_errors=max_errors), scattered=scan.scattered)
+        resumed_at += count_stored(islice(entities, resumed_at, None), collection)
     if resumed_at:
         on_checkpoint(resumed_at)
     start = time.perf_counter()
@@ -318,12 +321,12 @@ def ingest(
     return load.make_result(points, rewritten, unfinished, seconds, index_seconds)
 
 
-def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_name: str) -> tuple[int, bool]:
+def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_name: str) -> tuple[int, bool, bool]:
     """Mark the collection as loading.
 
     Returns:
-        Entities that are already stored, and whether the collection must hold exactly the names of this input
-        afterwards: nothing else was ever loaded into it.
+        Entities that are already stored, by the checkpoint; whether there was one, of a load that did not finish; and
+        whether the collection must hold exactly the names of this input afterwards: nothing else was ever loaded.
     """
     before = collection.read_manifest()
     before.check_model(encoder.info)
@@ -333,7 +336,7 @@ def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_nam
     is_exact = is_alone and (known is not None or not collection.count())
     collection.write_manifest(before.model_copy(update={"state": "loading"}))
     collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
-    return resumed_at, is_exact
+    return resumed_at, known is not None, is_exact
 
 
 def write_lost(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
-from ingest.load.new_names import BATCH, NewNames, stored_points
+from ingest.load.new_names import BATCH, NewNames, stored_points, with_types_of
 from ingest.load.pipeline import Progress
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreError
@@ -240,7 +240,7 @@ class _Comparison:
                     missing.append(name)
                 elif self._has_descriptions and _described(point) != _described(stored):
                     redescribed.append(name)
-                elif not is_same_point(now := _with_types_of(point, stored), stored):
+                elif not is_same_point(now := with_types_of(point, stored), stored):
                     changed.append(now)
                 else:
                     self.unchanged += 1
@@ -257,17 +257,6 @@ class _Comparison:
 def _described(point: NamePoint) -> str | None:
     """The text whose vector a point has, if its collection keeps vectors of descriptions."""
     return description_text(point) if point.is_canonical else None
-
-
-def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
-    """A point with the stored predictions of the type head, which depend on the name alone."""
-    return replace(
-        point,
-        phrase_type=stored.phrase_type,
-        lexical_class=stored.lexical_class,
-        predicted_type=stored.predicted_type,
-        type_probability=stored.type_probability,
-    )
 
 
 def _find_retired(collection: Collection, seen: array[int]) -> list[str]:

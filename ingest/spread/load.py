@@ -28,6 +28,7 @@ from ingest.load.load_base import (
     type_map_of,
 )
 from ingest.load.pipeline import IngestResult
+from ingest.spread.cutting import BUCKETS
 from ingest.spread.driver import Runner, RunnerHere, Spread
 from ingest.spread.work import Work
 from pearl_qdrant.encoder.protocol import Encoder
@@ -44,7 +45,6 @@ from pearl_qdrant.settings import (
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.open import StoreLike, location_of, use_store
-from pearl_qdrant.store.partitions.rule import BUCKETS
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest, Quantization
 

@@ -37,12 +37,9 @@ _HINTS = {
     "embed_descriptions": "Start over with --restart, or choose another --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
-        "Omit --shards, --shards-by-key, --replicas and --write-consistency, start over with --restart, or choose "
-        "another --collection."
+        "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
     ),
     **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
-    "shards": "Add --shards, or --partitions.",
-    "shards_by_key": "Omit --shards-by-key.",
 }
 
 
@@ -117,9 +114,6 @@ _HINTS = {
     type=click.IntRange(min=1),
     help="Replicas that must confirm a write. [default: the server's, usually 1]",
 )
-@click.option(
-    "--shards-by-key", is_flag=True, help="In a cluster: each of --shards, or of --partitions, has a key of its own."
-)
 @wait_option
 @json_option
 def ingest(
@@ -145,7 +139,7 @@ def ingest(
     pearl-qdrant ingest umls.tsv --ray auto
     """
     from ingest.load.load_base import collection_name, scan_base
-    from pearl_qdrant.store.open import check_collection_name
+    from pearl_qdrant.store.names import check_name
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
@@ -158,7 +152,7 @@ def ingest(
     with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
         name = collection or collection_name(paths[0])
         if dry_run:
-            check_collection_name(name, given["store"])
+            check_name(name)
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
         else:
             loading = {**reading, **_pick(given, *_LOADING)}
@@ -192,7 +186,7 @@ def _ingest(
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
     loading = {**loading, "events": output}
     new = {"quantization": given["quantization"], "placement": placement}
     may_remove = _make_may_remove(yes)
@@ -227,7 +221,7 @@ def _ingest_parts(
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
     parts = _pick(given, "ray", "partitions", "work", "quantization", "restart")
     result = load_base_in_parts(paths, name, **loading, **parts, placement=placement, events=output)
     output.close()
