@@ -130,7 +130,7 @@ def compare_pieces(names: int, parts: int, folder: Path) -> None:
         opened.close()
         click.echo(
             f"{kind:<8}{result.points:>12,} points{seconds:9.1f} s{peak.anonymous:9,.0f} MB{segments:4} segments"
-            f"{query_ms:8.2f} ms a search; joined in {result.index_seconds:.1f} s"
+            f"{query_ms:8.2f} ms a search; joined in {result.graph_seconds:.1f} s"
         )
 
 

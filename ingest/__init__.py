@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from ingest.formats import ReadOptions
     from ingest.load.events import LoadEvents
     from ingest.load.load_base import load_base, load_or_update_base, scan_base, update_base
-    from ingest.load.pipeline import IngestResult
     from ingest.load.read_entities import read_entities
-    from ingest.load.update import UpdateResult
+    from ingest.load.results import IngestResult, UpdateResult
     from ingest.readers.tables.columns import TableColumns
     from ingest.spread.load import load_base_in_parts
 
@@ -42,12 +41,12 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "IngestResult": "ingest.load.pipeline",
+    "IngestResult": "ingest.load.results",
     "LoadEvents": "ingest.load.events",
     "ReadOptions": "ingest.formats",
     "ScanResult": "ingest.base.scan",
     "TableColumns": "ingest.readers.tables.columns",
-    "UpdateResult": "ingest.load.update",
+    "UpdateResult": "ingest.load.results",
     "load_base": "ingest.load.load_base",
     "load_base_in_parts": "ingest.spread.load",
     "load_or_update_base": "ingest.load.load_base",

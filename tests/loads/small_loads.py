@@ -8,7 +8,8 @@ from typing import Any
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import IngestResult, ingest
+from ingest.load.pipeline import ingest
+from ingest.load.results import IngestResult
 from ingest.readers.tsv.reader import TsvReader
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.store.protocol import Store

@@ -250,10 +250,10 @@ def test_a_cycle_would_be_found() -> None:
     assert find_cycle({"a": {"b", "c"}, "b": {"c"}}) == []
 
 
-MOST_FILES = 14
+MOST_FILES = 30
 """Files in a folder, `__init__.py` included."""
 
-MOST_LINES = 400
+MOST_LINES = 600
 """Lines of a file."""
 
 LONG_FUNCTION = 60

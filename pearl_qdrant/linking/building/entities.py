@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 ID_KEYS = ("id", "entity_id")
 NAME_KEYS = ("name", "canonical_name")
 TYPE_KEYS = ("types", "type", "kb_types")
+_SHOWN = 5  # conflicts in a message
+
+log = logging.getLogger(__name__)
+
 _KNOWN = (*ID_KEYS, *NAME_KEYS, *TYPE_KEYS, "aliases", "description", "popularity")
 
 
@@ -43,6 +48,8 @@ EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | PandasFrame
 def read_entities(source: EntitySource) -> list[Entity]:
     """Read entities, in order; rows with the same id are names of one entity, the first one's name is canonical.
 
+    Rows with the same id and different names are logged as a warning, the first few with their numbers.
+
     A dictionary or row has "id" (or "entity_id") and "name" (or "canonical_name"), and maybe "aliases", "types" (or
     "type", "kb_types"), "description" and "popularity". Several aliases or types are a list, or text with bars between
     them. Types that are coarse ones (`ORG`) become coarse types, too. Other keys are kept in `Entity.extra`.
@@ -52,6 +59,7 @@ def read_entities(source: EntitySource) -> list[Entity]:
             another kind; the message has its number.
     """
     found: dict[str, Entity] = {}
+    conflicts: list[str] = []
     for number, row in enumerate(_rows(source)):
         try:
             entity = row if isinstance(row, Entity) else _entity_of(row)
@@ -59,7 +67,19 @@ def read_entities(source: EntitySource) -> list[Entity]:
         except InvalidEntityError as error:
             raise InvalidEntityError(f"item {number}: {error}") from error
         before = found.get(entity.entity_id)
+        if before is not None and before.canonical_name != entity.canonical_name:
+            conflicts.append(
+                f"item {number}: id {entity.entity_id!r} is {before.canonical_name!r} in an earlier item, "
+                f"{entity.canonical_name!r} here"
+            )
         found[entity.entity_id] = _clean(entity if before is None else _merged(before, entity))
+    if conflicts:
+        log.warning(
+            "%d items have the id of an earlier item and another name, which becomes one more name of that entity. "
+            "This is right for synonyms, and wrong if an id was used twice: %s",
+            len(conflicts),
+            "; ".join(conflicts[:_SHOWN]),
+        )
     return list(found.values())
 
 
