@@ -117,7 +117,7 @@ class CollectionNotFoundError(StoreError):
         others = ", ".join(self.existing) or "none"
         super().__init__(
             f"Collection '{collection}' does not exist (there are: {others}). "
-            f"Create it with pearl-qdrant ingest, or in Python with ingest.load_base."
+            f"Create it with pearl-qdrant ingest, or in Python with pearl_qdrant.load_base."
         )
 
 

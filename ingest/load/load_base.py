@@ -1,6 +1,6 @@
 """Load a base from files into a collection in one call, as `pearl-qdrant ingest` does.
 
-    from ingest import load_base
+    from pearl_qdrant import load_base
 
     result = load_base("umls.tsv", "umls")
     print(result.points)

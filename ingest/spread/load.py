@@ -1,6 +1,6 @@
 """Load a base in parts, by workers of Ray or one after the other, as `pearl-qdrant ingest --ray` and `--partitions` do.
 
-from ingest import load_base_in_parts
+from pearl_qdrant import load_base_in_parts
 
 result = load_base_in_parts("umls.tsv", "umls", ray="auto")
 """

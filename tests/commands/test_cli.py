@@ -14,7 +14,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from tiny_models import make_pearl
 
-from ingest import load_base
+from pearl_qdrant import load_base
 
 BASE = (
     "id\tname\ttype\taliases\tdescription\n"

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from cli_runner import Run
 
-from ingest import load_base, update_base
 from ingest.base.scan import scan
 from ingest.readers.tsv.reader import TsvReader
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import EntityLinker, load_base, update_base
 
 BASE = "id\tname\n1\tJohn Smith\n1\tMary Jones\n2\tRome\n3\tOslo\n2\tParis\n"
 FIRST = "base.tsv:3: id '1' is 'John Smith' in an earlier row, 'Mary Jones' here"

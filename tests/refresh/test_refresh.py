@@ -10,9 +10,9 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_bert
 
+from pearl_qdrant import RefreshEvents, RefreshRequest, refresh_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
-from training import RefreshEvents, RefreshRequest, refresh_model
 from training.examples.splits import split_of
 from training.refresh.base_files import write_base_files
 from training.refresh.distillation import vocabulary_phrases

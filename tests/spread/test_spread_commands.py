@@ -87,7 +87,7 @@ def test_a_load_in_parts_imports_nothing_of_ray() -> None:
 
 def test_an_encoder_does_not_travel(base: Path, tmp_path: Path) -> None:
     """Workers of Ray load the model by name: an encoder object is refused before Ray starts."""
-    from ingest import load_base_in_parts
+    from pearl_qdrant import load_base_in_parts
 
     with pytest.raises(OptionError, match="Workers of Ray load the model themselves"):
         load_base_in_parts(base, store=str(tmp_path), model=object(), ray="auto")  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Fine-tuning from files to a checkpoint in one call: what `pearl-qdrant train fit` does.
 
-from training import FitRequest, fit_model
+from pearl_qdrant import FitRequest, fit_model
 
 fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", phrases="corpus", out="fitted"))
 """

@@ -1,6 +1,6 @@
 """A refreshed encoder from a base in one call: what `pearl-qdrant train refresh` does.
 
-from training import RefreshRequest, refresh_model
+from pearl_qdrant import RefreshRequest, refresh_model
 
 print(refresh_model(RefreshRequest(base="umls.tsv", out="model/")).verdict)
 

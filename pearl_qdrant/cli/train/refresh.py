@@ -54,7 +54,7 @@ def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     pearl-qdrant train refresh umls.tsv --out model/ --minutes 120 --device cuda
     """
     with training_stage():
-        from training import refresh_model
+        from pearl_qdrant import refresh_model
 
         result = refresh_model(RefreshRequest(base=base, **options), events=_Output())
     if as_json:

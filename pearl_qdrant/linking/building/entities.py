@@ -93,7 +93,7 @@ def _rows(source: EntitySource) -> Iterable[object]:
     if isinstance(source, (str, bytes, Mapping, Entity)) or not isinstance(source, Iterable):
         raise InvalidEntityError(
             f"entities is a list of entities or dictionaries, or a frame of pandas or polars, not "
-            f"{type(source).__name__}. Files are loaded with ingest.load_base."
+            f"{type(source).__name__}. Files are loaded with pearl_qdrant.load_base."
         )
     return source
 
