@@ -53,11 +53,12 @@ class PearlQdrantError(Exception):
 
     Attributes:
         option: Name of the argument that would help, as in "store"; None if there is none.
+        message: What happened, without `advice`, which is for those who have a shell: a service tells its clients this.
     """
 
-    def __init__(self, message: str = "", *, option: str | None = None) -> None:
-        super().__init__(message)
-        self.option = option
+    def __init__(self, message: str = "", *, option: str | None = None, advice: str = "") -> None:
+        super().__init__(f"{message} {advice}".rstrip())
+        self.option, self.message = option, message
 
 
 class SettingsError(PearlQdrantError):
@@ -116,8 +117,8 @@ class CollectionNotFoundError(StoreError):
         self.collection, self.existing = collection, tuple(existing)
         others = ", ".join(self.existing) or "none"
         super().__init__(
-            f"Collection '{collection}' does not exist (there are: {others}). "
-            f"Create it with pearl-qdrant ingest, or in Python with pearl_qdrant.load_base."
+            f"Collection '{collection}' does not exist (there are: {others}).",
+            advice="Create it with pearl-qdrant ingest, or in Python with pearl_qdrant.load_base.",
         )
 
 
@@ -127,9 +128,9 @@ class CollectionExistsError(StoreError):
     def __init__(self, collection: str, *, option: str | None = None) -> None:
         self.collection = collection
         super().__init__(
-            f"Collection '{collection}' exists already. Choose another name, or delete it with: "
-            f"pearl-qdrant collections delete {collection}",
+            f"Collection '{collection}' exists already.",
             option=option,
+            advice=f"Choose another name, or delete it with: pearl-qdrant collections delete {collection}",
         )
 
 
@@ -140,8 +141,9 @@ class ManifestError(StoreError):
         self.collection, self.reason = collection, reason
         super().__init__(
             f"Collection '{collection}' has no usable manifest ({reason}). It was not made by this version of "
-            f"pearl-qdrant; ingest into another collection, or delete this one with: "
-            f"pearl-qdrant collections delete {collection}"
+            f"pearl-qdrant.",
+            advice=f"Ingest into another collection, or delete this one with: "
+            f"pearl-qdrant collections delete {collection}",
         )
 
 
@@ -160,10 +162,10 @@ class ModelMismatchError(StoreError):
         if actual.partition(" (")[0] == expected_name:
             advice = "The model of that name has changed since: query with the old one"
         super().__init__(
-            f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
-            f"{advice}, or encode its names again with another model: "
-            f"pearl-qdrant reencode {collection} --model MODEL",
+            f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}.",
             option="model",
+            advice=f"{advice}, or encode its names again with another model: "
+            f"pearl-qdrant reencode {collection} --model MODEL",
         )
 
 
@@ -263,8 +265,9 @@ class ShardUnavailableError(StoreError):
         self.url, self.collection, self.tries, self.last = url, collection, tries, last
         what = f"a shard of collection '{collection}'" if collection else "a shard"
         super().__init__(
-            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries). Start the "
-            f"node again. A collection with 2 replicas can be searched without it. See: pearl-qdrant doctor"
+            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries).",
+            advice="Start the node again. A collection with 2 replicas can be searched without it. "
+            "See: pearl-qdrant doctor",
         )
 
 
@@ -336,8 +339,8 @@ class EntityNotFoundError(PearlQdrantError):
     def __init__(self, entity_id: str, collections: Iterable[str]) -> None:
         self.entity_id, self.collections = entity_id, tuple(collections)
         super().__init__(
-            f"No entity '{entity_id}' in {', '.join(self.collections)}. "
-            f"Ids are case-sensitive; find one with: pearl-qdrant link NAME"
+            f"No entity '{entity_id}' in {', '.join(self.collections)}.",
+            advice="Ids are case-sensitive; find one with: pearl-qdrant link NAME",
         )
 
 
@@ -375,8 +378,8 @@ class UnknownTypeError(PearlQdrantError):
         by_folded = {name.casefold(): name for name in sorted(known)}
         folded = get_close_matches(type_name.casefold(), by_folded, n=3, cutoff=0.6)
         self.near = tuple(by_folded[name] for name in folded)
-        hint = f"Similar: {', '.join(self.near)}. " if self.near else ""
+        hint = f" Similar: {', '.join(self.near)}." if self.near else ""
         super().__init__(
-            f"No entity of type '{type_name}' in {', '.join(self.collections)}. {hint}"
-            f"List all types with: pearl-qdrant collections show {self.collections[0]}"
+            f"No entity of type '{type_name}' in {', '.join(self.collections)}.{hint}",
+            advice=f"List all types with: pearl-qdrant collections show {self.collections[0]}",
         )

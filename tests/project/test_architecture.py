@@ -29,6 +29,9 @@ READING = (
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
+LIMITS = ("pearl_qdrant.service.bodies.limits", "pearl_qdrant.service.settings")
+"""What the MCP server needs of the service: the same limits."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "installing": (),
@@ -45,7 +48,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
     "transfer": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
-    "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
+    "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking", *LIMITS),
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "resolution": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "crosswalk": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
