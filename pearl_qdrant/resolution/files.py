@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from pearl_qdrant.cells import join_list, split_list
+from pearl_qdrant.cells import is_null, join_list, split_list, text_of
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, Verdict
@@ -103,7 +103,7 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
     if not isinstance(record, dict):
         raise FormatError(name, number, "not a JSON object")
     values = [
-        next((str(record[column]) for column in known if record.get(column) is not None), None)
+        next((text_of(record[column]) for column in known if not is_null(record.get(column))), None)
         for known in (NAME_COLUMNS, TYPE_COLUMNS, SOURCE_COLUMNS, CONTEXT_COLUMNS)
     ]
     if values[0] is None:

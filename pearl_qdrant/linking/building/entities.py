@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from pearl_qdrant.cells import split_list
+from pearl_qdrant.cells import is_null, split_list, text_of
 from pearl_qdrant.errors import InvalidEntityError
 from pearl_qdrant.linking.editing import check_entity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -89,6 +90,8 @@ def _rows(source: EntitySource) -> Iterable[object]:
         return cast("Iterable[object]", rows(named=True))
     if callable(tuples := getattr(source, "itertuples", None)):  # pandas
         columns = [str(name) for name in cast("PandasFrame", source).columns]
+        if twice := [name for name, n in Counter(columns).items() if n > 1]:
+            raise InvalidEntityError(f"the frame has several columns {twice[0]!r}: rename or drop all but one")
         return (dict(zip(columns, row, strict=True)) for row in tuples(index=False, name=None))
     if isinstance(source, (str, bytes, Mapping, Entity)) or not isinstance(source, Iterable):
         raise InvalidEntityError(
@@ -101,8 +104,8 @@ def _rows(source: EntitySource) -> Iterable[object]:
 def _entity_of(row: object) -> Entity:
     if not isinstance(row, Mapping):
         raise InvalidEntityError(f"it is a {type(row).__name__}, not an Entity or a dictionary with id and name")
-    given = {str(key): value for key, value in row.items() if not _is_missing(value)}
-    entity_id, name = (_text_of(_first(given, keys, given)) for keys in (ID_KEYS, NAME_KEYS))
+    given = {str(key): value for key, value in row.items() if not is_null(value)}
+    entity_id, name = (text_of(_first(given, keys, given)) for keys in (ID_KEYS, NAME_KEYS))
     types = tuple(dict.fromkeys(kind for key in TYPE_KEYS for kind in _list_of(given.get(key), key)))
     popularity = given.get("popularity")
     return Entity(
@@ -111,8 +114,8 @@ def _entity_of(row: object) -> Entity:
         aliases=tuple(_list_of(given.get("aliases"), "aliases")),
         kb_types=types,
         types=tuple(kind for kind in types if kind in ENTITY_TYPES),
-        description=None if "description" not in given else _text_of(given["description"]),
-        extra={key: _text_of(value) for key, value in given.items() if key not in _KNOWN},
+        description=None if "description" not in given else text_of(given["description"]),
+        extra={key: text_of(value) for key, value in given.items() if key not in _KNOWN},
         popularity=None if popularity is None else _number_of(popularity),
     )
 
@@ -124,20 +127,6 @@ def _first(given: Mapping[str, object], keys: Sequence[str], row: Mapping[str, o
     raise InvalidEntityError(f"it has no {keys[0]!r} (or {keys[1]!r}); it has {', '.join(map(repr, row)) or 'nothing'}")
 
 
-def _is_missing(value: object) -> bool:
-    """Whether a cell is empty: None, NaN, or pandas' NA and NaT."""
-    return (
-        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
-    )
-
-
-def _text_of(value: object) -> str:
-    """A cell as text; a whole number without its `.0`, which pandas gives numbers beside empty cells."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
 def _number_of(value: object) -> float:
     try:
         return float(cast("Any", value))
@@ -147,7 +136,7 @@ def _number_of(value: object) -> float:
 
 def _list_of(value: object, key: str) -> Iterator[str]:
     """The items of a cell: of a list, or of text with bars between them."""
-    if _is_missing(value):
+    if is_null(value):
         return
     items: Iterable[object]
     if isinstance(value, str):
@@ -157,7 +146,7 @@ def _list_of(value: object, key: str) -> Iterator[str]:
     else:
         raise InvalidEntityError(f"its {key} is a list or text with bars, not {type(value).__name__}")
     for item in items:
-        if not _is_missing(item) and (text := _text_of(item).strip()):
+        if not is_null(item) and (text := text_of(item).strip()):
             yield text
 
 
