@@ -9,7 +9,6 @@ same, too. The processes are on this machine, and get none of the cores of a clu
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from ingest.readers.tables.columns import TableColumns
 from ingest.readers.tables.ranges import Range
 from ingest.readers.tsv.reader import TsvReader
 from ingest.spread.cutting import cut_and_scan, range_folders
+from pearl_qdrant.cores import usable_cores
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.store.edge.child_process import python_child
 
@@ -105,7 +105,7 @@ def cut_in_ranges(reader: Reader, report: ReadReport, folder: Path, *, processes
     ranges = None
     if isinstance(reader, RangeReader) and type(reader) in _FORMATS and report.on_skip is None:
         with suppress(InputError):  # one pass tells it with its row
-            ranges = reader.find_ranges(_cores() if processes is None else processes, LEAST_BYTES)
+            ranges = reader.find_ranges(usable_cores() if processes is None else processes, LEAST_BYTES)
         if ranges is not None and (done := _run(reader, ranges, report, folder)) is not None:
             with suppress(OSError):
                 hashed, digest = _join(range_folders(folder))
@@ -114,10 +114,6 @@ def cut_in_ranges(reader: Reader, report: ReadReport, folder: Path, *, processes
         for path in range_folders(folder):
             shutil.rmtree(path, ignore_errors=True)
     return cut_and_scan(reader, report, folder)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run(reader: RangeReader, ranges: Sequence[Range], report: ReadReport, folder: Path) -> list[Done] | None:

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-BASE = ("cells", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
+BASE = ("cells", "cores", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
 READING = (
     "ingest.io.report",
     "ingest.formats",
@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_version": (),
     "_lazy": (),
     "cells": (),
+    "cores": (),
     "settings": BASE,
     "lexical": (),
     "encoder": (*BASE, "settings"),
