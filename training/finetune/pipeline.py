@@ -36,7 +36,7 @@ from training.paths import as_paths, refuse_overwriting
 from training.ulr.terms import UlrTerms, open_terms
 
 
-def fit_model(
+def fit_model(  # long: its arguments, and the run with all of its options
     request: FitRequest,
     *,
     given: Collection[str] | None = None,

@@ -26,7 +26,7 @@ TRAINING = "training"
 """Folder within the checkpoint's folder for state, log and curves."""
 
 
-def run_fit(
+def run_fit(  # long: all arguments of a run are documented here
     base: BaseModel,
     examples: list[Example],
     config: FitConfig,

@@ -46,7 +46,7 @@ Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
 STATE = "state.safetensors"
 
 
-def fit(
+def fit(  # long: all arguments of a run are documented here
     network: PearlNetwork,
     tokenizer: Any,
     maker: BatchMaker,
