@@ -63,6 +63,7 @@ def _read(job: Job) -> Done:
         report.rows,
         report.merged_rows,
         report.conflicting_names,
+        report.conflicts,
         report.skipped,
         report.filtered,
         report.examples,

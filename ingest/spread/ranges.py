@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ingest.base.scan import HashedRuns, ScanResult, count_runs
-from ingest.io.report import MAX_EXAMPLES, ReadReport, Skip
+from ingest.io.report import MAX_EXAMPLES, Conflict, ReadReport, Skip
 from ingest.readers.arrow.reader import ArrowReader
 from ingest.readers.jsonl.reader import JsonLinesReader
 from ingest.readers.tables.columns import TableColumns
@@ -76,8 +76,8 @@ class Done(msgspec.Struct, frozen=True):
 
     Attributes:
         n_lines: Line ends in the range; 0 where rows have their numbers in the file.
-        rows, merged_rows, conflicting_names, skipped, filtered, examples, notes: As in `ReadReport`; lines count from
-            the start of the range.
+        rows, merged_rows, conflicting_names, conflicts, skipped, filtered, examples, notes: As in `ReadReport`; lines
+            count from the start of the range.
         n_warnings: Warnings of the reader.
     """
 
@@ -85,6 +85,7 @@ class Done(msgspec.Struct, frozen=True):
     rows: int
     merged_rows: int
     conflicting_names: int
+    conflicts: list[Conflict]
     skipped: dict[str, int]
     filtered: dict[str, int]
     examples: list[Skip]
@@ -180,10 +181,11 @@ def _add_up(ranges: Sequence[Range], done: Sequence[Done], report: ReadReport) -
         for total, part in ((report.skipped, counted.skipped), (report.filtered, counted.filtered)):
             for reason, count in part.items():
                 total[reason] = total.get(reason, 0) + count
+        report.conflicts += [replace(one, line=one.line + n_before) for one in counted.conflicts]
         report.examples += [replace(skip, line=skip.line + n_before) for skip in counted.examples]
         report.notes += counted.notes
         n_before += counted.n_lines
-    del report.examples[MAX_EXAMPLES:]
+    del report.conflicts[MAX_EXAMPLES:], report.examples[MAX_EXAMPLES:]
 
 
 def _join(folders: Sequence[Path]) -> tuple[HashedRuns, str]:

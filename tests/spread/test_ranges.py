@@ -112,6 +112,7 @@ def check_same(
         other.distinct_names,
     )
     assert one.report == other.report
+    assert one.report.conflicts == other.report.conflicts
     assert one.scattered.tolist() == other.scattered.tolist()
     assert one.repeated_name_hashes.tolist() == other.repeated_name_hashes.tolist()
     assert entities == its_entities
