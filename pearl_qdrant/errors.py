@@ -119,7 +119,7 @@ class CollectionNotFoundError(StoreError):
         others = ", ".join(self.existing) or "none"
         super().__init__(
             f"Collection '{collection}' does not exist (there are: {others}).",
-            advice="Create it with pearl-qdrant ingest, or in Python with ingest.load_base.",
+            advice="Create it with pearl-qdrant ingest, or in Python with pearl_qdrant.load_base.",
         )
 
 
@@ -143,8 +143,9 @@ class CollectionExistsError(StoreError):
     def __init__(self, collection: str, *, option: str | None = None) -> None:
         self.collection = collection
         super().__init__(
-            f"Collection '{collection}' exists already. Choose another name.",
+            f"Collection '{collection}' exists already.",
             option=option,
+            advice=f"Choose another name, or delete it with: pearl-qdrant collections delete {collection}",
         )
 
 
@@ -174,10 +175,10 @@ class ModelMismatchError(StoreError):
         if actual.partition(" (")[0] == expected_name:
             advice = "The model of that name has changed since: query with the old one"
         super().__init__(
-            f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
-            f"{advice}, or encode its names again with another model: "
-            f"pearl-qdrant reencode {collection} --model MODEL",
+            f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}.",
             option="model",
+            advice=f"{advice}, or encode its names again with another model: "
+            f"pearl-qdrant reencode {collection} --model MODEL",
         )
 
 
@@ -277,8 +278,9 @@ class ShardUnavailableError(StoreError):
         self.url, self.collection, self.tries, self.last = url, collection, tries, last
         what = f"a shard of collection '{collection}'" if collection else "a shard"
         super().__init__(
-            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries). Start the "
-            f"node again. A collection with 2 replicas can be searched without it. See: pearl-qdrant doctor"
+            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries).",
+            advice="Start the node again. A collection with 2 replicas can be searched without it. "
+            "See: pearl-qdrant doctor",
         )
 
 

@@ -1,6 +1,6 @@
 """Load a base from files into a collection in one call, as `pearl-qdrant ingest` does.
 
-    from ingest import load_base
+    from pearl_qdrant import load_base
 
     result = load_base("umls.tsv", "umls")
     print(result.points)
@@ -23,9 +23,9 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
-from ingest.load.pipeline import IngestResult
+from ingest.load.results import IngestResult, UpdateResult
 from ingest.load.session import MayUpdate, Session
-from ingest.load.update import MayRemove, UpdateResult
+from ingest.load.update import MayRemove
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError

@@ -52,7 +52,7 @@ def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult
         InputError: As `scan`, and if the buckets cannot be written.
     """
     with Cutter(reader, folder) as cutter:
-        return scan(cutter, report)
+        return scan(reader, report, cutter=cutter)
 
 
 class BucketReader:

@@ -22,8 +22,9 @@ import msgspec
 
 from ingest.base.scan import ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import IngestResult, finish_load, write_lost
-from ingest.load.session import is_unchanged
+from ingest.load.pipeline import finish_load, write_lost
+from ingest.load.results import IngestResult
+from ingest.load.session import is_unchanged, unchanged_result
 from ingest.spread.cutting import BUCKETS, cut_and_scan
 from ingest.spread.work import PartResult, Plan, Work
 from ingest.spread.worker import Job, OnNames, PartBuilder, part_input, part_name
@@ -148,27 +149,28 @@ class Spread:
         """
         scanned, plan = self._prepare(report)
         if plan is None:
-            return IngestResult.of_unchanged(self.name, scanned, self.encoder.info, points=scanned.names)
+            with closing(self.store.open(self.name, read_only=True)) as target:
+                return unchanged_result(target, scanned, self.encoder.info)
         start = time.perf_counter()
         results = self._build(run, scanned, plan)
-        seconds, start = time.perf_counter() - start, time.perf_counter()
+        load_seconds, start = time.perf_counter() - start, time.perf_counter()
         points, rewritten = self._complete(scanned, plan)
+        graph_seconds = time.perf_counter() - start
+        with closing(self.store.open(self.name, read_only=True)) as target:
+            without_vector = points - target.status().vectors
         return IngestResult(
             collection=self.name,
-            entities=scanned.entities,
-            names=scanned.names,
-            distinct_names=scanned.distinct_names,
+            report=scanned.report,
             points=points,
-            unencodable=sum(one.unencodable for one in results),
-            resumed_at=sum(one.entities for one in results if one.repeated),
-            rewritten=rewritten,
-            unfinished=(),
-            skipped=scanned.report.skip_counts,
-            seconds=seconds,
+            without_vector=without_vector,
+            load_seconds=load_seconds,
             encode_seconds=sum(one.encode_seconds for one in results),
-            index_seconds=time.perf_counter() - start,
+            graph_seconds=graph_seconds,
             model=self.encoder.info.name,
             device=next((one.device for one in results), self.encoder.info.device),
+            distinct_names=scanned.distinct_names,
+            resumed_at=sum(one.entities for one in results if one.repeated),
+            rewritten=rewritten,
         )
 
     def _prepare(self, report: Callable[[ScanResult], ScanResult]) -> tuple[ScanResult, Plan | None]:

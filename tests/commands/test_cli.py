@@ -15,7 +15,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from tiny_models import make_pearl
 
-from ingest import load_base
+from pearl_qdrant import load_base
 from pearl_qdrant.store.edge.store import EdgeStore
 
 BASE = (
@@ -64,8 +64,22 @@ def test_ingest_reports_what_it_did(run: Run, base: Path, model: Path) -> None:
         "points": 7,
         "skipped": {},
     }
-    assert {"seconds", "encode_seconds", "index_seconds", "names_per_second", "model", "device"} <= report.keys()
+    assert {"seconds", "load_seconds", "encode_seconds", "graph_seconds", "model", "device"} <= report.keys()
     assert "with phrase types" in outcome.err
+
+
+def test_ingest_says_in_words_what_happened(run: Run, base: Path, model: Path) -> None:
+    """Without `--json` the report is lines of words, whose numbers add up."""
+    base.write_text(base.read_text("utf-8") + "bad\t\nuni\t\U0001f984\n", "utf-8")
+    words = run("ingest", str(base), "--model", str(model)).out.splitlines()
+    again = run("ingest", str(base), "--model", str(model)).out.splitlines()
+
+    assert words[0] == "base: 4 entities with 8 names, all stored"
+    assert words[1] == "  rows: 5 read; bad and skipped: 1 (no name 1); left out by the options: 0"
+    assert words[2] == "  collection: 8 names = 8 of this input + 0 others"
+    assert words[3].startswith("  vectors: 8 names = 7 with one + 1 without")
+    assert words[4].startswith("  seconds: ")
+    assert again[0] == "base: 4 entities with 8 names, stored before"
 
 
 def test_link_answers_in_words_and_in_json(loaded: Run) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spread_cases import assert_equal, write_base
 
-from ingest import load_base, load_base_in_parts, update_base
+from pearl_qdrant import load_base, load_base_in_parts, update_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge import shard as edge_shard

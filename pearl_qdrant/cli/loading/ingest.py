@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUA
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.load.pipeline import IngestResult
+    from ingest.load.results import IngestResult
 
 _MANY = 0.1  # share of a collection that an update deletes without asking
 
@@ -181,7 +180,7 @@ def _ingest(
 ) -> dict[str, Any]:
     """Load a base, or bring a collection to a newer release; the counts."""
     from ingest.load.load_base import load_base, load_or_update_base, update_base
-    from ingest.load.update import UpdateResult
+    from ingest.load.results import UpdateResult
     from pearl_qdrant.store.protocol import Placement
 
     if given["restart"] and not yes:
@@ -201,8 +200,8 @@ def _ingest(
     output.close()
     if isinstance(result, UpdateResult):
         report_kept(result.kept, has_bad_rows=output.has_bad_rows)
-        return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
-    report_result(result)
+    else:
+        report_result(result)
     return result.to_json()
 
 

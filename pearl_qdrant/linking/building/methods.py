@@ -40,7 +40,7 @@ class Builder:
         embed_descriptions: bool = False,
     ) -> L:
         """Make a collection from entities and open it; for bases in files, and millions of names, see
-        `ingest.load_base`.
+        `pearl_qdrant.load_base`.
 
         Args:
             entities: `Entity` objects; dictionaries with "id" and "name", and maybe "aliases", "types", "description"
